@@ -1,0 +1,35 @@
+// A point in time by which something must be done. Absolute, so that nested waits cannot add up.
+// State machines never read the clock: they are given `now`. Only code that waits uses Deadline.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace pc {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+class Deadline {
+ public:
+  static Deadline after(double seconds) {  // clamped to 30 years, so that 1e300 does not overflow
+    const double s = std::clamp(seconds, 0.0, 1e9);
+    return Deadline(std::chrono::steady_clock::now() +
+                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s)));
+  }
+  explicit Deadline(TimePoint when) : when_(when) {}
+  TimePoint when() const { return when_; }
+  bool expired() const { return std::chrono::steady_clock::now() >= when_; }
+  double remaining_s() const {
+    return std::chrono::duration<double>(when_ - std::chrono::steady_clock::now()).count();
+  }
+  // Milliseconds to sleep next: at most `most`, at least 0, rounded up so that a wait never ends early and spins.
+  int slice_ms(int most) const {
+    const double ms = remaining_s() * 1e3;
+    return ms <= 0 ? 0 : ms >= most ? most : static_cast<int>(ms) + 1;
+  }
+
+ private:
+  TimePoint when_;
+};
+
+}  // namespace pc

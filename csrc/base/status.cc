@@ -1,0 +1,85 @@
+#include "base/status.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace pc {
+namespace {
+const std::string kNothing;
+}
+
+std::string_view name_of(Code code) {
+  switch (code) {
+    case Code::kOk: return "ok";
+    case Code::kInvalidArgument: return "invalid argument";
+    case Code::kMismatch: return "mismatch";
+    case Code::kTimeout: return "timeout";
+    case Code::kPeerFailure: return "peer failure";
+    case Code::kPeerExited: return "peer exited";
+    case Code::kInterrupted: return "interrupted";
+    case Code::kAborted: return "aborted";
+    case Code::kUnsupported: return "unsupported";
+    case Code::kNotInitialized: return "not initialized";
+    case Code::kSystem: return "system";
+    case Code::kInternal: return "internal";
+  }
+  return "unknown";
+}
+
+Status::Status(Code code, std::string message) {
+  if (code == Code::kOk) return;
+  State state{code, std::move(message), -1, -1, {}, -1.0};
+  state_ = std::make_shared<const State>(std::move(state));
+}
+
+const std::string& Status::message() const { return state_ ? state_->message : kNothing; }
+const std::string& Status::operation() const { return state_ ? state_->operation : kNothing; }
+
+template <class F>
+Status Status::edited(F edit) const {
+  if (!state_) return *this;
+  State state = *state_;
+  edit(state);
+  Status result;
+  result.state_ = std::make_shared<const State>(std::move(state));
+  return result;
+}
+
+Status Status::with_rank(Rank rank) const {
+  return edited([&](State& s) { if (s.rank < 0) s.rank = rank; });
+}
+Status Status::with_peer(Rank peer) const {
+  return edited([&](State& s) { if (s.peer < 0) s.peer = peer; });
+}
+Status Status::with_operation(std::string_view operation) const {
+  return edited([&](State& s) { if (s.operation.empty()) s.operation = operation; });
+}
+Status Status::with_elapsed(double seconds) const {
+  return edited([&](State& s) { if (s.elapsed_s < 0) s.elapsed_s = seconds; });
+}
+
+std::string Status::to_string() const {
+  if (!state_) return "ok";
+  std::string text = state_->operation;
+  if (state_->rank >= 0) {
+    text += text.empty() ? "rank " : " on rank ";
+    text += std::to_string(state_->rank);
+  }
+  if (state_->elapsed_s >= 0) {
+    char after[32];
+    std::snprintf(after, sizeof after, "%s%.3g s", text.empty() ? "after " : " after ", state_->elapsed_s);
+    text += after;
+  }
+  if (!text.empty()) text += ": ";
+  return text + state_->message;
+}
+
+Status system_error(std::string_view call, int error_number) {
+  std::string message(call);
+  message += ": ";
+  message += ::strerrordesc_np(error_number) ? ::strerrordesc_np(error_number) : "unknown error";
+  if (const char* name = ::strerrorname_np(error_number)) message += std::string(" (") + name + ")";
+  return Status(Code::kSystem, std::move(message));
+}
+
+}  // namespace pc

@@ -1,0 +1,109 @@
+// Errors are values. Status says what went wrong, with whom, in which operation; OK costs a null pointer.
+// Result<T> is a T or a Status. Nothing below the bindings throws.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/types.h"
+
+namespace pc {
+
+enum class Code : uint8_t {
+  kOk,
+  kInvalidArgument,   // the caller's fault; nothing was sent, everything is as before
+  kMismatch,          // ranks disagree about a call
+  kTimeout,           // a deadline passed
+  kPeerFailure,       // a peer died or its connection broke
+  kPeerExited,        // a peer said goodbye
+  kInterrupted,       // Ctrl-C
+  kAborted,           // somebody else ended this operation; the cause is in the message
+  kUnsupported,       // valid, but this build or path cannot do it
+  kNotInitialized,
+  kSystem,            // the operating system refused: message has the call, errno text and the address
+  kInternal,          // our bug
+};
+std::string_view name_of(Code code);
+
+// Thread-safety: a Status is an immutable value; copies share their state.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message);
+  static Status ok() { return Status(); }
+
+  bool is_ok() const { return state_ == nullptr; }
+  explicit operator bool() const = delete;  // write is_ok(): "if (status)" reads both ways
+  Code code() const { return state_ ? state_->code : Code::kOk; }
+  const std::string& message() const;
+
+  // Who and where. Each returns a copy with one more fact; the first writer wins, so that a caller further up
+  // cannot overwrite what the place of the error knew.
+  Status with_rank(Rank rank) const;
+  Status with_peer(Rank peer) const;
+  Status with_operation(std::string_view operation) const;  // "allreduce #12 (ring, 64 MiB float32)"
+  Status with_elapsed(double seconds) const;
+  Rank rank() const { return state_ ? state_->rank : -1; }   // -1: not known
+  Rank peer() const { return state_ ? state_->peer : -1; }
+  const std::string& operation() const;
+  double elapsed_s() const { return state_ ? state_->elapsed_s : -1.0; }
+
+  // "allreduce #12 (ring, 64 MiB float32) on rank 3: timed out after 30.0 s: ..." for people and logs.
+  std::string to_string() const;
+
+ private:
+  struct State {
+    Code code;
+    std::string message;
+    Rank rank = -1;
+    Rank peer = -1;
+    std::string operation;
+    double elapsed_s = -1.0;
+  };
+  template <class F> Status edited(F edit) const;
+  std::shared_ptr<const State> state_;
+};
+
+// "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call` names the system call and its object.
+Status system_error(std::string_view call, int error_number);
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : v_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : v_(std::move(status)) {}   // NOLINT(google-explicit-constructor): must not be OK
+  bool is_ok() const { return v_.index() == 0; }
+  const Status& status() const {                     // OK when there is a value
+    static const Status kFine;
+    return is_ok() ? kFine : std::get<1>(v_);
+  }
+  T& value() & { return std::get<0>(v_); }
+  const T& value() const& { return std::get<0>(v_); }
+  T&& value() && { return std::get<0>(std::move(v_)); }
+
+ private:
+  std::variant<T, Status> v_;
+};
+
+// Returns the Status of the expression from this function unless it is OK.
+#define PC_TRY(expr)                                  \
+  do {                                                \
+    ::pc::Status pc_try_status_ = (expr);             \
+    if (!pc_try_status_.is_ok()) return pc_try_status_; \
+  } while (0)
+
+#define PC_CONCAT_(a, b) a##b
+#define PC_CONCAT(a, b) PC_CONCAT_(a, b)
+// PC_ASSIGN_OR_RETURN(auto fd, listen_on(address));
+#define PC_ASSIGN_OR_RETURN(declaration, expr) \
+  PC_ASSIGN_OR_RETURN_(declaration, expr, PC_CONCAT(pc_result_, __LINE__))
+#define PC_ASSIGN_OR_RETURN_(declaration, expr, result) \
+  auto result = (expr);                                 \
+  if (!result.is_ok()) return result.status();          \
+  declaration = std::move(result).value()
+
+}  // namespace pc

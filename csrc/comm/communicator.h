@@ -1,0 +1,39 @@
+// A group of ranks that call collectives together. Checks arguments, numbers and fingerprints every call, chooses the
+// algorithm, hands it to an executor, and turns what went wrong into one Status that names rank, peer, operation and time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/executor.h"
+
+namespace pc {
+
+// Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Rank rank() const { return rank_; }
+  Rank size() const { return size_; }
+  double timeout_s() const { return timeout_s_; }
+
+  // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
+  virtual Status run(const Request& request, double timeout_s = -1) = 0;
+  virtual Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1) = 0;
+  virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1) = 0;
+  // The same without waiting; the Work is driven by whoever waits on it.
+  virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
+
+  // Plan of one call in words: transport, algorithm, steps of this rank.
+  virtual Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const = 0;
+  // Ends everything that runs on this group, now and later, with `why`. The first cause stays.
+  virtual void abort(const Status& why) noexcept = 0;
+
+ protected:
+  Rank rank_ = 0, size_ = 1;
+  double timeout_s_ = 600;
+};
+
+}  // namespace pc

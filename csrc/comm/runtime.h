@@ -1,0 +1,58 @@
+// Everything one rank owns: store, transport, reactor, and the world communicator. Explicit: a process may hold many, which
+// is how worlds of threads are tested. world() as a global exists in Python only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "store/store.h"
+#include "wire/frame.h"
+
+namespace pc {
+
+struct RuntimeOptions {
+  Rank rank = 0;
+  Rank size = 1;
+  std::shared_ptr<Store> store;               // may be null if size is 1
+  JobId job = {};
+  uint32_t epoch = 0;
+  double timeout_s = 600;                     // default deadline of init and of every call
+  std::string transport = "auto";             // "auto" "tcp"; tests: "inproc"
+  std::string address;                        // where the data listener binds; empty: loopback
+  std::string tune;                           // selection overrides of rank 0
+  std::function<bool()> interrupted;          // Ctrl-C probe; asked only by the thread that waits, in slices
+  std::function<std::unique_ptr<class Transport>(Rank)> make_transport;  // tests only: worlds inside one process
+};
+
+// What the ranks told each other at init.
+struct HostMap {
+  struct Entry {
+    std::string host_name;                    // for people
+    std::string host_key;                     // equal: same kernel and network namespace, as far as names can tell
+    int64_t pid = 0;
+  };
+  std::vector<Entry> ranks;
+  Rank local_rank = 0, local_size = 1;
+};
+
+// Thread-safety: world() and its calls from any thread; shutdown once.
+class Runtime {
+ public:
+  static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options);
+  ~Runtime();                                 // without shutdown: closes at once, peers see a failure
+  Communicator& world();
+  const HostMap& hosts() const;
+  // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
+  Status shutdown(Deadline deadline);
+
+ private:
+  Runtime();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pc

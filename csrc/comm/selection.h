@@ -1,0 +1,39 @@
+// Which algorithm runs a call: one table that rank 0 publishes at init, a pure function of what all ranks know.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace pc {
+
+struct Choice {
+  const Algorithm* algorithm = nullptr;
+  uint32_t split = 1;
+};
+
+// Thread-safety: immutable after construction.
+class SelectionTable {
+ public:
+  static SelectionTable defaults();
+  // "allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring" on top of the defaults. Unknown names are InvalidArgument
+  // and list what there is. Text that to_string() wrote reads back to the same table.
+  static Result<SelectionTable> parse(std::string_view text);
+  std::string to_string() const;
+  // Never fails: every collective has a row that supports every shape.
+  Choice choose(Collective collective, uint64_t nbytes, Rank size) const;
+
+ private:
+  struct Row {
+    Collective collective;
+    uint64_t from_nbytes, to_nbytes;  // [from, to)
+    const Algorithm* algorithm;
+    uint64_t chunk_nbytes;            // rooted algorithms are cut into chunks of about this size; 0: not cut
+    Rank from_size = 1;               // rows of larger groups may differ
+  };
+  std::vector<Row> rows_;             // the first that matches wins
+};
+
+}  // namespace pc

@@ -1,0 +1,33 @@
+// The seam between "our plans" and any other way to run a collective (shared memory, a vendor library).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/request.h"
+
+namespace pc {
+
+// One launched operation. Thread-safety: done() from anywhere; wait() by one thread at a time.
+class Work {
+ public:
+  virtual ~Work() = default;         // of unfinished work: withdraws it first; never throws, never blocks for long
+  virtual bool done() const = 0;
+  // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
+  // kInterrupted leave it withdrawn, so that the caller's memory is free.
+  virtual Status wait(const WaitContext& context) = 0;
+  // "step 3/6: recv_reduce chunk 2 from rank 1": what it waits for now. For errors.
+  virtual std::string where() const = 0;
+};
+
+// Thread-safety: all methods. Launches of one group come in the same order on every rank; the communicator sees to that.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::string_view name() const = 0;
+  virtual bool supports(const Request& request, Rank size) const = 0;
+  virtual Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) = 0;
+  virtual void abort(const Status& why) noexcept = 0;      // ends everything launched
+};
+
+}  // namespace pc

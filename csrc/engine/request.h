@@ -1,0 +1,35 @@
+// One call of a user, in the words of the core. There is one Request for all collectives and point-to-point calls.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/types.h"
+#include "base/waiter.h"
+#include "plan/plan.h"
+
+namespace pc {
+
+struct Request {
+  Collective collective = Collective::kBarrier;
+  ConstBuffer in;                    // may be `out`'s memory (in place), else must not overlap it
+  Buffer out;                        // off the root of a reduce: empty
+  ReduceOp op = ReduceOp::kSum;
+  Rank root = 0;
+  void* stream = nullptr;            // device arrays only
+  std::string_view label;            // the user's name for this call, shown in errors and traces
+};
+
+// Set by the communicator: what an executor needs besides the request.
+struct Launch {
+  uint32_t group = 0;
+  uint64_t sequence = 0;
+  uint64_t digest = 0;               // of the full descriptor; travels in every first frame
+  Rank rank = 0, size = 1;           // in the group
+  const Rank* world_ranks = nullptr; // group rank -> world rank, `size` entries; outlives the operation
+  const Algorithm* algorithm = nullptr;
+  uint32_t split = 1;
+};
+
+}  // namespace pc

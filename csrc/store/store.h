@@ -1,0 +1,26 @@
+// Key-value rendezvous: how ranks find each other before any connection exists. Values are small (addresses, tables).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/status.h"
+
+namespace pc {
+
+inline constexpr std::size_t kMaxKeyBytes = 4 * 1024;
+inline constexpr std::size_t kMaxValueBytes = 8 * 1024 * 1024;
+
+// Thread-safety: all methods. Every wait has a deadline; an expired one is kTimeout and names the key.
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual Status set(std::string_view key, std::string_view value, Deadline deadline) = 0;
+  virtual Result<std::string> get(std::string_view key, Deadline deadline) = 0;     // waits for the key
+  virtual Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) = 0;  // missing counts as 0; returns the new value
+  virtual Status erase(std::string_view key, Deadline deadline) = 0;                // of a missing key: OK
+};
+
+}  // namespace pc

@@ -1,0 +1,16 @@
+// CRC32C (Castagnoli, RFC 3720 appendix B.4). Finds damage that TCP's checksum misses; it is no authentication.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pc {
+
+// crc32c(whole) == crc32c(tail, crc32c(head)). Start with 0. Hardware instructions where the machine has them.
+uint32_t crc32c(std::span<const std::byte> data, uint32_t crc = 0);
+// Copies and checks in one pass over the source: the payload is touched once. `to` must hold data.size() bytes.
+uint32_t crc32c_copy(std::byte* to, std::span<const std::byte> data, uint32_t crc = 0);
+uint32_t crc32c_portable(std::span<const std::byte> data, uint32_t crc = 0);  // for tests and machines without
+
+}  // namespace pc

@@ -1,0 +1,82 @@
+// The 64-byte frame header that starts everything on a connection, and the hello that comes before the first frame.
+// docs/protocol.md is the specification; this file is its parser. No sockets, no state, no allocation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace pc {
+
+inline constexpr uint32_t kFrameMagic = 0x31464350;  // "PCF1" little-endian
+inline constexpr uint8_t kProtocolVersion = 1;
+inline constexpr std::size_t kHeaderBytes = 64;
+inline constexpr std::size_t kTrailerBytes = 4;                  // CRC32C of the segment's payload; absent if it is empty
+inline constexpr std::size_t kMaxSegmentBytes = 256 * 1024;
+inline constexpr std::size_t kEagerBytes = 64 * 1024;            // larger messages ask first (REQUEST / CLEAR)
+
+enum class FrameType : uint8_t {
+  kData = 1,      // one segment of a message
+  kRequest = 2,   // "I have a message of message_nbytes for you"
+  kClear = 3,     // "send it": the receive for exactly this message is posted
+  kCredit = 4,    // "`offset` more bytes of eager messages may be sent"
+  kGoodbye = 5,   // orderly end: nothing follows
+  kNotice = 6,    // a rank's descriptor of a call that others disagree with       (control plane)
+  kDead = 7,      // a rank is known to be dead                                    (control plane)
+  kCancel = 8,    // an operation ends here; discard what is left of it            (control plane)
+  kPing = 9,      // heartbeat                                                     (control plane)
+};
+enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
+
+// Messages of one stream between two ranks are delivered in order; different streams do not wait for each other.
+struct Stream {
+  uint32_t group = 0;
+  StreamClass klass = StreamClass::kCollective;
+  uint32_t tag = 0;             // collective: the plan's lane; point-to-point: the user's tag
+  bool operator==(const Stream&) const = default;
+};
+// Names one message. `sequence`: the group's collective number, or the point-to-point message's number on (peer, tag).
+// `index`: which message of that collective, counted per peer, stream and direction. `digest`: fingerprint of the call's full descriptor.
+struct MessageId {
+  Stream stream;
+  uint64_t sequence = 0;
+  uint32_t index = 0;
+  uint64_t digest = 0;
+};
+struct FrameHeader {
+  FrameType type = FrameType::kData;
+  uint8_t flags = 0;
+  uint32_t epoch = 0;
+  MessageId id;
+  uint64_t message_nbytes = 0;  // of the whole message
+  uint64_t offset = 0;          // of this segment in the message; kCredit: bytes granted
+  uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
+};
+using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+void encode(const FrameHeader& header, HeaderBytes& out);
+// Hostile input is an error, never a crash: magic, version, header CRC, known type and class, segment inside its message,
+// segment not above kMaxSegmentBytes. What it means in context is Link's business.
+Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
+
+// First bytes of every connection, both ways. Fixed size, so that nothing is allocated for a stranger.
+using JobId = std::array<std::byte, 16>;      // public name of the job, derived from its key; strangers do not know it
+enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
+struct Hello {
+  Role role = Role::kData;
+  Rank rank = -1;                             // the sender's, in the world; -1: not a rank (a launcher)
+  Rank size = 0;
+  uint32_t epoch = 0;
+  JobId job = {};
+};
+inline constexpr std::size_t kHelloBytes = 64;
+using HelloBytes = std::array<std::byte, kHelloBytes>;
+void encode(const Hello& hello, HelloBytes& out);
+Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes);
+// Says why `theirs` cannot talk to `ours`: other job, other world size, other epoch, wrong role. OK if it can.
+Status compatible(const Hello& ours, const Hello& theirs);
+
+}  // namespace pc

@@ -1,0 +1,55 @@
+// What a user of a transport posts (a send, a receive) and gets back (a completion).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "wire/frame.h"
+
+namespace pc {
+
+struct Completion {
+  uint64_t token = 0;
+  Status status;                    // kMismatch: `found` says what the peer sent instead
+  MessageId found;
+  uint64_t nbytes = 0;
+};
+
+// Where completions go. Implementations are thread-safe: the thread that polls is not always the one that posted.
+class CompletionSink {
+ public:
+  virtual void complete(Completion&& completion) = 0;  // called with the transport's lock held: be short, post nothing
+
+ protected:
+  ~CompletionSink() = default;
+};
+
+// Consumes verified pieces of a message in order instead of having them stored: how a reduction overlaps the wire.
+// `data` is only valid during the call. Pieces start at multiples of 64 bytes. Called with the transport's lock held.
+class SegmentSink {
+ public:
+  virtual void consume(uint64_t offset, std::span<const std::byte> data) = 0;
+
+ protected:
+  ~SegmentSink() = default;
+};
+
+struct SendOp {
+  MessageId id;
+  std::span<const std::byte> payload;      // busy until completed
+  CompletionSink* completions = nullptr;   // outlives the operation
+  uint64_t token = 0;
+};
+struct RecvOp {
+  MessageId id;                            // what must arrive; anything else on this stream is a mismatch
+  std::span<std::byte> payload;            // destination; busy until completed. Empty if `consumer` is set
+  uint64_t nbytes = 0;                     // the message must have exactly this size
+  SegmentSink* consumer = nullptr;
+  CompletionSink* completions = nullptr;
+  uint64_t token = 0;
+};
+
+}  // namespace pc
