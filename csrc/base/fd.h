@@ -25,7 +25,7 @@ class Fd {
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);  // EINTR: Linux has closed it all the same
+    if (fd_ >= 0 && fd_ != fd) ::close(fd_);  // EINTR: Linux has closed it all the same
     fd_ = fd;
   }
 

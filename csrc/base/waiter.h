@@ -55,6 +55,8 @@ class Waiter {
     }
   }
 
+  static WaitEnd check(const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
+
  private:
   static constexpr int kMaxSliceMs = 50;
   static constexpr int kMinBudget = 1;
@@ -63,7 +65,6 @@ class Waiter {
   static TimePoint now() { return std::chrono::steady_clock::now(); }
   static void cpu_pause();
   static bool yield_gave_way();                      // sched_yield; true if somebody else ran meanwhile
-  static WaitEnd check(const WaitContext& context);  // kReady: nothing to report
   void grow(int used) {
     if (used > budget_ / 2) budget_ = budget_ * 2 + 1 < kMaxBudget ? budget_ * 2 + 1 : kMaxBudget;
   }

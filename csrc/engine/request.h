@@ -21,6 +21,17 @@ struct Request {
   std::string_view label;            // the user's name for this call, shown in errors and traces
 };
 
+// What a checked call is about. Everybody has the output of a broadcast, and everybody has the input of all others.
+struct Elements {
+  std::size_t count = 0;
+  DType dtype = DType::kU8;
+  std::size_t nbytes() const { return count * size_of(dtype); }
+};
+inline Elements elements_of(const Request& request) {
+  if (request.collective == Collective::kBroadcast) return {request.out.count, request.out.dtype};
+  return {request.in.count, request.in.dtype};
+}
+
 // Set by the communicator: what an executor needs besides the request.
 struct Launch {
   uint32_t group = 0;

@@ -23,14 +23,14 @@ bool can_reduce(DType dtype, ReduceOp op);
 
 // out = a (op) b, `count` elements. out may be a or b, else must not overlap them. Any alignment.
 // Precondition: can_reduce(dtype, op).
-void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType dtype, ReduceOp op,
-            Weights weights = {});
+void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType dtype,
+            ReduceOp op, Weights weights = {});
 
 // For tests, benchmarks and `doctor`: the implementations of this build ("portable", "AVX2", "AVX3", ...), best last,
 // and the one reduce() uses. `reduce_on` runs a named one.
 std::span<const std::string_view> reduce_targets();
 std::string_view reduce_target();
-bool reduce_on(std::string_view target, std::byte* out, const std::byte* a, const std::byte* b, std::size_t count,
-               DType dtype, ReduceOp op, Weights weights = {});
+bool reduce_on(std::string_view target, std::byte* out, const std::byte* a, const std::byte* b,
+               std::size_t count, DType dtype, ReduceOp op, Weights weights = {});
 
 }  // namespace pc

@@ -1,6 +1,6 @@
-// A plan is data: what one rank does in one collective, as a list of 32-byte steps over chunks and ranks. Never bytes,
-// dtypes, pointers or devices: those appear when an executor binds the plan. So every algorithm can be checked without a
-// network, simulated, explained, and named step by step in errors.
+// A plan is data: what one rank does in one collective, as a list of 32-byte steps over chunks and ranks. Never
+// bytes, dtypes, pointers or devices: those appear when an executor binds the plan. So every algorithm can be
+// checked without a network, simulated, explained, and named step by step in errors. See docs/plans.md.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,18 @@ struct Chunks {
   bool operator==(const Chunks&) const = default;
 };
 
-// Meaning. The steps of one lane start in list order. A lane goes on past a send as soon as it is posted; past any other
-// step only when that step is complete. `after` adds one dependency: 0, or 1 + the index of a step that must be COMPLETE
-// (for a send: its memory has been read for the last time). Lanes run at the same time. Between two ranks, messages of
-// one lane arrive in order: the k-th send of lane L to peer p matches the k-th receive of lane L from this rank on p.
+// Meaning. The steps of one lane start in list order. A lane goes on past a send as soon as it is posted; past
+// any other step only when that step is complete. `after` adds one dependency: 0, or 1 + the index of a step
+// that must be COMPLETE (for a send: its memory has been read for the last time; that says nothing about the
+// receiver). Lanes run at the same time. Between two ranks, messages of one lane arrive in order: the k-th send
+// of lane L to peer p matches the k-th receive of lane L from this rank on p.
 //   kSend       src -> peer               kRecv        peer -> dst
 //   kRecvReduce dst = dst (op) message    kReduce      dst = dst (op) src      kCopy  dst = src
+// Sizes: chunks of an array differ by an element where its length does not divide. So every step names the
+// array chunks that it moves, and has their size: where one side is scratch the other side does, also in a
+// message, where that other side touches no memory here (a send from scratch names them in `dst`, a receive
+// into scratch in `src`). Both ends of a message name the same chunks. A step uses scratch one chunk at a time.
+// See moved_chunks().
 // Weights: how many ranks' contributions `dst` and the incoming operand already hold. They let "avg" be computed as a
 // running mean that cannot overflow, and tell the executor which reduction completes a chunk (their sum is `size`).
 struct Step {
@@ -41,8 +47,8 @@ struct Step {
   Area dst_area = Area::kOutput;
   uint8_t lane = 0;
   Rank peer = -1;
-  Chunks src;
-  Chunks dst;
+  Chunks src = {};
+  Chunks dst = {};
   uint32_t after = 0;
   uint16_t dst_weight = 0;
   uint16_t src_weight = 0;
@@ -50,20 +56,32 @@ struct Step {
 };
 static_assert(sizeof(Step) == 32 && std::is_trivially_copyable_v<Step>);
 
+std::string_view name_of(StepKind kind);  // "send", "recv_reduce", ...
+std::string operands(const Step& step);   // "chunk 2 <- rank 1"
+std::string to_string(const Step& step);  // "recv_reduce chunk 2 <- rank 1": for errors and explain
+
+// The array chunks whose data a step moves: they give its size in bytes, also where its memory is scratch.
+inline Chunks moved_chunks(const Step& step) {
+  if (step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce) {
+    return step.dst_area == Area::kScratch ? step.src : step.dst;
+  }
+  return step.src_area == Area::kScratch ? step.dst : step.src;
+}
+
 // What a plan is built from, and the key of the plan cache (with the algorithm's name). Shape only, never pointers.
 struct Shape {
   Collective collective = Collective::kBarrier;
   Rank rank = 0;
   Rank size = 1;
-  Rank root = 0;          // broadcast, reduce
-  uint32_t split = 1;     // pipelining: how many chunks a rooted algorithm cuts the array into
+  Rank root = 0;       // broadcast, reduce
+  uint32_t split = 1;  // pipelining: how many chunks a rooted algorithm cuts the array into
   bool operator==(const Shape&) const = default;
 };
 
 struct Plan {
-  std::string_view algorithm;   // its catalog name
+  std::string_view algorithm;  // its catalog name
   Shape shape;
-  uint32_t chunks = 0;          // input and output are cut into this many chunks (0: the collective moves no data)
+  uint32_t chunks = 0;  // input and output are cut into this many chunks (0: the collective moves no data)
   uint32_t scratch_chunks = 0;  // each as large as the largest chunk
   uint8_t lanes = 1;
   std::vector<Step> steps;
@@ -72,20 +90,20 @@ struct Plan {
 // contribution in kOutput. Broadcast: only the root has an input. Reduce: only the root has an output; the others may
 // write kScratch alone, because their array must stay untouched.
 
-struct Algorithm {              // one row of plan/catalog.cc
-  std::string_view name;        // "ring", "recursive_doubling", "binomial", "dissemination"
+struct Algorithm {        // one row of plan/catalog.cc
+  std::string_view name;  // "ring", "recursive_doubling", "binomial", "dissemination"
   Collective collective;
   bool (*supports)(const Shape&);
   Plan (*build)(const Shape&);  // the pure function
   std::string_view source;      // paper or textbook
   std::string_view summary;     // one line: steps and bytes per rank
 };
-std::span<const Algorithm> algorithms();                                       // the whole catalog
+std::span<const Algorithm> algorithms();                                        // the whole catalog
 const Algorithm* find_algorithm(Collective collective, std::string_view name);  // nullptr if there is none
 
 // OK if the plans (one per rank, in rank order) match each other, cannot deadlock, deliver the collective's contract,
 // carry right weights, and have no hazard under any interleaving and any read time of a send (eager or zero-copy).
 Status check(std::span<const Plan> every_rank);
-std::string explain(const Plan& plan);                                          // one line per step, for people
+std::string explain(const Plan& plan);  // one line per step, for people
 
 }  // namespace pc

@@ -8,26 +8,36 @@
 #include <mutex>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/waiter.h"
 #include "transport/transport.h"
 
 namespace pc {
 
 // Completions of one operation's owner (a plan run, a send, a receive). Any thread may complete; one thread takes.
+// May be destroyed once nothing that reports to it is posted any more.
 class CompletionQueue final : public CompletionSink {
  public:
   CompletionQueue();
   ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
   void complete(Completion&& completion) override;
-  bool take(Completion& out);                   // false: empty
-  bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
+  bool take(Completion& out);  // false: empty
+  bool empty() const { return word_.load(std::memory_order_acquire) < kOne; }
 
  private:
   friend class Reactor;
-  std::atomic<uint32_t> size_{0};               // also the futex word that a thread without the baton sleeps on
-  std::mutex mutex_;                            // guards items_
+  void sleep_in_futex(int ms);  // by the taker; ends early at a completion or a nudge
+  template <class Sleep>
+  void sleep_in_epoll(int wake_fd, Sleep&& sleep);
+  void nudge();  // ends or prevents the next sleep_in_futex
+
+  static constexpr uint32_t kInFutex = 1, kInEpoll = 2, kNudged = 4, kOne = 8;
+  std::atomic<uint32_t> word_{0};  // bits above, number of items times kOne; a futex word
+  std::atomic<int> wake_fd_{-1};   // eventfd that ends the taker's sleep while kInEpoll is set
+  std::mutex mutex_;               // guards items_ and first_; held by complete() to its very end
   std::vector<Completion> items_;
+  std::size_t first_ = 0;
 };
 
 // Thread-safety: all methods.
@@ -35,15 +45,19 @@ class Reactor {
  public:
   explicit Reactor(bool crowded);
   ~Reactor();
-  Status add(Transport* transport);             // not owned; must be removed before it goes
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+  Status add(Transport* transport);  // not owned; must be removed before it goes
   void remove(Transport* transport);
   // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
+  // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  std::size_t poll();                           // one round without blocking
-  void wake();                                  // whoever sleeps in wait() looks again (abort words, new work)
+  std::size_t poll();  // one round without blocking
+  void wake();         // whoever sleeps in wait() looks again (abort words, new work)
 
  private:
   struct State;
+  class Turn;
   std::unique_ptr<State> state_;
 };
 

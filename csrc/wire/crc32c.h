@@ -11,6 +11,7 @@ namespace pc {
 uint32_t crc32c(std::span<const std::byte> data, uint32_t crc = 0);
 // Copies and checks in one pass over the source: the payload is touched once. `to` must hold data.size() bytes.
 uint32_t crc32c_copy(std::byte* to, std::span<const std::byte> data, uint32_t crc = 0);
-uint32_t crc32c_portable(std::span<const std::byte> data, uint32_t crc = 0);  // for tests and machines without
+uint32_t crc32c_portable(std::span<const std::byte> data,
+                         uint32_t crc = 0);  // for tests and machines without
 
 }  // namespace pc

@@ -16,8 +16,8 @@ inline constexpr uint32_t kFrameMagic = 0x31464350;  // "PCF1" little-endian
 inline constexpr uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 64;
 inline constexpr std::size_t kTrailerBytes = 4;                  // CRC32C of the segment's payload; absent if it is empty
-inline constexpr std::size_t kMaxSegmentBytes = 256 * 1024;
-inline constexpr std::size_t kEagerBytes = 64 * 1024;            // larger messages ask first (REQUEST / CLEAR)
+inline constexpr std::size_t kMaxSegmentBytes = 256UL * 1024;
+inline constexpr std::size_t kEagerBytes = 64UL * 1024;          // larger messages ask first (REQUEST / CLEAR)
 
 enum class FrameType : uint8_t {
   kData = 1,      // one segment of a message
@@ -30,6 +30,9 @@ enum class FrameType : uint8_t {
   kCancel = 8,    // an operation ends here; discard what is left of it            (control plane)
   kPing = 9,      // heartbeat                                                     (control plane)
 };
+// FrameHeader::flags. A flag that its type does not know is an error.
+inline constexpr uint8_t kFlagEager = 1;      // DATA: sent on credit, a whole message in one segment
+inline constexpr uint8_t kFlagWithdrawn = 2;  // CLEAR: forget the CLEAR for this message, it is not wanted any more
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
 // Messages of one stream between two ranks are delivered in order; different streams do not wait for each other.

@@ -17,7 +17,7 @@ namespace pc {
 struct LinkLimits {                               // equal on both sides; part of the protocol version
   std::size_t segment_bytes = kMaxSegmentBytes;   // at most kMaxSegmentBytes, a multiple of 64
   std::size_t eager_bytes = kEagerBytes;
-  std::size_t credit_bytes = 1024 * 1024;         // unexpected eager bytes (headers counted) that a peer may have in our memory
+  std::size_t credit_bytes = 1024UL * 1024;       // unexpected eager bytes (headers counted) that a peer may have in our memory
   uint32_t max_requests = 4096;                   // unanswered REQUESTs a peer may have with us
 };
 
@@ -29,11 +29,13 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Never fail and never complete inline for a reason other than "already here": errors arrive as completions.
+  // Errors arrive as completions. What is already here (a buffered message, a known mismatch, the end of the link)
+  // completes inside the call.
   void post_send(const SendOp& op);
   void post_recv(const RecvOp& op);
-  // Withdraws every posted operation that reports to `sink`; none of them completes afterwards. A message that is
-  // partly on the wire cannot be taken back: then false, and the connection must be closed.
+  // Withdraws every posted operation that reports to `sink`; none of them completes afterwards. What the peer has been
+  // told of (a REQUEST, CLEAR or segment that next_frame() gave out, a payload on its way in) cannot be taken back:
+  // then false, and the caller must call fail() and close the connection before the memory is used again.
   bool cancel(const CompletionSink* sink);
 
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
@@ -43,7 +45,7 @@ class Link {
   };
   std::optional<OutFrame> next_frame();           // nothing to write: nullopt. At most one frame is out at a time
   void written();                                 // the frame last given has been written entirely
-  bool has_output() const;
+  bool has_output() const;                        // next_frame() has one to give, or one is out
 
   // ---- incoming, frame by frame.
   struct Destination {
@@ -51,14 +53,18 @@ class Link {
   };
   // What the peer did wrong (then call fail()), or where this header's payload goes.
   Result<Destination> header_arrived(const FrameHeader& header);
-  // The payload of the last header is in its destination and its checksum was right.
+  // The payload of the last header is in its destination and its checksum was right. A frame without payload is done
+  // when header_arrived() returns; calling this all the same does no harm.
   Status payload_arrived();
   // For movers that see the peer's memory: a payload that need not be stored first. Instead of payload_arrived().
   Status payload_arrived_at(std::span<const std::byte> where_it_is);
 
   bool peer_said_goodbye() const;
-  void say_goodbye();                             // queues GOODBYE behind what is queued now
-  // The connection is gone: completes everything posted, and everything posted later, with `why`.
+  // Queues GOODBYE behind every send posted so far; later posts complete with kAborted. The peer's goodbye completes our
+  // posted receives and the sends that wait for its CLEAR with kPeerExited; eager sends still go out.
+  void say_goodbye();
+  // The connection is gone: completes everything posted, and everything posted later, with `why`. Only messages that
+  // had arrived whole before an orderly goodbye can still be received. Calls after the first change nothing.
   void fail(const Status& why);
 
   // For warnings and errors: what this link still waits for.

@@ -44,7 +44,7 @@ struct SendOp {
   uint64_t token = 0;
 };
 struct RecvOp {
-  MessageId id;                            // what must arrive; anything else on this stream is a mismatch
+  MessageId id;                            // matched by stream, sequence and index; another digest or size is a mismatch
   std::span<std::byte> payload;            // destination; busy until completed. Empty if `consumer` is set
   uint64_t nbytes = 0;                     // the message must have exactly this size
   SegmentSink* consumer = nullptr;

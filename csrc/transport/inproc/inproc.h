@@ -13,6 +13,7 @@ class InprocHub {
  public:
   static std::shared_ptr<InprocHub> create(Rank size, const LinkLimits& limits = {});
   virtual ~InprocHub() = default;
+  // Once per rank; null if it is taken or outside the world.
   virtual std::unique_ptr<Transport> make_transport(Rank rank) = 0;
 };
 

@@ -13,8 +13,8 @@ struct TcpOptions {
   Rank rank = 0, size = 1;
   JobId job = {};
   uint32_t epoch = 0;
-  std::string bind_address = "127.0.0.1";   // numeric IPv4 or IPv6; never the wildcard
-  LinkLimits limits;
+  std::string bind_address = "127.0.0.1";  // numeric IPv4 or IPv6; never the wildcard
+  LinkLimits limits = {};
 };
 // Listens at once on a free port; address() is then "[ip]:port".
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);

@@ -1,0 +1,123 @@
+#include "arguments.h"
+
+#include <cmath>
+#include <string>
+
+#include "bind_errors.h"
+
+namespace pc {
+namespace {
+
+// Index of the parameter that `keyword` names, or -1.
+int find(const State& state, const Signature& signature, PyObject* keyword) {
+  for (int i = 0; i < signature.count; ++i) {
+    if (state.names[signature.names[static_cast<std::size_t>(i)]] == keyword) return i;
+  }
+  for (int i = 0; i < signature.count; ++i) {  // not interned: built at run time
+    if (PyUnicode_Compare(state.names[signature.names[static_cast<std::size_t>(i)]], keyword) == 0) return i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
+           PyObject* kwnames, PyObject** slots) {
+  if (nargs > signature.positional) {
+    PyErr_Format(PyExc_TypeError, "%s() takes %s%d positional argument%s but %zd were given",
+                 signature.function, signature.required == signature.positional ? "" : "at most ",
+                 signature.positional, signature.positional == 1 ? "" : "s", nargs);
+    return false;
+  }
+  for (int i = 0; i < signature.count; ++i) slots[i] = i < nargs ? args[i] : nullptr;
+  const Py_ssize_t keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t k = 0; k < keywords; ++k) {
+    PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
+    const int at = find(state, signature, keyword);
+    if (at < 0) {
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature.function,
+                   keyword);
+      return false;
+    }
+    if (slots[at] != nullptr) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", signature.function,
+                   keyword);
+      return false;
+    }
+    slots[at] = args[nargs + k];
+  }
+  for (int i = 0; i < signature.required; ++i) {
+    if (slots[i] != nullptr) continue;
+    PyErr_Format(PyExc_TypeError, "%s() missing required argument '%U'", signature.function,
+                 state.names[signature.names[static_cast<std::size_t>(i)]]);
+    return false;
+  }
+  return true;
+}
+
+bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* out) {
+  if (value == nullptr) return true;
+  for (std::size_t i = 0; i < state.ops.size(); ++i) {
+    if (state.ops[i] == value) {
+      *out = static_cast<ReduceOp>(i);
+      return true;
+    }
+  }
+  if (!PyUnicode_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\", not %s", function,
+                 Py_TYPE(value)->tp_name);
+    return false;
+  }
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &length);
+  if (text == nullptr) return false;
+  const std::string_view name(text, static_cast<std::size_t>(length));
+  if (const std::optional<ReduceOp> op = op_from_name(name)) {
+    *out = *op;
+    return true;
+  }
+  std::string message = std::string(function) + ": op \"" + std::string(name) + "\" is not one of";
+  for (int i = 0; i < kReduceOpCount; ++i)
+    message += std::string(i == 0 ? " " : ", ") + std::string(name_of(static_cast<ReduceOp>(i)));
+  return refuse(state, std::move(message));
+}
+
+bool to_timeout(const State& state, const char* function, PyObject* value, double* out) {
+  if (value == nullptr || value == Py_None) return true;
+  const double seconds = PyFloat_AsDouble(value);
+  if (seconds == -1.0 && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+      PyErr_Format(PyExc_TypeError, "%s(): timeout must be a number of seconds or None, not %s", function,
+                   Py_TYPE(value)->tp_name);
+    }
+    return false;
+  }
+  if (std::isnan(seconds) || seconds < 0) {
+    return refuse(state, std::string(function) + ": timeout must be a number of seconds, 0 or more, not " +
+                             std::to_string(seconds));
+  }
+  *out = seconds;
+  return true;
+}
+
+bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
+                int64_t* out) {
+  if (value == nullptr) return true;
+  PyObject* index = PyNumber_Index(value);
+  if (index == nullptr) {
+    PyErr_Format(PyExc_TypeError, "%s(): %s must be an integer, not %s", function, name,
+                 Py_TYPE(value)->tp_name);
+    return false;
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
+  Py_DECREF(index);
+  if (overflow != 0 || number < 0 || number > most) {
+    return refuse(state, std::string(function) + ": " + name + " must be between 0 and " +
+                             std::to_string(most) + (overflow != 0 ? "" : ", not " + std::to_string(number)));
+  }
+  *out = number;
+  return true;
+}
+
+}  // namespace pc

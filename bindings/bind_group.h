@@ -1,0 +1,35 @@
+// The Python class Group, and the calls of the module that act on the current world.
+#pragma once
+
+#include <memory>
+
+#include "comm/runtime.h"
+#include "state.h"
+
+namespace pc {
+
+// What a Runtime object and its groups share. `runtime` is null after shutdown. Guarded by the GIL; a call that releases
+// the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
+struct Session {
+  std::shared_ptr<Runtime> runtime;
+  bool failed = false;  // a call has failed in a way that leaves the world unusable
+  bool forked = false;  // this process is a child of the one that the connections belong to
+};
+
+// Layout of a Group in Python.
+struct GroupObject {
+  PyObject ob_base;
+  State* state;
+  std::shared_ptr<Session> session;
+  Communicator* communicator;  // valid while session->runtime is
+  Rank rank, size, local_rank, local_size;
+};
+
+// Makes Group and adds it and the calls to the module. False: a Python error is set. `state` lives as long as the process.
+bool add_group(PyObject* module, State* state);
+
+// New reference, or nullptr with a Python error set.
+PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session);
+bool is_group(const State& state, PyObject* object);
+
+}  // namespace pc

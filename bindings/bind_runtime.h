@@ -1,0 +1,12 @@
+// Runtime and StoreServer in Python: not on the hot path, so pybind11 does the work.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "state.h"
+
+namespace pc {
+
+void bind_runtime(pybind11::module_& module, State* state);
+
+}  // namespace pc

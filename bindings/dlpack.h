@@ -1,0 +1,59 @@
+// The part of the DLPack ABI that view.cc reads: how array libraries describe memory to each other without headers.
+// Layouts follow dmlc/dlpack v1.3, include/dlpack/dlpack.h, Copyright (c) 2017 by Contributors, Apache-2.0.
+#pragma once
+
+#include <cstdint>
+
+namespace pc::dlpack {
+
+inline constexpr uint32_t kMajorVersion = 1;  // another major version: another layout
+inline constexpr uint64_t kFlagReadOnly = 1;
+inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
+inline constexpr const char* kVersionedCapsule = "dltensor_versioned";
+inline constexpr const char* kLegacyCapsule = "dltensor";
+
+enum DeviceCode : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3 };
+enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
+
+struct Version {
+  uint32_t major, minor;
+};
+struct Device {
+  int32_t type, index;
+};
+struct DataType {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct Tensor {
+  void* data;
+  Device device;
+  int32_t ndim;
+  DataType dtype;
+  int64_t* shape;
+  int64_t* strides;  // in elements; before 1.2 null means contiguous
+  uint64_t byte_offset;
+};
+struct LegacyManagedTensor {
+  Tensor tensor;
+  void* context;
+  void (*deleter)(LegacyManagedTensor*);
+};
+struct ManagedTensor {
+  Version version;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+  uint64_t flags;
+  Tensor tensor;
+};
+struct ExchangeApi {
+  Version version;
+  ExchangeApi* previous;
+  void* allocate;
+  void* managed_from_object;
+  void* managed_to_object;
+  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; the object keeps the memory
+  void* current_work_stream;
+};
+
+}  // namespace pc::dlpack

@@ -1,0 +1,215 @@
+// Docstrings of the calls, shared by the functions of the module and the methods of Group. The first line is the signature
+// that inspect.signature() reads. Every example runs in a world of one; a test runs them all.
+#pragma once
+
+namespace pc::docs {
+
+inline constexpr const char* kGroup = R"(A group of processes that call collectives together.
+
+Made by init(); `world()` returns the one that is current. A group may be used from several threads; calls on one group
+are then ordered by the caller. Every rank of the group makes the same calls in the same order.
+
+Example:
+    >>> import pycollective as pc
+    >>> group = pc.init()
+    >>> group.rank, group.size
+    (0, 1)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kAllreduce = R"(allreduce(x, op="sum", *, out=None, timeout=None)
+--
+
+Combine `x` of all ranks element by element; every rank gets the result.
+
+Parameters:
+    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory: NumPy, PyTorch, or anything
+        with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
+    op: "sum", "prod", "min", "max" or "avg" (also "add", "mean"). "avg" is for floating point. float16 and bfloat16 are
+        computed in float32; "avg" does not overflow; "min" and "max" propagate NaN.
+    out: None: the result replaces `x`. An array of the same shape and dtype: the result goes there and `x` stays as it
+        is. It may be `x` itself, else it must not overlap it.
+    timeout: seconds, default that of init(). What was waited for is named in the error.
+
+Returns:
+    `x`, or `out` if it was given. All ranks get the same bits.
+
+A PyTorch tensor that is written counts as modified in place: its version counter goes up. A leaf that requires grad is
+written as under torch.no_grad(); any other tensor that requires grad is refused.
+
+Raises:
+    InvalidArgument: `x` or `out` cannot be right (layout, dtype, read-only, overlap); nothing was sent.
+    CollectiveMismatch: the ranks made different calls.
+    CollectiveTimeout, PeerFailure, Aborted: the call could not finish; the contents of what was being written are
+        unspecified.
+    Unsupported: the array is not in CPU memory, or its dtype or op cannot be handled by this build.
+    NotInitialized: there is no world.
+
+Source: recursive doubling for small arrays, a ring of reduce-scatter and allgather for large ones (Thakur, Rabenseifner
+and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005; Patarasuk and Yuan, "Bandwidth optimal
+all-reduce algorithms", 2009). `explain("allreduce", nbytes=...)` shows which.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> _ = pc.init()
+    >>> pc.allreduce(np.array([1.0, 2.0]), "avg")
+    array([1., 2.])
+    >>> x = np.array([3, 4])
+    >>> y = pc.allreduce(x, "max", out=np.empty_like(x))
+    >>> y
+    array([3, 4])
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kBroadcast = R"(broadcast(x, root=0, *, timeout=None)
+--
+
+Copy `x` of rank `root` to all ranks, in place.
+
+Parameters:
+    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory. Written on every rank but
+        the root, where it may be read-only.
+    root: the rank whose array it is.
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`.
+
+Raises:
+    As allreduce().
+
+Source: binomial tree, cut into chunks for large arrays (Thakur, Rabenseifner and Gropp, 2005).
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> _ = pc.init()
+    >>> pc.broadcast(np.arange(3), root=0)
+    array([0, 1, 2])
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout=None)
+--
+
+Combine `x` of all ranks element by element; rank `root` gets the result, in place.
+
+Parameters:
+    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory. Written on the root only.
+    op: "sum", "prod", "min", "max" or "avg", as in allreduce().
+    root: the rank that gets the result.
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`: the result on the root, untouched on every other rank.
+
+Raises:
+    As allreduce().
+
+Source: binomial tree, cut into chunks for large arrays (Thakur, Rabenseifner and Gropp, 2005).
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> _ = pc.init()
+    >>> pc.reduce(np.array([2.0, 5.0]), "max", root=0)
+    array([2., 5.])
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kSend = R"(send(x, peer, *, tag=0, timeout=None)
+--
+
+Send `x` to rank `peer`, which calls recv() with an array of the same element count and dtype.
+
+Returns when `x` may be written again. Messages of one (peer, tag) arrive in the order they were sent; other tags do not
+wait for them.
+
+Parameters:
+    x: array, C-contiguous, in CPU memory. Only read.
+    peer: a rank other than this one.
+    tag: 0 to 4294967295; recv() with the same tag gets it.
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`.
+
+Raises:
+    InvalidArgument: `x` cannot be sent, or `peer` is this rank; nothing was sent.
+    CollectiveMismatch: the receiver expects another count or dtype.
+    CollectiveTimeout, PeerFailure, Aborted, Unsupported, NotInitialized: as allreduce().
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> world = pc.init()
+    >>> if world.size > 1 and world.rank == 0:
+    ...     _ = pc.send(np.arange(4), 1, tag=7)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kRecv = R"(recv(x, peer, *, tag=0, timeout=None)
+--
+
+Receive into `x` what rank `peer` sends with the same tag.
+
+Parameters:
+    x: writable array of the sender's element count and dtype, C-contiguous, in CPU memory.
+    peer: a rank other than this one.
+    tag: 0 to 4294967295.
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`.
+
+Raises:
+    As send().
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> world = pc.init()
+    >>> if world.size > 1 and world.rank == 1:
+    ...     x = pc.recv(np.empty(4, dtype=int), 0, tag=7)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kBarrier = R"(barrier(*, timeout=None)
+--
+
+Wait until every rank has called barrier().
+
+Parameters:
+    timeout: seconds, default that of init().
+
+Raises:
+    CollectiveMismatch, CollectiveTimeout, PeerFailure, Aborted, NotInitialized: as allreduce().
+
+Source: dissemination barrier (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988).
+
+Example:
+    >>> import pycollective as pc
+    >>> _ = pc.init()
+    >>> pc.barrier(timeout=10)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kExplain = R"(explain(collective, *, nbytes=0, root=0)
+--
+
+Say in words how a call would run: transport, algorithm, and the steps of this rank.
+
+Parameters:
+    collective: "allreduce", "broadcast", "reduce" or "barrier".
+    nbytes: size of the array in bytes.
+    root: for broadcast and reduce.
+
+Raises:
+    InvalidArgument: there is no such collective.
+    NotInitialized: there is no world.
+
+Example:
+    >>> import pycollective as pc
+    >>> group = pc.init()
+    >>> isinstance(group.explain("allreduce", nbytes=1 << 20), str)
+    True
+    >>> pc.shutdown()
+)";
+
+}  // namespace pc::docs

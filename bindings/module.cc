@@ -1,0 +1,61 @@
+// pycollective._core: everything of the core that Python sees.
+#include <pybind11/pybind11.h>
+
+#include "base/env.h"
+#include "bind_errors.h"
+#include "bind_group.h"
+#include "bind_runtime.h"
+#include "kernels/reduce.h"
+
+namespace py = pybind11;
+
+namespace {
+
+// What the functions of the module act on from now on.
+void set_world(pc::State& state, const py::object& group) {
+  pc::GroupObject* next = nullptr;
+  if (!group.is_none()) {
+    if (!pc::is_group(state, group.ptr())) throw py::type_error("the world must be a Group or None");
+    next = reinterpret_cast<pc::GroupObject*>(group.inc_ref().ptr());
+  }
+  PyObject* previous = reinterpret_cast<PyObject*>(std::exchange(state.world, next));
+  Py_XDECREF(previous);
+}
+
+py::object world(const pc::State& state) {
+  if (state.world != nullptr)
+    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(state.world));
+  pc::raise_status(
+      state, pc::Status(pc::Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
+  throw py::error_already_set();
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() =
+      "The C++ core of pycollective. Use it through the package: this module may change without notice.";
+  // Lives as long as the process: functions of the module may outlive it.
+  pc::State* state = new pc::State();
+  if (!state->load() || !pc::add_group(m.ptr(), state)) throw py::error_already_set();
+  pc::bind_runtime(m, state);
+  m.def(
+      "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
+  m.def(
+      "world", [state] { return world(*state); },
+      R"(The group of the last init(). Raises NotInitialized before it and after shutdown().
+
+Example:
+    >>> import pycollective as pc
+    >>> pc.init() is pc.world()
+    True
+    >>> pc.shutdown()
+)");
+  m.def("_after_fork", [state] {
+    if (state->world != nullptr) state->world->session->forked = true;
+  });
+  m.def("environment_markdown", &pc::environment_markdown, "The text of docs/environment.md.");
+  m.def(
+      "reduce_target", [] { return std::string(pc::reduce_target()); },
+      "The instruction set that reductions use on this machine.");
+}

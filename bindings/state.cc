@@ -1,0 +1,52 @@
+#include "state.h"
+
+#include <pybind11/pybind11.h>
+
+namespace py = pybind11;
+
+namespace pc {
+namespace {
+
+constexpr std::array<const char*, kNameCount> kNames = {"x", "op", "out", "timeout", "root", "peer", "tag"};
+
+struct ErrorRow {
+  Code code;
+  const char* name;
+};
+constexpr ErrorRow kErrors[] = {
+    {Code::kInvalidArgument, "InvalidArgument"}, {Code::kMismatch, "CollectiveMismatch"},
+    {Code::kTimeout, "CollectiveTimeout"},       {Code::kPeerFailure, "PeerFailure"},
+    {Code::kPeerExited, "PeerExited"},           {Code::kAborted, "Aborted"},
+    {Code::kUnsupported, "Unsupported"},         {Code::kNotInitialized, "NotInitialized"},
+};
+
+PyObject* intern(std::string_view text) {
+  PyObject* name = PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  if (name == nullptr) throw py::error_already_set();
+  PyUnicode_InternInPlace(&name);
+  return name;
+}
+
+}  // namespace
+
+bool State::load() {
+  try {
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = intern(kNames[i]);
+    for (std::size_t i = 0; i < ops.size(); ++i) ops[i] = intern(name_of(static_cast<ReduceOp>(i)));
+    requires_grad = intern("requires_grad");
+    is_leaf = intern("is_leaf");
+    const py::module_ module = py::module_::import("pycollective.errors");
+    for (PyObject*& error : errors) error = py::object(module.attr("CollectiveError")).release().ptr();
+    for (const ErrorRow& row : kErrors) {
+      errors[static_cast<std::size_t>(row.code)] = py::object(module.attr(row.name)).release().ptr();
+    }
+    forked_error = py::object(module.attr("ForkedProcess")).release().ptr();
+    ndarray = py::object(py::module_::import("numpy").attr("ndarray")).release().ptr();
+    return true;
+  } catch (py::error_already_set& e) {
+    e.restore();
+    return false;
+  }
+}
+
+}  // namespace pc

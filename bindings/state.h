@@ -1,0 +1,54 @@
+// What the bindings remember: names, types and exception classes, looked up once, and the current world.
+#pragma once
+
+#include <Python.h>
+
+#include <array>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "dlpack.h"
+
+namespace pc {
+
+struct GroupObject;
+
+// Parameter names of the calls, as indices of State::names.
+enum Name : uint8_t { kX, kOp, kOut, kTimeout, kRoot, kPeer, kTag, kNameCount };
+
+// How the memory of an array type is reached.
+enum class Access : uint8_t {
+  kNumpy,
+  kTorchExchange,  // DLPack's C exchange interface: no Python object is made
+  kTorchCapsule,   // older torch: __dlpack__ of the detached tensor
+  kBuffer,
+  kDlpack,
+  kMasked,   // a NumPy masked array: its mask would be lost
+  kWrapper,  // a torch subclass that only wraps other tensors (DTensor, FakeTensor)
+  kNone,
+};
+struct TypeInfo {
+  Access access = Access::kNone;
+  const dlpack::ExchangeApi* exchange = nullptr;
+};
+
+// One per module. Every member is guarded by the GIL. Python references are owned and live as long as the process.
+struct State {
+  std::array<PyObject*, kNameCount> names{};    // interned, so that keywords compare by pointer
+  std::array<PyObject*, kReduceOpCount> ops{};  // likewise "sum", "prod", ...
+  std::array<PyObject*, 16> errors{};           // exception class of each Code
+  PyObject* forked_error = nullptr;
+  PyObject* ndarray = nullptr;                            // numpy.ndarray
+  PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
+  PyObject *is_conj = nullptr, *is_neg = nullptr;         // methods of torch.Tensor, once torch is seen
+  PyObject* increment_version = nullptr;                  // torch's, once torch is seen
+  bool increment_takes_tuple = false;
+  std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
+  PyTypeObject* group_type = nullptr;
+  GroupObject* world = nullptr;  // what the functions of the module act on
+
+  // False with a Python error set.
+  bool load();
+};
+
+}  // namespace pc

@@ -1,0 +1,50 @@
+// Python array -> Buffer, without copying and without asking Python where that can be avoided. What cannot be right is
+// refused here, before anything is sent.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/types.h"
+#include "state.h"
+
+namespace pc {
+
+// What the call is going to do with an array; for the checks and their messages.
+struct Use {
+  const char* function;  // "allreduce"
+  const char* argument;  // "x" or "out"
+  bool written;
+};
+
+// Keeps the exporter of the memory from moving it (buffer protocol, DLPack capsules).
+class Hold {
+ public:
+  Hold() = default;
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  virtual ~Hold() = default;  // needs the GIL
+};
+
+// A view of one argument, for the time of one call. Thread-safety: created, used and destroyed with the GIL.
+class View {
+ public:
+  // False: a Python error is set.
+  bool take(State& state, PyObject* array, const Use& use);
+  const Buffer& buffer() const { return buffer_; }
+  // True if the two have the same shape and dtype; else the error is set. `other` is the first argument.
+  bool matches(const State& state, const View& other, const Use& use) const;
+  // To be called after the memory was written, or may have been. False: a Python error is set.
+  bool note_write(const State& state) const;
+
+ private:
+  friend class ViewBuilder;
+  Buffer buffer_;
+  std::byte nowhere_{};  // where an array without elements may lie
+  int ndim_ = 0;
+  const int64_t* shape_ = nullptr;    // owned by the array or by hold_
+  PyObject* torch_tensor_ = nullptr;  // borrowed; its version counter is bumped after a write
+  std::unique_ptr<Hold> hold_;
+};
+
+}  // namespace pc

@@ -1,0 +1,52 @@
+// The ways into an array's memory, one file each: view_numpy.cc, view_torch.cc, view_buffer.cc, view_dlpack.cc.
+#pragma once
+
+#include <string>
+
+#include "view.h"
+
+namespace pc {
+
+// How the memory of `array`'s type is reached; remembered per type. nullptr: a Python error is set.
+const TypeInfo* type_info(State& state, PyObject* array);
+
+std::string shape_text(const int64_t* shape, int ndim);  // "(3, 4)", "(3,)", "()"
+
+class ViewBuilder {
+ public:
+  ViewBuilder(State& state, PyObject* array, const Use& use, View& view)
+      : state_(state),
+        array_(array),
+        use_(use),
+        view_(view) {}
+
+  bool from_numpy();
+  bool from_torch_exchange(const dlpack::ExchangeApi& exchange);
+  bool from_torch_capsule();
+  bool from_buffer();
+  bool from_dlpack();
+
+  // "allreduce: x <what>". Always false, with the Python error set.
+  bool refuse_it(const std::string& what, Code code = Code::kInvalidArgument) const;
+  std::string type_name() const { return Py_TYPE(array_)->tp_name; }
+
+ private:
+  // Fills the view and checks that the memory is one block. `strides` in units of `stride_unit` bytes; null: contiguous.
+  bool fill(void* data, DType dtype, int ndim, const int64_t* shape, const int64_t* strides,
+            int64_t stride_unit);
+  bool fill(const dlpack::Tensor& tensor);
+  bool refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const;
+  bool refuse_dtype(const std::string& name, Code code) const;
+  bool refuse_read_only() const;
+  bool check_torch_flags(const dlpack::Tensor& tensor);
+  bool check_torch_grad();
+  // Takes over what __dlpack__ of `exporter` returns.
+  bool from_capsule(PyObject* exporter);
+
+  State& state_;
+  PyObject* array_;
+  const Use& use_;
+  View& view_;
+};
+
+}  // namespace pc

@@ -1,0 +1,165 @@
+#include "base/env.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+namespace pc {
+namespace {
+
+constexpr double kMostRanks = 2147483647, kMostSeconds = 1e9;
+
+constexpr std::array<EnvVariable, kEnvCount> kTable = {{
+    {Env::kLog, "PYCOLLECTIVE_LOG", EnvType::kChoice, EnvSetBy::kUser, "warn", "error warn info debug", 0, 0,
+     "How much is written to stderr: this level and everything more serious.", "0.1"},
+    {Env::kTimeoutS, "PYCOLLECTIVE_TIMEOUT_S", EnvType::kSeconds, EnvSetBy::kUser, "600", "", 0.001,
+     kMostSeconds, "Deadline of `init` and of every call that names none.", "0.1"},
+    {Env::kTune, "PYCOLLECTIVE_TUNE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "Rows put before the algorithm table, as `allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring`; "
+     "rank 0's "
+     "value counts for all.",
+     "0.1"},
+    {Env::kTransport, "PYCOLLECTIVE_TRANSPORT", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto tcp", 0, 0,
+     "How messages travel between ranks; `auto` takes the fastest that every rank has.", "0.1"},
+    {Env::kRank, "PYCOLLECTIVE_RANK", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0, kMostRanks,
+     "This process's rank in the job.", "0.1"},
+    {Env::kWorldSize, "PYCOLLECTIVE_WORLD_SIZE", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 1,
+     kMostRanks, "Number of ranks in the job.", "0.1"},
+    {Env::kLocalRank, "PYCOLLECTIVE_LOCAL_RANK", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0,
+     kMostRanks, "This process's rank among those on its host.", "0.1"},
+    {Env::kLocalWorldSize, "PYCOLLECTIVE_LOCAL_WORLD_SIZE", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 1,
+     kMostRanks, "Number of ranks on this host.", "0.1"},
+    {Env::kStore, "PYCOLLECTIVE_STORE", EnvType::kText, EnvSetBy::kLauncher, "", "", 0, 0,
+     "`host:port` of the store where the ranks find each other.", "0.1"},
+    {Env::kKeyFd, "PYCOLLECTIVE_KEY_FD", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0, kMostRanks,
+     "Inherited file descriptor from which the 32-byte job key is read; the key itself never stands in the "
+     "environment.",
+     "0.1"},
+    {Env::kPort, "PYCOLLECTIVE_PORT", EnvType::kInteger, EnvSetBy::kUser, "", "", 1, 65535,
+     "Port of rank 0's store when only RANK, WORLD_SIZE and MASTER_ADDR are given; unset: derived from them. "
+     "MASTER_PORT is never bound.",
+     "0.1"},
+}};
+constexpr bool in_enum_order() {
+  for (std::size_t i = 0; i < kTable.size(); ++i) {
+    if (static_cast<std::size_t>(kTable[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(in_enum_order());
+
+std::string_view raw(const EnvVariable& row) {
+  // The table's names are literals, so they end in a zero byte. Nothing of ours writes the environment.
+  const char* value = std::getenv(row.name.data());  // NOLINT(concurrency-mt-unsafe)
+  return value != nullptr ? value : "";
+}
+
+std::string number(double value) {
+  std::array<char, 32> text = {};
+  const std::to_chars_result end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  return std::string(text.data(), end.ptr);
+}
+
+std::vector<std::string_view> choices_of(const EnvVariable& row) {
+  std::vector<std::string_view> words;
+  for (std::string_view rest = row.choices; !rest.empty();) {
+    words.push_back(rest.substr(0, rest.find(' ')));
+    rest.remove_prefix(std::min(words.back().size() + 1, rest.size()));
+  }
+  return words;
+}
+
+// "error, warn, info or debug", "an integer from 1 to 65535": what the value may be.
+std::string allowed(const EnvVariable& row) {
+  switch (row.type) {
+    case EnvType::kText: return "text";
+    case EnvType::kInteger: return "an integer from " + number(row.least) + " to " + number(row.most);
+    case EnvType::kSeconds: return "seconds from " + number(row.least) + " to " + number(row.most);
+    case EnvType::kChoice: break;
+  }
+  std::string list;
+  const std::vector<std::string_view> words = choices_of(row);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) list += i + 1 == words.size() ? " or " : ", ";
+    list += words[i];
+  }
+  return list;
+}
+
+Status malformed(const EnvVariable& row, std::string_view value) {
+  std::string message(row.name);
+  message += "='" + std::string(value) + "' is not allowed: it must be " + allowed(row);
+  return Status(Code::kInvalidArgument, std::move(message));
+}
+
+// The value as text: what is set, else the fallback.
+Result<std::string> value_of(const EnvVariable& row) {
+  const std::string_view set = raw(row);
+  if (!set.empty()) return std::string(set);
+  const bool may_be_empty = row.type == EnvType::kText && row.set_by == EnvSetBy::kUser;
+  if (!row.fallback.empty() || may_be_empty) return std::string(row.fallback);
+  std::string message(row.name);
+  message += " is not set: it must be " + allowed(row);
+  if (row.set_by == EnvSetBy::kLauncher) message += ", and the launcher sets it";
+  return Status(Code::kInvalidArgument, std::move(message));
+}
+
+template <class Number>
+Result<Number> parsed(const EnvVariable& row) {
+  PC_ASSIGN_OR_RETURN(const std::string text, value_of(row));
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data(), end, number);
+  const bool in_range = static_cast<double>(number) >= row.least && static_cast<double>(number) <= row.most;
+  if (read.ec != std::errc() || read.ptr != end || !in_range)
+    return malformed(row, text);  // NaN is never in range
+  return number;
+}
+
+void append_section(std::string& page, EnvSetBy set_by) {
+  page += "\n| Variable | Type | Default | Meaning | Since |\n|---|---|---|---|---|\n";
+  for (const EnvVariable& row : kTable) {
+    if (row.set_by != set_by) continue;
+    const std::string fallback = row.fallback.empty() ? "unset" : "`" + std::string(row.fallback) + "`";
+    page += "| `" + std::string(row.name) + "` | " + allowed(row) + " | " + fallback + " | " +
+            std::string(row.meaning) + " | " + std::string(row.since) + " |\n";
+  }
+}
+
+}  // namespace
+
+std::span<const EnvVariable> environment_table() { return kTable; }
+const EnvVariable& describe(Env variable) { return kTable[static_cast<std::size_t>(variable)]; }
+
+bool env_is_set(Env variable) { return !raw(describe(variable)).empty(); }
+
+Result<std::string> env_text(Env variable) {
+  const EnvVariable& row = describe(variable);
+  Result<std::string> text = value_of(row);
+  if (!text.is_ok() || row.type != EnvType::kChoice) return text;
+  for (const std::string_view word : choices_of(row)) {
+    if (word == text.value()) return text;
+  }
+  return malformed(row, text.value());
+}
+
+Result<int64_t> env_integer(Env variable) { return parsed<int64_t>(describe(variable)); }
+Result<double> env_seconds(Env variable) { return parsed<double>(describe(variable)); }
+
+std::string environment_markdown() {
+  std::string page =
+      "# Environment variables\n\n"
+      "Written from the table in `csrc/base/env.cc`; change that, not this page. An empty variable counts as "
+      "unset. A "
+      "value that is not allowed is an error when it is read, never ignored.\n\n"
+      "## Yours to set\n";
+  append_section(page, EnvSetBy::kUser);
+  page += "\n## Set by the launcher for each process\n";
+  append_section(page, EnvSetBy::kLauncher);
+  return page;
+}
+
+}  // namespace pc

@@ -1,0 +1,56 @@
+// Every PYCOLLECTIVE_* environment variable, in one table: the getters, their error messages and docs/environment.md all
+// come from it. Values are read when asked for and never kept.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace pc {
+
+enum class Env : uint8_t {
+  kLog,
+  kTimeoutS,
+  kTune,
+  kTransport,
+  kRank,
+  kWorldSize,
+  kLocalRank,
+  kLocalWorldSize,
+  kStore,
+  kKeyFd,
+  kPort,
+};
+inline constexpr int kEnvCount = 11;
+
+enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
+enum class EnvSetBy : uint8_t { kUser, kLauncher };
+
+struct EnvVariable {
+  Env id;
+  std::string_view name;
+  EnvType type;
+  EnvSetBy set_by;
+  std::string_view fallback;  // the value when unset, in the variable's own notation; empty: none
+  std::string_view choices;   // kChoice: what is allowed, separated by spaces
+  double least, most;         // kInteger and kSeconds: the allowed range, both ends included
+  std::string_view meaning;   // one sentence
+  std::string_view since;     // the first version that has it
+};
+
+std::span<const EnvVariable> environment_table();
+const EnvVariable& describe(Env variable);
+std::string environment_markdown();  // the text of docs/environment.md
+
+// An empty variable counts as unset. The getter must fit the variable's type (kChoice is read by env_text). Errors are
+// kInvalidArgument: a malformed value (naming variable, value and what is allowed), or unset without a fallback (a text
+// that is the user's to set is then just empty).
+bool env_is_set(Env variable);
+Result<std::string> env_text(Env variable);
+Result<int64_t> env_integer(Env variable);
+Result<double> env_seconds(Env variable);
+
+}  // namespace pc

@@ -1,0 +1,26 @@
+// How ranks that only share a store become a world: each publishes where it is, rank 0 gathers all and publishes the list
+// and the selection table, everybody reads that one key. The store sees three requests per rank, and is not needed again.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/runtime.h"
+#include "comm/selection.h"
+#include "store/store.h"
+
+namespace pc {
+
+struct Meeting {
+  std::vector<std::string> addresses;  // by rank
+  HostMap hosts;
+  SelectionTable selection = SelectionTable::defaults();
+};
+
+// `address` is this rank's, `tune` rank 0's selection overrides. At the deadline the error names who never came.
+Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address, Deadline deadline);
+
+HostMap::Entry this_process();           // of this rank, without a store
+bool more_ranks_than_cores(Rank local);  // by the affinity mask and the cgroup's cpu.max
+
+}  // namespace pc

@@ -1,0 +1,80 @@
+#include "comm/descriptor.h"
+
+#include <cstdio>
+
+namespace pc {
+namespace {
+
+// A mixer with full avalanche (SplitMix64's) chained over the fields. It finds accidents; it is no cryptography.
+class Digest {
+ public:
+  Digest& operator<<(uint64_t field) {
+    state_ += 0x9e3779b97f4a7c15u + field;
+    state_ = (state_ ^ (state_ >> 30)) * 0xbf58476d1ce4e5b9u;
+    state_ = (state_ ^ (state_ >> 27)) * 0x94d049bb133111ebu;
+    state_ ^= state_ >> 31;
+    return *this;
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0;
+};
+
+uint64_t number_of(std::string_view name) {  // FNV-1a: names are equal on all ranks, addresses are not
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+std::string nbytes_text(std::size_t nbytes) {
+  constexpr std::string_view kUnits[] = {" B", " KiB", " MiB", " GiB"};
+  int unit = 0;
+  double value = static_cast<double>(nbytes);
+  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text + std::string(kUnits[unit]);
+}
+
+}  // namespace
+
+uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence) {
+  Digest digest;
+  digest << (uint64_t{group} << 8 | static_cast<uint64_t>(request.collective)) << sequence
+         << number_of(choice.algorithm->name) << choice.split;
+  if (request.collective == Collective::kBarrier) return digest.value();
+  const bool reduces = request.collective != Collective::kBroadcast;
+  const bool rooted = request.collective != Collective::kAllreduce;
+  const auto [count, dtype] = elements_of(request);
+  digest << static_cast<uint64_t>(dtype) << count;
+  digest << (reduces ? static_cast<uint64_t>(request.op) : 255) << (rooted ? static_cast<uint64_t>(request.root) : 0);
+  return digest.value();
+}
+
+uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count) {
+  Digest digest;
+  digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
+  return digest.value();
+}
+
+std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence) {
+  std::string text(name_of(request.collective));
+  text += " #" + std::to_string(sequence);
+  if (!request.label.empty()) text += " '" + std::string(request.label) + "'";
+  text += " (" + std::string(choice.algorithm != nullptr ? choice.algorithm->name : "local");
+  if (request.collective != Collective::kBarrier) {
+    const Elements elements = elements_of(request);
+    text += ", " + nbytes_text(elements.nbytes()) + " " + std::string(name_of(elements.dtype));
+    if (request.collective != Collective::kBroadcast) text += " " + std::string(name_of(request.op));
+    if (request.collective != Collective::kAllreduce) text += ", root " + std::to_string(request.root);
+  }
+  return text + ")";
+}
+
+std::string message_text(std::string_view verb, Rank peer, uint32_t tag, const ConstBuffer& data) {
+  return std::string(verb) + " rank " + std::to_string(peer) + ", tag " + std::to_string(tag) + " (" +
+         nbytes_text(data.nbytes()) + " " + std::string(name_of(data.dtype)) + ")";
+}
+
+}  // namespace pc

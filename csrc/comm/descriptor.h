@@ -1,0 +1,21 @@
+// The fingerprint of a call: 64 bits that travel in every message of it, so that ranks which disagree find out before a
+// byte is used. Made of what must be equal on all ranks, and of nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "comm/selection.h"
+#include "engine/request.h"
+
+namespace pc {
+
+uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence);
+uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count);
+
+// For errors: "allreduce #12 (ring, 64 MiB float32 sum)", "send to rank 1, tag 0 (8 B uint8)".
+std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence);
+std::string message_text(std::string_view verb, Rank peer, uint32_t tag, const ConstBuffer& data);
+
+}  // namespace pc

@@ -1,0 +1,124 @@
+#include "comm/runtime.h"
+
+#include <cmath>
+
+#include "comm/bootstrap.h"
+#include "comm/group_communicator.h"
+#include "transport/tcp/tcp.h"
+
+namespace pc {
+namespace {
+
+constexpr uint32_t kWorldGroup = 0;
+
+Status check(const RuntimeOptions& options) {
+  const auto invalid = [](const std::string& message) { return Status(Code::kInvalidArgument, message); };
+  if (options.size < 1) return invalid("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
+  if (options.rank < 0 || options.rank >= options.size) {
+    return invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + ": ranks are 0 to " +
+                   std::to_string(options.size - 1));
+  }
+  if (std::isnan(options.timeout_s) || options.timeout_s < 0) return invalid("the timeout must be 0 or more seconds");
+  if (options.size > 1 && !options.store) return invalid("several ranks need a store to find each other");
+  if (options.make_transport || options.transport == "auto" || options.transport == "tcp") return Status::ok();
+  return invalid("no transport is called '" + options.transport + "'; there are auto and tcp");
+}
+
+Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options) {
+  if (options.make_transport) return options.make_transport(options.rank);
+  TcpOptions tcp;
+  tcp.rank = options.rank;
+  tcp.size = options.size;
+  tcp.job = options.job;
+  tcp.epoch = options.epoch;
+  if (!options.address.empty()) tcp.bind_address = options.address;
+  return make_tcp_transport(tcp);
+}
+
+}  // namespace
+
+// Members go in reverse order: the communicator before its executor, the executor before reactor and transport.
+struct Runtime::State {
+  explicit State(RuntimeOptions given) : options(std::move(given)) {}
+  ~State() {
+    if (world) world->abort(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
+    close();
+  }
+  void close() {
+    if (reactor && transport) reactor->remove(transport.get());
+  }
+  Status start(Deadline deadline);
+  void make_world(SelectionTable selection);
+
+  RuntimeOptions options;
+  HostMap hosts;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<PlanExecutor> executor;
+  std::unique_ptr<GroupCommunicator> world;
+  bool shut_down = false;
+};
+
+void Runtime::State::make_world(SelectionTable selection) {
+  std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
+  for (Rank r = 0; r < options.size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  GroupCommunicator::Parts parts;
+  parts.transport = transport.get();
+  parts.reactor = reactor.get();
+  parts.executor = executor.get();
+  parts.hosts = &hosts;
+  if (options.interrupted) parts.interrupted = &options.interrupted;
+  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup, options.rank, std::move(ranks), options.timeout_s,
+                                              std::move(selection));
+}
+
+Status Runtime::State::start(Deadline deadline) {
+  if (options.size == 1) {
+    PC_ASSIGN_OR_RETURN(SelectionTable selection, SelectionTable::parse(options.tune));
+    hosts.ranks.push_back(this_process());
+    make_world(std::move(selection));
+    return Status::ok();
+  }
+  PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
+  PC_ASSIGN_OR_RETURN(Meeting meeting, meet(*options.store, options, transport->address(), deadline));
+  hosts = std::move(meeting.hosts);
+  PC_TRY(transport->connect(meeting.addresses, deadline));
+  reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
+  PC_TRY(reactor->add(transport.get()));
+  executor = std::make_unique<PlanExecutor>(*transport, *reactor);
+  make_world(std::move(meeting.selection));
+  return Status::ok();
+}
+
+Runtime::Runtime() = default;
+Runtime::~Runtime() = default;
+
+Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options) {
+  PC_TRY(check(options));
+  const Deadline deadline = Deadline::after(options.timeout_s);
+  std::unique_ptr<Runtime> runtime(new Runtime());
+  runtime->state_ = std::make_unique<State>(std::move(options));
+  State& state = *runtime->state_;
+  const Status started = state.start(deadline);
+  if (started.is_ok()) return runtime;
+  const double elapsed = state.options.timeout_s - deadline.remaining_s();
+  return started.with_rank(state.options.rank).with_operation("init").with_elapsed(elapsed);
+}
+
+Communicator& Runtime::world() { return *state_->world; }
+const HostMap& Runtime::hosts() const { return state_->hosts; }
+
+Status Runtime::shutdown(Deadline deadline) {
+  State& state = *state_;
+  if (state.shut_down) return Status::ok();
+  state.shut_down = true;
+  const Status ended = state.world->run(Request{}, std::max(deadline.remaining_s(), 0.0));
+  if (state.transport) {
+    state.transport->shutdown(deadline);
+    state.close();
+  }
+  state.world->abort(Status(Code::kNotInitialized, "the runtime was shut down"));
+  return ended;
+}
+
+}  // namespace pc

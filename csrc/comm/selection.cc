@@ -1,0 +1,158 @@
+#include "comm/selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace pc {
+namespace {
+
+constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kChunk = 1024 * 1024;
+constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
+
+std::vector<std::string_view> cut(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(at);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// "65536", "64k", "1m", "2g", "inf".
+std::optional<uint64_t> size_from(std::string_view text) {
+  if (text == "inf") return kInfinity;
+  uint64_t number = 0;
+  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(text.data() + text.size() - parsed.ptr));
+  const int shift = unit.empty() ? 0 : unit == "k" ? 10 : unit == "m" ? 20 : unit == "g" ? 30 : -1;
+  if (shift < 0 || number > (kInfinity >> shift)) return std::nullopt;
+  return number << shift;
+}
+
+std::string size_text(uint64_t nbytes) {
+  if (nbytes == kInfinity) return "inf";
+  for (const auto& [shift, unit] : {std::pair{30, 'g'}, {20, 'm'}, {10, 'k'}}) {
+    if (nbytes != 0 && nbytes % (uint64_t{1} << shift) == 0) return std::to_string(nbytes >> shift) + unit;
+  }
+  return std::to_string(nbytes);
+}
+
+std::optional<Collective> collective_from(std::string_view name) {
+  for (const Collective c : {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
+    if (name_of(c) == name) return c;
+  }
+  return std::nullopt;
+}
+
+std::string algorithm_names(Collective collective) {
+  std::string names;
+  for (const Algorithm& a : algorithms()) {
+    if (a.collective == collective) names += (names.empty() ? "" : ", ") + std::string(a.name);
+  }
+  return names;
+}
+
+Status bad_row(std::string_view row, const std::string& why) {
+  return Status(Code::kInvalidArgument, "selection '" + std::string(row) + "': " + why +
+                                            ". A row is collective:from-to:algorithm, for example "
+                                            "allreduce:0-64k:recursive_doubling, then :chunk=1m or :ranks=3 if wanted");
+}
+
+}  // namespace
+
+SelectionTable SelectionTable::defaults() {
+  const auto row = [](Collective collective, uint64_t from, uint64_t to, std::string_view name, uint64_t chunk,
+                      Rank from_size) {
+    return Row{collective, from, to, find_algorithm(collective, name), chunk, from_size};
+  };
+  SelectionTable table;
+  table.rows_ = {
+      row(Collective::kAllreduce, 0, 16 * 1024, "recursive_doubling", 0, 3),
+      row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, 3),
+      row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, 1),
+      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, 1),
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, 1),
+      row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, 1),
+      row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, 1),
+  };
+  return table;
+}
+
+Result<SelectionTable> SelectionTable::parse(std::string_view text) {
+  SelectionTable table;
+  for (const std::string_view part : cut(text, ';')) {
+    if (part.empty()) continue;
+    PC_ASSIGN_OR_RETURN(const Row row, parse_row(part));
+    table.rows_.push_back(row);
+  }
+  // Text of a whole table ends with the defaults already; adding them again would change nothing but the text.
+  const std::vector<Row> rest = defaults().rows_;
+  const bool whole = table.rows_.size() >= rest.size() && std::equal(rest.rbegin(), rest.rend(), table.rows_.rbegin());
+  if (!whole) table.rows_.insert(table.rows_.end(), rest.begin(), rest.end());
+  return table;
+}
+
+Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
+  const std::vector<std::string_view> fields = cut(text, ':');
+  if (fields.size() < 3) return bad_row(text, "too few fields");
+  const std::optional<Collective> collective = collective_from(fields[0]);
+  if (!collective) return bad_row(text, "no collective is called '" + std::string(fields[0]) + "'");
+  const std::size_t dash = fields[1].find('-');
+  if (dash == std::string_view::npos) return bad_row(text, "'" + std::string(fields[1]) + "' is no range");
+  const std::optional<uint64_t> from = size_from(fields[1].substr(0, dash));
+  const std::optional<uint64_t> to = size_from(fields[1].substr(dash + 1));
+  if (!from || !to || *from >= *to) return bad_row(text, "'" + std::string(fields[1]) + "' is no range of sizes");
+  const Algorithm* const algorithm = find_algorithm(*collective, fields[2]);
+  if (algorithm == nullptr) {
+    return bad_row(text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
+  }
+  const bool rooted = *collective == Collective::kBroadcast || *collective == Collective::kReduce;
+  Row row{*collective, *from, *to, algorithm, rooted ? kChunk : 0, 1};
+  for (std::size_t i = 3; i < fields.size(); ++i) {
+    const std::size_t equals = std::min(fields[i].find('='), fields[i].size() - 1);
+    const std::string_view name = fields[i].substr(0, equals);
+    const std::optional<uint64_t> value = size_from(fields[i].substr(equals + 1));
+    if (!value) return bad_row(text, "'" + std::string(fields[i]) + "' has no number");
+    if (name == "chunk" && rooted) {
+      row.chunk_nbytes = *value;
+    } else if (name == "ranks" && *value >= 1 && *value <= uint64_t{std::numeric_limits<Rank>::max()}) {
+      row.from_size = static_cast<Rank>(*value);
+    } else {
+      return bad_row(text, "'" + std::string(fields[i]) + "' means nothing here");
+    }
+  }
+  return row;
+}
+
+std::string SelectionTable::to_string() const {
+  std::string text;
+  for (const Row& row : rows_) {
+    if (!text.empty()) text += ';';
+    text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" + size_text(row.to_nbytes) + ":" +
+            std::string(row.algorithm->name);
+    const bool rooted = row.collective == Collective::kBroadcast || row.collective == Collective::kReduce;
+    if (rooted) text += ":chunk=" + size_text(row.chunk_nbytes);
+    if (row.from_size != 1) text += ":ranks=" + std::to_string(row.from_size);
+  }
+  return text;
+}
+
+Choice SelectionTable::choose(Collective collective, uint64_t nbytes, Rank size) const {
+  for (const Row& row : rows_) {
+    if (row.collective != collective || size < row.from_size || nbytes < row.from_nbytes) continue;
+    if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
+    uint64_t split = 1;
+    if (row.chunk_nbytes != 0 && nbytes > row.chunk_nbytes) split = (nbytes - 1) / row.chunk_nbytes + 1;
+    const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
+    if (choice.algorithm->supports(Shape{collective, 0, size, 0, choice.split})) return choice;
+  }
+  return {};  // not reached: the defaults stand at the end of every table
+}
+
+}  // namespace pc

@@ -1,0 +1,58 @@
+// What this process knows about where it runs.
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+#include "comm/bootstrap.h"
+
+namespace pc {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+// Cores by the cgroup's quota: "max 100000" or "150000 100000".
+double cgroup_cores() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return INFINITY;
+  return std::strtod(quota.c_str(), nullptr) / period;
+}
+
+double usable_cores() {
+  double cores = std::max(1u, std::thread::hardware_concurrency());
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) cores = CPU_COUNT(&mask);
+  return std::min(cores, cgroup_cores());
+}
+
+}  // namespace
+
+HostMap::Entry this_process() {
+  HostMap::Entry entry;
+  char name[256] = "unknown";
+  if (::gethostname(name, sizeof name - 1) == 0) entry.host_name = name;
+  // Text that travels in lines of fields.
+  std::replace_if(entry.host_name.begin(), entry.host_name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  struct stat network {};
+  const bool known = ::stat("/proc/self/ns/net", &network) == 0;
+  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  entry.host_key = (boot.empty() ? entry.host_name : boot) + "/" + std::to_string(known ? network.st_ino : 0);
+  entry.pid = ::getpid();
+  return entry;
+}
+
+bool more_ranks_than_cores(Rank local) { return local > usable_cores(); }
+
+}  // namespace pc

@@ -1,0 +1,49 @@
+// The runs of one group, in issue order. Messages of a group's lanes travel in order, so a run may post only when all
+// earlier runs have ended; whoever waits for a later run first drives the earlier ones. One thread at a time holds the
+// baton and drives; the others sleep until it is free or their own wait ends.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/plan_run.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class GroupLine {
+ public:
+  GroupLine(Transport& transport, Reactor& reactor, uint32_t group)
+      : transport_(transport), reactor_(reactor), group_(group) {}
+  uint32_t group() const { return group_; }
+
+  std::unique_ptr<PlanRun> new_run();                        // to prepare and enter; reused ones first
+  void enter(PlanRun& run);                                  // last in line; starts it if it is also the first
+  Status wait(PlanRun& run, const WaitContext& context);     // drives the line until `run` has ended
+  void release(std::unique_ptr<PlanRun> run);                // withdraws it if it has not ended; keeps it for reuse
+  void abort(const Status& why);                             // ends every run, now and later
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void start_first(Lock& lock);                              // mutex_ held, baton free
+  void drop_baton();                                         // mutex_ held: removes what has ended
+  void withdraw(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended and left the line
+  WaitEnd drive_first(Lock& lock, const WaitContext& context);
+  WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
+
+  Transport& transport_;
+  Reactor& reactor_;
+  const uint32_t group_;
+  std::mutex mutex_;                              // guards what follows, and the state of runs that have not started
+  std::condition_variable baton_free_;
+  bool driven_ = false;                           // somebody holds the baton: the first run is theirs
+  std::deque<PlanRun*> runs_;
+  std::vector<std::unique_ptr<PlanRun>> idle_;
+  Status aborted_;
+  Scratch scratch_;                               // the baton's
+};
+
+}  // namespace pc

@@ -1,0 +1,44 @@
+// Plans are pure functions of their shape, so they are built once and kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace pc {
+
+// A plan and what the engine derives from it once.
+struct CompiledPlan {
+  Plan plan;
+  std::vector<uint32_t> lane_steps;     // step indices, lane after lane, in list order
+  std::vector<uint32_t> lane_begin;     // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
+  std::vector<uint32_t> message_index;  // per step: which message of its (peer, lane, direction); sends and receives
+};
+
+// Refuses (kInternal) what would make the engine read or write outside an array.
+Result<CompiledPlan> compile(Plan plan);
+
+// Thread-safety: all methods. Bounded; the entry unused for longest goes first. Keys hold no pointers to user memory.
+class PlanCache {
+ public:
+  explicit PlanCache(std::size_t capacity = 64) : capacity_(capacity) {}
+  Result<std::shared_ptr<const CompiledPlan>> get(const Algorithm& algorithm, const Shape& shape);
+  std::size_t size() const;
+
+ private:
+  struct Entry {
+    const Algorithm* algorithm;
+    Shape shape;
+    uint64_t last_used;
+    std::shared_ptr<const CompiledPlan> plan;
+  };
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;     // guards what follows
+  std::vector<Entry> entries_;   // a handful in practice: a scan beats a hash
+  uint64_t clock_ = 0;
+};
+
+}  // namespace pc

@@ -1,0 +1,228 @@
+#include "engine/plan_run.h"
+
+#include <cstring>
+
+namespace pc {
+namespace {
+
+std::string chunk_text(Chunks c) {
+  if (c.count == 0) return "nothing";
+  if (c.count == 1) return "chunk " + std::to_string(c.first);
+  return "chunks " + std::to_string(c.first) + "-" + std::to_string(uint64_t{c.first} + c.count - 1);
+}
+
+}  // namespace
+
+void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data) {
+  std::byte* const to = dst + offset;
+  reduce(to, to, data.data(), data.size() / size_of(dtype), dtype, op, weights);
+}
+
+void PlanRun::prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan) {
+  plan_ = std::move(plan);
+  request_ = request;
+  launch_ = launch;
+  const auto [count, dtype] = elements_of(request);
+  geometry_ = Geometry(count, size_of(dtype), plan_->plan.chunks);
+  lanes_.resize(plan_->plan.lanes);
+  for (uint32_t l = 0; l < lanes_.size(); ++l) {
+    lanes_[l].position = plan_->lane_begin[l];
+    lanes_[l].step_started = false;
+    lanes_[l].reducer.dtype = dtype;
+    lanes_[l].reducer.op = request.op;
+  }
+  states_.assign(plan_->plan.steps.size(), kNotStarted);
+  incomplete_ = states_.size();
+  scratch_ = nullptr;
+  started_ = false;
+  result_ = Status();
+  ended_.store(false, std::memory_order_relaxed);
+}
+
+void PlanRun::start(Scratch& scratch) {
+  started_ = true;
+  const std::size_t scratch_nbytes = plan_->plan.scratch_chunks * geometry_.chunk_nbytes();
+  if (scratch_nbytes != 0) {
+    scratch_ = scratch.reserve(scratch_nbytes);
+    if (scratch_ == nullptr) {
+      return end(Status(Code::kSystem, "no memory for " + std::to_string(scratch_nbytes) + " bytes of scratch"));
+    }
+  }
+  const std::size_t nbytes = request_.in.nbytes();
+  if (nbytes != 0 && request_.out.data != nullptr && request_.in.data != request_.out.data) {
+    std::memcpy(request_.out.data, request_.in.data, nbytes);
+  }
+  advance();
+}
+
+void PlanRun::advance() {
+  for (bool moved = true; moved && !ended();) {
+    moved = false;
+    for (uint32_t l = 0; l < lanes_.size(); ++l) moved |= advance_lane(l);
+    Completion completion;
+    while (!ended() && !queue_.empty() && queue_.take(completion)) {
+      take(std::move(completion));
+      moved = true;
+    }
+    if (incomplete_ == 0 && !ended()) end(Status());
+  }
+}
+
+bool PlanRun::advance_lane(uint32_t index) {
+  Lane& lane = lanes_[index];
+  const uint32_t stop = plan_->lane_begin[index + 1];
+  bool moved = false;
+  while (lane.position != stop) {
+    const uint32_t i = plan_->lane_steps[lane.position];
+    const Step& step = plan_->plan.steps[i];
+    if (!lane.step_started) {
+      if (step.after != 0 && state_of(step.after - 1) != kComplete) break;
+      lane.step_started = true;
+      start_step(i, lane);
+      moved = true;
+    }
+    if (step.kind != StepKind::kSend && state_of(i) != kComplete) break;
+    ++lane.position;
+    lane.step_started = false;
+  }
+  return moved;
+}
+
+void PlanRun::start_step(uint32_t i, Lane& lane) {
+  const Step& step = plan_->plan.steps[i];
+  const std::size_t nbytes = geometry_.of(moved_chunks(step)).nbytes;
+  set_state(i, kInFlight);
+  switch (step.kind) {
+    case StepKind::kSend: {
+      const SendOp op{id_of(i), {at(step.src_area, step.src), nbytes}, &queue_, i};
+      transport_.post_send(launch_.world_ranks[step.peer], op);
+      return;
+    }
+    case StepKind::kRecv:
+    case StepKind::kRecvReduce: {
+      RecvOp op{id_of(i), {}, nbytes, nullptr, &queue_, i};
+      if (step.kind == StepKind::kRecv) {
+        op.payload = {at(step.dst_area, step.dst), nbytes};
+      } else {
+        lane.reducer.dst = at(step.dst_area, step.dst);
+        lane.reducer.weights = weights_of(step);
+        op.consumer = &lane.reducer;
+      }
+      transport_.post_recv(launch_.world_ranks[step.peer], op);
+      return;
+    }
+    case StepKind::kReduce:
+    case StepKind::kCopy:
+      run_locally(step);
+      set_state(i, kComplete);
+      --incomplete_;
+      return;
+  }
+}
+
+void PlanRun::run_locally(const Step& step) {
+  const std::size_t nbytes = geometry_.of(moved_chunks(step)).nbytes;
+  if (nbytes == 0) return;
+  std::byte* const dst = at(step.dst_area, step.dst);
+  const std::byte* const src = at(step.src_area, step.src);
+  if (step.kind == StepKind::kCopy) {
+    if (dst != src) std::memcpy(dst, src, nbytes);  // input and output are the same memory in place
+    return;
+  }
+  const Reducer& how = lanes_[step.lane].reducer;
+  reduce(dst, dst, src, nbytes / size_of(how.dtype), how.dtype, how.op, weights_of(step));
+}
+
+void PlanRun::take(Completion&& completion) {
+  if (!completion.status.is_ok()) {
+    return end(completion.token == kEndToken ? std::move(completion.status) : explain_failure(completion));
+  }
+  const uint32_t step = static_cast<uint32_t>(completion.token);
+  set_state(step, kComplete);
+  --incomplete_;
+}
+
+void PlanRun::end(Status result) {
+  if (ended()) return;
+  if (started_ && incomplete_ != 0) transport_.cancel(&queue_);
+  Completion late;
+  while (queue_.take(late)) {
+  }
+  result_ = std::move(result);
+  ended_.store(true, std::memory_order_release);
+}
+
+void PlanRun::set_state(uint32_t step, StepState state) {
+  std::atomic_ref<uint8_t>(states_[step]).store(state, std::memory_order_relaxed);
+}
+PlanRun::StepState PlanRun::state_of(uint32_t step) const {
+  uint8_t& state = const_cast<uint8_t&>(states_[step]);  // atomic_ref has no const form in C++20
+  return static_cast<StepState>(std::atomic_ref<uint8_t>(state).load(std::memory_order_relaxed));
+}
+
+std::byte* PlanRun::at(Area area, Chunks chunks) const {
+  switch (area) {
+    case Area::kInput:  // never written: compile() sees to that
+      return const_cast<std::byte*>(request_.in.data) + geometry_.of(chunks).offset;
+    case Area::kOutput: return request_.out.data + geometry_.of(chunks).offset;
+    case Area::kScratch: return scratch_ + chunks.first * geometry_.chunk_nbytes();
+  }
+  return nullptr;
+}
+
+MessageId PlanRun::id_of(uint32_t step) const {
+  const Stream stream{launch_.group, StreamClass::kCollective, plan_->plan.steps[step].lane};
+  return {stream, launch_.sequence, plan_->message_index[step], launch_.digest};
+}
+
+Weights PlanRun::weights_of(const Step& step) const {
+  return {step.dst_weight, step.src_weight, static_cast<uint32_t>(launch_.size)};
+}
+
+Status PlanRun::explain_failure(const Completion& completion) const {
+  const uint32_t i = static_cast<uint32_t>(completion.token);
+  const Rank peer = plan_->plan.steps[i].peer;
+  const std::string who = "rank " + std::to_string(peer);
+  std::string text = completion.status.message();
+  if (completion.status.code() == Code::kMismatch) {
+    if (completion.found.sequence != launch_.sequence) {
+      text = who + " is at call #" + std::to_string(completion.found.sequence) + " of this group and this rank at #" +
+             std::to_string(launch_.sequence) + ": one of them skipped or repeated a call (" + text + ")";
+    } else if (completion.found.digest != launch_.digest) {
+      text = who + " made another call here: collective, dtype, op, root, count or algorithm differ (" + text + ")";
+    }
+  }
+  return Status(completion.status.code(), text + "; in " + describe(i)).with_peer(peer);
+}
+
+uint32_t PlanRun::waiting_step() const {
+  uint32_t first = kNone;
+  for (uint32_t i = 0; i < states_.size(); ++i) {
+    if (state_of(i) != kInFlight) continue;
+    if (plan_->plan.steps[i].kind != StepKind::kSend) return i;
+    if (first == kNone) first = i;
+  }
+  return first;
+}
+
+Rank PlanRun::waits_for() const {
+  const uint32_t step = waiting_step();
+  return step == kNone ? -1 : plan_->plan.steps[step].peer;
+}
+
+std::string PlanRun::where() const {
+  const uint32_t step = waiting_step();
+  if (step != kNone) return describe(step);
+  return ended() ? "ended" : "not started: earlier calls of this group are not done";
+}
+
+std::string PlanRun::describe(uint32_t i) const {
+  const Step& step = plan_->plan.steps[i];
+  const bool is_send = step.kind == StepKind::kSend;
+  std::string text = "step " + std::to_string(i + 1) + "/" + std::to_string(states_.size()) + ": ";
+  text += std::string(name_of(step.kind)) + " " + chunk_text(is_send ? step.src : step.dst);
+  if (step.peer >= 0) text += (is_send ? " to rank " : " from rank ") + std::to_string(step.peer);
+  return text;
+}
+
+}  // namespace pc

@@ -1,0 +1,87 @@
+// One plan being run: where each lane stands, what is in flight, how it ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/bind.h"
+#include "engine/plan_cache.h"
+#include "engine/request.h"
+#include "kernels/reduce.h"
+#include "transport/reactor.h"
+#include "transport/transport.h"
+
+namespace pc {
+
+// Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
+// again and again: nothing is allocated once its vectors have grown.
+class PlanRun {
+ public:
+  explicit PlanRun(Transport& transport) : transport_(transport) {}
+
+  void prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan);
+  void start(Scratch& scratch);      // copies input to output and posts what can be posted
+  void advance();                    // takes completions and goes on as far as possible
+  void end(Status result);           // withdraws what is in flight: afterwards the user's memory is free
+  void request_end(Status why) {     // any thread: the next advance() ends the run; wake the reactor afterwards
+    queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
+  }
+
+  bool started() const { return started_; }
+  bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
+  const Status& result() const { return result_; }                       // once ended
+  CompletionQueue& queue() { return queue_; }
+  const Launch& launch() const { return launch_; }
+  std::string where() const;         // any thread
+  Rank waits_for() const;            // any thread: group rank, -1: nobody
+
+ private:
+  static constexpr uint64_t kEndToken = ~uint64_t{0};
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  // Adds verified pieces of one message to the destination while later pieces are still on the wire.
+  struct Reducer final : SegmentSink {
+    void consume(uint64_t offset, std::span<const std::byte> data) override;
+    std::byte* dst = nullptr;
+    DType dtype = DType::kU8;
+    ReduceOp op = ReduceOp::kSum;
+    Weights weights;
+  };
+  struct Lane {
+    uint32_t position = 0;      // in CompiledPlan::lane_steps
+    bool step_started = false;  // the step at `position`
+    Reducer reducer;            // of the one receive that the lane can have in flight
+  };
+  enum StepState : uint8_t { kNotStarted, kInFlight, kComplete };
+
+  bool advance_lane(uint32_t index);
+  void start_step(uint32_t step, Lane& lane);
+  void run_locally(const Step& step);
+  void take(Completion&& completion);
+  void set_state(uint32_t step, StepState state);
+  StepState state_of(uint32_t step) const;
+  std::byte* at(Area area, Chunks chunks) const;
+  MessageId id_of(uint32_t step) const;
+  Weights weights_of(const Step& step) const;
+  Status explain_failure(const Completion& completion) const;
+  uint32_t waiting_step() const;  // kNone: no step is in flight
+  std::string describe(uint32_t step) const;
+
+  Transport& transport_;
+  CompletionQueue queue_;
+  std::shared_ptr<const CompiledPlan> plan_;
+  Request request_;
+  Launch launch_;
+  Geometry geometry_;
+  std::byte* scratch_ = nullptr;
+  std::vector<Lane> lanes_;
+  std::vector<uint8_t> states_;  // StepState per step; atomically, where() reads them
+  std::size_t incomplete_ = 0;
+  bool started_ = false;
+  Status result_;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace pc

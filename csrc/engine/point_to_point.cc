@@ -1,0 +1,77 @@
+#include "engine/point_to_point.h"
+
+#include <utility>
+
+namespace pc {
+namespace {
+
+// Thread-safety: done() from anywhere, the rest by one thread at a time.
+class Message final : public Work {
+ public:
+  Message(Transport& transport, Reactor& reactor, Rank peer, bool sends)
+      : transport_(transport), reactor_(reactor), peer_(peer), sends_(sends) {}
+  ~Message() override {
+    if (!done()) transport_.cancel(&queue_);
+  }
+  CompletionSink* sink() { return &queue_; }
+
+  // A completion that waits in the queue counts: nobody has to drive for done() to become true.
+  bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
+
+  Status wait(const WaitContext& context) override {
+    if (ended_.load(std::memory_order_relaxed)) return result_;
+    Completion completion;
+    while (!queue_.take(completion)) {
+      const WaitEnd end = reactor_.wait(queue_, context);
+      if (end == WaitEnd::kReady) continue;
+      transport_.cancel(&queue_);
+      if (queue_.take(completion)) break;  // it made it after all
+      return finish(ended_early(end));
+    }
+    return finish(completion.status.is_ok() ? Status() : explain_failure(completion));
+  }
+  std::string where() const override {
+    return std::string(sends_ ? "send to rank " : "recv from rank ") + std::to_string(peer_);
+  }
+
+ private:
+  Status finish(Status result) {
+    result_ = std::move(result);
+    ended_.store(true, std::memory_order_release);
+    return result_;
+  }
+  Status ended_early(WaitEnd end) const {
+    switch (end) {
+      case WaitEnd::kTimeout: return Status(Code::kTimeout, "timed out in " + where()).with_peer(peer_);
+      case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted in " + where());
+      default: return Status(Code::kAborted, "aborted in " + where());
+    }
+  }
+  Status explain_failure(const Completion& completion) const {
+    return Status(completion.status.code(), completion.status.message() + "; in " + where()).with_peer(peer_);
+  }
+
+  Transport& transport_;
+  Reactor& reactor_;
+  const Rank peer_;
+  const bool sends_;
+  CompletionQueue queue_;
+  Status result_;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, ConstBuffer data) {
+  auto message = std::make_unique<Message>(transport, reactor, peer, true);
+  transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0});
+  return message;
+}
+
+std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, Buffer data) {
+  auto message = std::make_unique<Message>(transport, reactor, peer, false);
+  transport.post_recv(peer, RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
+  return message;
+}
+
+}  // namespace pc

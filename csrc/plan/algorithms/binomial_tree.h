@@ -1,0 +1,36 @@
+// The tree behind binomial broadcast and reduce. Ranks are counted from the root: place 0 is the root. The parent of a
+// place is the place without its lowest set bit, so a place is the top of the places that share its higher bits.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/types.h"
+
+namespace pc {
+
+struct BinomialTree {
+  struct Child {
+    Rank rank = 0;
+    Rank descendants = 0;  // ranks in its subtree, itself included
+  };
+  Rank parent = -1;             // -1: this is the root
+  std::vector<Child> children;  // smallest subtree first
+};
+
+inline BinomialTree binomial_tree(Rank self, Rank root, Rank size) {
+  BinomialTree tree;
+  const Rank place = (self - root + size) % size;
+  const auto rank_at = [&](Rank p) { return (p + root) % size; };
+  for (Rank bit = 1; bit < size; bit *= 2) {
+    if ((place & bit) != 0) {
+      tree.parent = rank_at(place - bit);
+      break;
+    }
+    const Rank child = place + bit;
+    if (child < size) tree.children.push_back({rank_at(child), std::min(bit, size - child)});
+  }
+  return tree;
+}
+
+}  // namespace pc

@@ -1,0 +1,144 @@
+// check(): is this a right plan, whatever the transport and whatever the timing? The argument:
+//   structure      every step means something;
+//   schedule       every message has two ends and nothing waits in a circle. There are no branches and no receives from
+//                  "anyone", so the plans form a Kahn network: timing cannot change what happens, only when ...
+//   hazards        ... unless two steps race for memory. They are shown not to;
+//   result         so one run, in any order, speaks for all: on fingerprints it must deliver the collective's contract.
+#include "plan/analysis.h"
+#include "plan/contracts.h"
+
+namespace pc {
+
+std::string step_text(const Plan& plan, uint32_t index) {
+  return "step " + std::to_string(index) + " (" + to_string(plan.steps[index]) + ")";
+}
+
+Status plan_error(const Plan& plan, const std::string& what) {
+  return Status(Code::kInternal, "the plan " + what)
+      .with_rank(plan.shape.rank)
+      .with_operation(std::string(plan.algorithm) + " " + std::string(name_of(plan.shape.collective)) +
+                      " of " + std::to_string(plan.shape.size) + " ranks");
+}
+
+Status step_error(const Plan& plan, uint32_t index, const std::string& what) {
+  const Status context = plan_error(plan, "");
+  return Status(Code::kInternal, step_text(plan, index) + " " + what)
+      .with_rank(context.rank())
+      .with_operation(context.operation());
+}
+
+namespace {
+
+std::string counted(const Fingerprint& value, Rank size) {
+  if (value.contributions > static_cast<uint64_t>(size)) return "what nobody has written or too much";
+  return std::to_string(value.contributions) + " of " + std::to_string(size) + " contributions";
+}
+
+// The memory of all ranks while the plans run on fingerprints.
+class Memory {
+ public:
+  explicit Memory(Plans plans) : plans_(plans) {
+    for (const Plan& plan : plans) {
+      const Shape& shape = plan.shape;
+      std::vector<Fingerprint> cells(2 * std::size_t{plan.chunks} + plan.scratch_chunks);
+      for (uint32_t c = 0; c < plan.chunks; ++c) {
+        cells[c] =
+            has_input(shape) ? contribution(shape.rank, c) : never_written(shape.rank, Area::kInput, c);
+        cells[plan.chunks + c] =
+            has_input(shape) ? contribution(shape.rank, c) : never_written(shape.rank, Area::kOutput, c);
+      }
+      for (uint32_t c = 0; c < plan.scratch_chunks; ++c) {
+        cells[2 * std::size_t{plan.chunks} + c] = never_written(shape.rank, Area::kScratch, c);
+      }
+      cells_.push_back(std::move(cells));
+    }
+  }
+
+  Fingerprint& at(Rank rank, Area area, uint32_t chunk) {
+    const std::size_t chunks = plans_[static_cast<std::size_t>(rank)].chunks;
+    const std::size_t first = area == Area::kScratch ? 2 * chunks : area == Area::kOutput ? chunks : 0;
+    return cells_[static_cast<std::size_t>(rank)][first + chunk];
+  }
+
+ private:
+  Plans plans_;
+  std::vector<std::vector<Fingerprint>> cells_;
+};
+
+// Runs one step other than a send; a receive reads the sender's memory, which cannot have changed since it was posted.
+Status run_step(Plans plans, const Schedule& schedule, Memory& memory, StepRef at) {
+  const Plan& plan = plans[static_cast<std::size_t>(at.rank)];
+  const Step& step = plan.steps[at.index];
+  Rank source = at.rank;
+  const Step* reader = &step;
+  if (is_receive(step.kind)) {
+    source = step.peer;
+    reader = &plans[static_cast<std::size_t>(source)]
+                  .steps[schedule.partner[static_cast<std::size_t>(at.rank)][at.index]];
+  }
+  for (uint32_t c = 0; c < step.dst.count; ++c) {
+    const Fingerprint operand = memory.at(source, reader->src_area, reader->src.first + c);
+    Fingerprint& dst = memory.at(at.rank, step.dst_area, step.dst.first + c);
+    if (!is_reduction(step.kind)) {
+      dst = operand;
+      continue;
+    }
+    if (dst.contributions != step.dst_weight) {
+      return step_error(plan, at.index,
+                        "says dst_weight " + std::to_string(step.dst_weight) +
+                            ", but its destination holds " + counted(dst, plan.shape.size));
+    }
+    if (operand.contributions != step.src_weight) {
+      return step_error(plan, at.index,
+                        "says src_weight " + std::to_string(step.src_weight) + ", but gets " +
+                            counted(operand, plan.shape.size));
+    }
+    dst = dst + operand;
+  }
+  return Status::ok();
+}
+
+Status check_result(Plans plans, const Schedule& schedule) {
+  Memory memory(plans);
+  for (const StepRef& at : schedule.order) {
+    const Step& step = plans[static_cast<std::size_t>(at.rank)].steps[at.index];
+    if (step.kind != StepKind::kSend) PC_TRY(run_step(plans, schedule, memory, at));
+  }
+  for (uint32_t c = 0; c < plans[0].chunks; ++c) {
+    const Fingerprint wanted = wanted_output(plans[0].shape, c);
+    for (const Plan& plan : plans) {
+      if (!has_output(plan.shape)) continue;
+      const Fingerprint& got = memory.at(plan.shape.rank, Area::kOutput, c);
+      if (got == wanted) continue;
+      const bool mixed_up = got.contributions == wanted.contributions;
+      return plan_error(plan, "ends with a wrong chunk " + std::to_string(c) + ": it holds " +
+                                  (mixed_up ? "the right number of contributions, but not the right ones"
+                                            : counted(got, plan.shape.size)));
+    }
+  }
+  return Status::ok();
+}
+
+Status check_synchronizes(Plans plans, const HappensBefore& order) {
+  for (const Plan& plan : plans) {
+    for (const Plan& other : plans) {
+      if (order.ends_after_begin_of(plan.shape.rank, other.shape.rank)) continue;
+      return plan_error(plan, "can end before rank " + std::to_string(other.shape.rank) + " has begun")
+          .with_peer(other.shape.rank);
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status check(Plans plans) {
+  PC_TRY(check_structure(plans));
+  PC_ASSIGN_OR_RETURN(const Schedule schedule, make_schedule(plans));
+  const HappensBefore order(plans, schedule);
+  PC_TRY(check_hazards(plans, order));
+  if (synchronizes(plans[0].shape.collective)) PC_TRY(check_synchronizes(plans, order));
+  return check_result(plans, schedule);
+}
+
+}  // namespace pc

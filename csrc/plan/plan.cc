@@ -1,0 +1,60 @@
+#include "plan/plan.h"
+
+namespace pc {
+namespace {
+
+std::string text(std::string_view one, Chunks chunks) {
+  std::string result(one);
+  if (chunks.count > 1) result += "s";
+  result += " " + std::to_string(chunks.first);
+  if (chunks.count > 1) result += ".." + std::to_string(uint64_t{chunks.first} + chunks.count - 1);
+  return result;
+}
+
+// Where the data lies, unless it lies in the output: that needs no words.
+std::string place(std::string_view preposition, Area area, Chunks chunks) {
+  switch (area) {
+    case Area::kInput: return std::string(preposition) + "input";
+    case Area::kOutput: return "";
+    case Area::kScratch: return std::string(preposition) + text("scratch", chunks);
+  }
+  return std::string(preposition) + "unknown";
+}
+
+}  // namespace
+
+std::string_view name_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllreduce: return "allreduce";
+    case Collective::kBroadcast: return "broadcast";
+    case Collective::kReduce: return "reduce";
+    case Collective::kBarrier: return "barrier";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::kSend: return "send";
+    case StepKind::kRecv: return "recv";
+    case StepKind::kRecvReduce: return "recv_reduce";
+    case StepKind::kReduce: return "reduce";
+    case StepKind::kCopy: return "copy";
+  }
+  return "unknown";
+}
+
+std::string operands(const Step& step) {
+  const Chunks moved = moved_chunks(step);
+  const bool receives = step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
+  std::string result = moved.count == 0 ? "nothing" : text("chunk", moved);
+  if (!receives) result += place(" from ", step.src_area, step.src);
+  if (step.kind != StepKind::kSend) result += place(" into ", step.dst_area, step.dst);
+  if (step.kind == StepKind::kSend) result += " -> rank " + std::to_string(step.peer);
+  if (receives) result += " <- rank " + std::to_string(step.peer);
+  return result;
+}
+
+std::string to_string(const Step& step) { return std::string(name_of(step.kind)) + " " + operands(step); }
+
+}  // namespace pc

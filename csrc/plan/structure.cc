@@ -1,0 +1,118 @@
+#include <limits>
+
+#include "plan/analysis.h"
+#include "plan/contracts.h"
+
+namespace pc {
+namespace {
+
+bool starts_with_same_words(const Plan& a, const Plan& b) {
+  return a.algorithm == b.algorithm && a.shape.collective == b.shape.collective &&
+         a.shape.size == b.shape.size && a.shape.root == b.shape.root && a.shape.split == b.shape.split &&
+         a.chunks == b.chunks;
+}
+
+uint32_t chunks_in(const Plan& plan, Area area) {
+  switch (area) {
+    case Area::kInput: return has_input(plan.shape) ? plan.chunks : 0;
+    case Area::kOutput: return has_output(plan.shape) ? plan.chunks : 0;
+    case Area::kScratch: return plan.scratch_chunks;
+  }
+  return 0;
+}
+
+// Empty if fine, like everything below.
+std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
+  if (area > Area::kScratch) return "names an area that does not exist";
+  if (chunks.count == 0)
+    return chunks.first == 0 && area == Area::kOutput ? "" : "names an empty place in memory";
+  if (uint64_t{chunks.first} + chunks.count > chunks_in(plan, area))
+    return "uses memory that this rank does not have";
+  if (area == Area::kScratch && chunks.count != 1) return "uses more than one chunk of scratch";
+  return "";
+}
+
+// The side without memory: it names the chunks whose data lies in scratch, else nothing.
+std::string wrong_name(const Plan& plan, Area memory, Area area, Chunks chunks) {
+  if (area != Area::kOutput) return "has an area on the side that it does not use";
+  if (memory != Area::kScratch)
+    return chunks == Chunks{} ? "" : "has chunks on the side that it does not use";
+  if (chunks.count != 1 || chunks.first >= plan.chunks)
+    return "does not name the chunk whose data is in scratch";
+  return "";
+}
+
+std::string wrong_local(const Step& step) {
+  if (step.peer != -1) return "has a peer but sends no message";
+  if ((step.src_area == Area::kScratch) == (step.dst_area == Area::kScratch)) {
+    return "must have scratch on exactly one side";  // arrays: the same memory if in place; scratch: of unknown size
+  }
+  if (step.src.count != 1 || step.dst.count != 1) return "must move exactly one chunk";
+  return "";
+}
+
+std::string wrong_sides(const Plan& plan, const Step& step) {
+  std::string wrong;
+  if (is_receive(step.kind)) {
+    wrong = wrong_name(plan, step.dst_area, step.src_area, step.src);
+  } else {
+    wrong = wrong_memory(plan, step.src_area, step.src);
+  }
+  if (!wrong.empty()) return wrong;
+  if (step.kind == StepKind::kSend) return wrong_name(plan, step.src_area, step.dst_area, step.dst);
+  if (step.dst_area == Area::kInput) return "writes the input, which belongs to the caller";
+  return wrong_memory(plan, step.dst_area, step.dst);
+}
+
+std::string wrong_weights(const Plan& plan, const Step& step) {
+  if (!is_reduction(step.kind))
+    return step.dst_weight + step.src_weight == 0 ? "" : "has weights but does not reduce";
+  if (step.dst_weight == 0 || step.src_weight == 0) return "reduces without weights";
+  return step.dst_weight + step.src_weight <= plan.shape.size ? "" : "has weights beyond the number of ranks";
+}
+
+std::string wrong_step(const Plan& plan, uint32_t index) {
+  const Step& step = plan.steps[index];
+  if (step.kind > StepKind::kCopy) return "is of no known kind";
+  if (step.lane >= plan.lanes) return "is in a lane that the plan does not have";
+  if (step.after > index) return "waits for a step that is not before it";
+  if (is_message(step.kind)) {
+    if (step.peer < 0 || step.peer >= plan.shape.size) return "has a peer that is not in the group";
+    if (step.peer == plan.shape.rank) return "sends a message to its own rank";
+  } else if (std::string wrong = wrong_local(step); !wrong.empty()) {
+    return wrong;
+  }
+  if (std::string wrong = wrong_sides(plan, step); !wrong.empty()) return wrong;
+  return wrong_weights(plan, step);
+}
+
+Status check_plan(Plans plans, std::size_t rank) {
+  const Plan& plan = plans[rank];
+  const Shape& shape = plan.shape;
+  if (static_cast<std::size_t>(shape.rank) != rank)
+    return plan_error(plan, "stands at the place of another rank");
+  if (static_cast<std::size_t>(shape.size) != plans.size())
+    return plan_error(plan, "is for another number of ranks");
+  if (!starts_with_same_words(plan, plans[0])) return plan_error(plan, "is for another call than rank 0's");
+  if (shape.root < 0 || shape.root >= shape.size)
+    return plan_error(plan, "has a root that is not in the group");
+  if ((plan.chunks > 0) != moves_data(shape.collective))
+    return plan_error(plan, "has the wrong number of chunks");
+  if (plan.lanes == 0) return plan_error(plan, "has no lane");
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    if (std::string wrong = wrong_step(plan, i); !wrong.empty()) return step_error(plan, i, wrong);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status check_structure(Plans plans) {
+  if (plans.empty()) return Status(Code::kInternal, "there are no plans to check");
+  if (plans.size() > std::numeric_limits<uint16_t>::max())
+    return plan_error(plans[0], "has more ranks than weights can count");
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) PC_TRY(check_plan(plans, rank));
+  return Status::ok();
+}
+
+}  // namespace pc

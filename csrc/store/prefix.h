@@ -1,0 +1,26 @@
+// A part of another store: every key gets a prefix, so that several jobs or epochs can share one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "store/store.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class PrefixStore final : public Store {
+ public:
+  PrefixStore(std::string prefix, std::shared_ptr<Store> inner) : prefix_(std::move(prefix)), inner_(std::move(inner)) {}
+  Status set(std::string_view key, std::string_view value, Deadline deadline) override;
+  Result<std::string> get(std::string_view key, Deadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
+  Status erase(std::string_view key, Deadline deadline) override;
+
+ private:
+  std::string full(std::string_view key) const { return prefix_ + std::string(key); }
+  const std::string prefix_;
+  const std::shared_ptr<Store> inner_;
+};
+
+}  // namespace pc

@@ -1,0 +1,56 @@
+// A transport that misbehaves on order, around a real one. For tests; never part of what is shipped.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class FaultyTransport final : public Transport {
+ public:
+  explicit FaultyTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  // What is posted to `peer` from now on stays here: to that peer we are alive and silent. release() posts it, in order.
+  void hold(Rank peer);
+  void release(Rank peer);
+  // Dies without goodbye, as by SIGKILL, at the post after `posts` more of them.
+  void die_after(std::size_t posts);
+
+  std::string_view name() const override { return inner_->name(); }
+  Capabilities capabilities() const override { return inner_->capabilities(); }
+  std::string address() const override { return inner_->address(); }
+  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override {
+    return inner_->connect(addresses, deadline);
+  }
+  void post_send(Rank peer, const SendOp& op) override;
+  void post_recv(Rank peer, const RecvOp& op) override;
+  void cancel(const CompletionSink* sink) override;
+  std::size_t poll() override { return inner_->poll(); }
+  int wait_fd() const override { return inner_->wait_fd(); }
+  void shutdown(Deadline deadline) override;
+  void abort(const Status& why) noexcept override;
+
+ private:
+  struct Held {
+    CompletionSink* completions;
+    uint64_t token;
+    std::function<void()> post;
+  };
+  void post(Rank peer, Held held);
+  void complete_held(const Status& why);
+
+  const std::unique_ptr<Transport> inner_;
+  std::mutex mutex_;                        // guards what follows
+  std::map<Rank, std::vector<Held>> held_;  // a peer has an entry while it is held
+  std::optional<std::size_t> posts_left_;
+};
+
+}  // namespace pc

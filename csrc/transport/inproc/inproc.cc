@@ -1,0 +1,253 @@
+#include "transport/inproc/inproc.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kBytesPerTurn = 1024 * 1024;  // moved by one call; what is left is poll()'s
+
+// Both ends of the channel between two ranks. Thread-safety: `mutex` guards the links and `ended`.
+struct Pair {
+  Pair(Rank low, Rank high, const LinkLimits& limits)
+      : links{Link(low, high, 0, limits), Link(high, low, 0, limits)} {}
+  std::mutex mutex;
+  std::array<Link, 2> links;  // of the lower rank, of the higher rank
+  bool ended = false;         // one side has left: nothing moves any more
+};
+
+// Signals that a rank's poll() has something to do. Rung with the lock of the pair in question held, answered before that
+// lock is taken: so the answer to any ring sees its work, also when it swallows the ring of somebody who came just now.
+struct Doorbell {
+  Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::atomic<bool> rung{false};  // spares poll() the system call
+  void ring() {
+    ::eventfd_write(event.get(), 1);
+    rung.store(true);
+  }
+  bool answer() {
+    if (!rung.load(std::memory_order_relaxed) || !rung.exchange(false)) return false;
+    eventfd_t ignored;
+    ::eventfd_read(event.get(), &ignored);
+    return true;
+  }
+};
+
+// What went wrong on either side of one transfer. OK if nothing did.
+Status transfer(const Link::OutFrame& frame, Link& to) {
+  PC_ASSIGN_OR_RETURN(const FrameHeader header, decode(frame.header));
+  const Result<Link::Destination> destination = to.header_arrived(header);
+  if (!destination.is_ok()) return destination.status();
+  return to.payload_arrived_at(frame.payload);
+}
+
+class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
+ public:
+  Hub(Rank size, const LinkLimits& limits)
+      : size_(size),
+        bells_(static_cast<std::size_t>(size)),
+        taken_(bells_.size()),
+        joined_(bells_.size()) {
+    for (Rank high = 1; high < size; ++high) {
+      for (Rank low = 0; low < high; ++low) pairs_.push_back(std::make_unique<Pair>(low, high, limits));
+    }
+  }
+  std::unique_ptr<Transport> make_transport(Rank rank) override;
+
+  Rank size() const { return size_; }
+  Doorbell& bell(Rank rank) { return bells_[static_cast<std::size_t>(rank)]; }
+  Pair& pair(Rank a, Rank b) {
+    const std::size_t high = static_cast<std::size_t>(std::max(a, b));
+    return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
+  }
+  Status join(Rank rank, Deadline deadline);
+  // Moves frames both ways; the pair's lock is held. Rings both ends if something is left.
+  std::size_t move(Pair& pair, Rank a, Rank b);
+
+ private:
+  const Rank size_;
+  std::vector<Doorbell> bells_;
+  std::vector<std::unique_ptr<Pair>> pairs_;  // (low, high) at high*(high-1)/2 + low
+  std::mutex mutex_;                          // guards taken_ and joined_
+  std::condition_variable somebody_joined_;
+  std::vector<bool> taken_, joined_;
+};
+
+Status Hub::join(Rank rank, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  joined_[static_cast<std::size_t>(rank)] = true;
+  somebody_joined_.notify_all();
+  const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
+  if (somebody_joined_.wait_until(lock, deadline.when(), all_here)) return Status::ok();
+  std::string missing;
+  for (Rank peer = 0; peer < size_; ++peer) {
+    if (!joined_[static_cast<std::size_t>(peer)])
+      missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+  }
+  return Status(Code::kTimeout, "connect: these ranks did not join their in-process world: " + missing)
+      .with_rank(rank);
+}
+
+std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
+  std::size_t frames = 0, nbytes = 0;
+  for (bool moved = true; moved && !pair.ended;) {
+    moved = false;
+    for (const std::size_t from : {0U, 1U}) {
+      const std::optional<Link::OutFrame> frame = pair.links[from].next_frame();
+      if (!frame) continue;
+      const Status status = transfer(*frame, pair.links[1 - from]);
+      if (!status.is_ok()) {
+        for (Link& link : pair.links) link.fail(status);
+        pair.ended = true;
+        break;
+      }
+      nbytes += frame->payload.size() + kHeaderBytes;
+      pair.links[from].written();
+      ++frames;
+      moved = true;
+    }
+    if (nbytes < kBytesPerTurn) continue;
+    if (pair.links[0].has_output() || pair.links[1].has_output()) {
+      bell(a).ring();
+      bell(b).ring();
+    }
+    break;
+  }
+  return frames;
+}
+
+class InprocTransport final : public Transport {
+ public:
+  InprocTransport(std::shared_ptr<Hub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {}
+  ~InprocTransport() override {
+    // Without shutdown this is a death, seen by the peers as such.
+    leave(Status(Code::kAborted, "the transport is gone"),
+          Status(Code::kPeerFailure, "rank " + std::to_string(rank_) + " closed without goodbye")
+              .with_peer(rank_));
+  }
+
+  std::string_view name() const override { return "inproc"; }
+  Capabilities capabilities() const override { return {.zero_copy = false, .same_host_only = true}; }
+  std::string address() const override { return "inproc:" + std::to_string(rank_); }
+  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override {
+    if (addresses.size() != static_cast<std::size_t>(hub_->size())) {
+      return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) +
+                                                " addresses for " + std::to_string(hub_->size()) + " ranks");
+    }
+    if (wait_fd() < 0) return Status(Code::kSystem, "no eventfd to be had for an in-process rank");
+    return hub_->join(rank_, deadline);
+  }
+
+  void post_send(Rank peer, const SendOp& op) override {
+    post(peer, op, [&](Link& link) { link.post_send(op); });
+  }
+  void post_recv(Rank peer, const RecvOp& op) override {
+    post(peer, op, [&](Link& link) { link.post_recv(op); });
+  }
+  void cancel(const CompletionSink* sink) override {
+    for_each_pair([&](Pair& pair, Rank peer) {
+      if (mine(pair, peer).cancel(sink)) return;
+      const std::string what = "rank " + std::to_string(rank_) + " cancelled a message that was partly sent";
+      end(pair, peer, Status(Code::kAborted, what).with_peer(peer),
+          Status(Code::kPeerFailure, what).with_peer(rank_));
+    });
+  }
+
+  std::size_t poll() override {
+    if (!hub_->bell(rank_).answer()) return 0;
+    std::size_t moved = 0;
+    for_each_pair([&](Pair& pair, Rank peer) { moved += hub_->move(pair, rank_, peer); });
+    return moved;
+  }
+  int wait_fd() const override { return hub_->bell(rank_).event.get(); }
+
+  void shutdown(Deadline deadline) override {
+    for_each_pair([&](Pair& pair, Rank peer) { mine(pair, peer).say_goodbye(); });
+    for (;;) {
+      std::size_t unsent = 0;
+      for_each_pair([&](Pair& pair, Rank peer) {
+        hub_->move(pair, rank_, peer);
+        if (pair.ended) return;
+        const Link& link = mine(pair, peer);
+        unsent += link.counts().posted_sends + (link.has_output() ? 1 : 0);
+      });
+      if (unsent == 0 || deadline.expired()) break;
+      ::poll(nullptr, 0,
+             deadline.slice_ms(1));  // a peer's receive moves the rest in that peer's thread, unseen by us
+    }
+    leave(Status(Code::kAborted, "the transport was shut down"),
+          Status(Code::kPeerExited, "rank " + std::to_string(rank_) + " shut down").with_peer(rank_));
+  }
+  void abort(const Status& why) noexcept override {
+    leave(why, Status(Code::kPeerFailure, "rank " + std::to_string(rank_) + " closed without goodbye")
+                   .with_peer(rank_));
+  }
+
+ private:
+  Link& mine(Pair& pair, Rank peer) const { return pair.links[rank_ < peer ? 0 : 1]; }
+  Link& theirs(Pair& pair, Rank peer) const { return pair.links[rank_ < peer ? 1 : 0]; }
+
+  template <class Visit>
+  void for_each_pair(Visit&& visit) {
+    for (Rank peer = 0; peer < hub_->size(); ++peer) {
+      if (peer == rank_) continue;
+      Pair& pair = hub_->pair(rank_, peer);
+      const std::lock_guard lock(pair.mutex);
+      visit(pair, peer);
+    }
+  }
+  template <class Op, class Post>
+  void post(Rank peer, const Op& op, Post&& post_on) {
+    if (peer < 0 || peer >= hub_->size() || peer == rank_) {
+      const Status why(Code::kInvalidArgument,
+                       "rank " + std::to_string(peer) + " is not a peer of rank " + std::to_string(rank_));
+      if (op.completions != nullptr) {
+        op.completions->complete(
+            {.token = op.token, .status = why.with_peer(peer), .found = {}, .nbytes = 0});
+      }
+      return;
+    }
+    Pair& pair = hub_->pair(rank_, peer);
+    const std::lock_guard lock(pair.mutex);
+    post_on(mine(pair, peer));
+    hub_->move(pair, rank_, peer);
+  }
+  void end(Pair& pair, Rank peer, const Status& for_us, const Status& for_them) {
+    mine(pair, peer).fail(for_us);
+    if (!pair.ended) theirs(pair, peer).fail(for_them);
+    pair.ended = true;
+  }
+  void leave(const Status& for_us, const Status& for_them) {
+    for_each_pair([&](Pair& pair, Rank peer) { end(pair, peer, for_us, for_them); });
+  }
+
+  const std::shared_ptr<Hub> hub_;
+  const Rank rank_;
+};
+
+std::unique_ptr<Transport> Hub::make_transport(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  if (rank < 0 || rank >= size_ || taken_[static_cast<std::size_t>(rank)]) return nullptr;
+  taken_[static_cast<std::size_t>(rank)] = true;
+  return std::make_unique<InprocTransport>(shared_from_this(), rank);
+}
+
+}  // namespace
+
+std::shared_ptr<InprocHub> InprocHub::create(Rank size, const LinkLimits& limits) {
+  return std::make_shared<Hub>(size, limits);
+}
+
+}  // namespace pc

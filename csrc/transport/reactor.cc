@@ -1,0 +1,242 @@
+#include "transport/reactor.h"
+
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "base/fd.h"
+
+namespace pc {
+namespace {
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int ms) {
+  const timespec timeout{ms / 1000, (ms % 1000) * 1'000'000L};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+constexpr std::chrono::milliseconds kLookAtContext{50};
+
+}  // namespace
+
+// ---- CompletionQueue
+
+CompletionQueue::CompletionQueue() = default;
+CompletionQueue::~CompletionQueue() = default;
+
+void CompletionQueue::complete(Completion&& completion) {
+  // Everything happens under the lock: the taker, who may destroy this queue next, must come through it first.
+  const std::lock_guard lock(mutex_);
+  items_.push_back(std::move(completion));
+  const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
+  if ((before & kInFutex) != 0) futex_wake(word_);
+  if ((before & kInEpoll) != 0) ::eventfd_write(wake_fd_.load(std::memory_order_relaxed), 1);
+}
+
+bool CompletionQueue::take(Completion& out) {
+  if (empty()) return false;
+  const std::lock_guard lock(mutex_);
+  out = std::move(items_[first_++]);
+  if (first_ == items_.size()) {
+    items_.clear();  // keeps its memory
+    first_ = 0;
+  } else if (first_ >= 1024 &&
+             first_ * 2 >= items_.size()) {  // never drained entirely: give back what was taken
+    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+  word_.fetch_sub(kOne, std::memory_order_release);
+  return true;
+}
+
+void CompletionQueue::sleep_in_futex(int ms) {
+  const uint32_t word = word_.fetch_or(kInFutex, std::memory_order_acq_rel) | kInFutex;
+  if (word < kOne && (word & kNudged) == 0) futex_wait(word_, word, ms);
+  word_.fetch_and(~(kInFutex | kNudged), std::memory_order_acq_rel);
+}
+
+template <class Sleep>
+void CompletionQueue::sleep_in_epoll(int wake_fd, Sleep&& sleep) {
+  wake_fd_.store(wake_fd, std::memory_order_relaxed);
+  if (word_.fetch_or(kInEpoll, std::memory_order_acq_rel) < kOne) sleep();
+  const std::lock_guard lock(mutex_);  // whoever saw the bit has used wake_fd by now
+  word_.fetch_and(~kInEpoll, std::memory_order_acq_rel);
+}
+
+void CompletionQueue::nudge() {
+  const uint32_t before = word_.fetch_or(kNudged, std::memory_order_acq_rel);
+  if ((before & kInFutex) != 0) futex_wake(word_);
+}
+
+// ---- Reactor
+
+struct Reactor::State {
+  explicit State(bool crowded_) : crowded(crowded_), learned(crowded_) {}
+
+  std::size_t poll_all() {
+    const std::lock_guard lock(transports_mutex);
+    std::size_t moved = 0;
+    for (Transport* transport : transports) moved += transport->poll();
+    return moved;
+  }
+  // The baton may be free while somebody sleeps in the hope of being told so: tell one.
+  void hand_over() {
+    if (followers.load() == 0 || baton.load()) return;
+    const std::lock_guard lock(asleep_mutex);
+    if (!asleep.empty()) asleep.front()->nudge();
+  }
+
+  const bool crowded;
+  Fd epoll, event;              // event: readable when the sleeper in epoll shall look again
+  int setup_errno = 0;          // of the two above
+  std::mutex transports_mutex;  // guards transports; held while they are polled
+  std::vector<Transport*> transports;
+  std::atomic<bool> baton{false};        // true: one thread polls for everybody
+  Waiter learned;                        // guarded by the baton: the spin budget found so far
+  std::atomic<uint32_t> followers{0};    // size of asleep, readable without its lock
+  std::mutex asleep_mutex;               // guards asleep
+  std::vector<CompletionQueue*> asleep;  // threads without the baton, each on its own queue
+};
+
+// One thread's stay in wait(): with or without the baton.
+class Reactor::Turn {
+ public:
+  Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.crowded) {
+    if (try_take()) waiter_ = state_.learned;
+  }
+  ~Turn() {
+    if (held_) {
+      state_.learned = waiter_;
+      state_.baton.store(false);
+    }
+    state_.hand_over();  // also without the baton: a nudge may have come to a thread that no longer needs it
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  Waiter& waiter() { return waiter_; }
+  // True if the wait may be over: our completion is here, or something moved.
+  bool look() {
+    if (!queue_.empty()) return true;
+    if (!held_ && !try_take()) return false;
+    return state_.poll_all() > 0 || !queue_.empty();
+  }
+  void sleep(int ms) {
+    if (held_) {
+      sleep_for_everybody(ms);
+    } else {
+      sleep_alone(ms);
+    }
+  }
+
+ private:
+  bool try_take() { return held_ = !state_.baton.load() && !state_.baton.exchange(true); }
+
+  void sleep_for_everybody(int ms) {
+    queue_.sleep_in_epoll(state_.event.get(), [&] {
+      epoll_event events[4];
+      const int count = ::epoll_wait(state_.epoll.get(), events, 4, ms);
+      for (int i = 0; i < count; ++i) {
+        if (events[i].data.ptr != nullptr) continue;
+        eventfd_t ignored;
+        ::eventfd_read(state_.event.get(), &ignored);
+      }
+    });
+  }
+  void sleep_alone(int ms) {
+    {
+      const std::lock_guard lock(state_.asleep_mutex);
+      state_.asleep.push_back(&queue_);
+      state_.followers.store(static_cast<uint32_t>(state_.asleep.size()));
+    }
+    // Only after we are in the list: either we see the baton free, or its holder sees us.
+    if (!try_take()) queue_.sleep_in_futex(ms);
+    const std::lock_guard lock(state_.asleep_mutex);
+    state_.asleep.erase(std::find(state_.asleep.begin(), state_.asleep.end(), &queue_));
+    state_.followers.store(static_cast<uint32_t>(state_.asleep.size()));
+  }
+
+  State& state_;
+  CompletionQueue& queue_;
+  bool held_ = false;
+  Waiter waiter_;
+};
+
+Reactor::Reactor(bool crowded) : state_(std::make_unique<State>(crowded)) {
+  state_->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!state_->epoll.valid()) state_->setup_errno = errno;
+  state_->event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!state_->event.valid()) state_->setup_errno = errno;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;  // tells it from the transports
+  if (state_->setup_errno == 0 &&
+      ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->event.get(), &event) != 0) {
+    state_->setup_errno = errno;
+  }
+}
+Reactor::~Reactor() = default;
+
+Status Reactor::add(Transport* transport) {
+  if (state_->setup_errno != 0)
+    return system_error("epoll_create or eventfd for the reactor", state_->setup_errno);
+  const std::lock_guard lock(state_->transports_mutex);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = transport;
+  if (::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, transport->wait_fd(), &event) != 0) {
+    return system_error("epoll_ctl for transport " + std::string(transport->name()), errno);
+  }
+  state_->transports.push_back(transport);
+  return Status::ok();
+}
+
+void Reactor::remove(Transport* transport) {
+  const std::lock_guard lock(state_->transports_mutex);
+  std::vector<Transport*>& all = state_->transports;
+  const std::vector<Transport*>::iterator at = std::find(all.begin(), all.end(), transport);
+  if (at == all.end()) return;
+  ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_DEL, transport->wait_fd(), nullptr);
+  all.erase(at);
+}
+
+WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
+  if (!queue.empty()) return WaitEnd::kReady;
+  Turn turn(*state_, queue);
+  TimePoint looked_at_context{};
+  for (;;) {
+    const WaitEnd end = turn.waiter().wait(
+        context, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
+    if (!queue.empty()) return WaitEnd::kReady;
+    if (end != WaitEnd::kReady) return end;
+    // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (looked_at_context == TimePoint{}) looked_at_context = now;
+    if (now - looked_at_context < kLookAtContext && now < context.deadline.when()) continue;
+    looked_at_context = now;
+    const WaitEnd seen = Waiter::check(context);
+    if (seen != WaitEnd::kReady) return seen;
+  }
+}
+
+std::size_t Reactor::poll() {
+  if (state_->baton.exchange(true)) return 0;  // somebody polls already
+  const std::size_t moved = state_->poll_all();
+  state_->baton.store(false);
+  state_->hand_over();
+  return moved;
+}
+
+void Reactor::wake() {
+  ::eventfd_write(state_->event.get(), 1);
+  const std::lock_guard lock(state_->asleep_mutex);
+  for (CompletionQueue* queue : state_->asleep) queue->nudge();
+}
+
+}  // namespace pc

@@ -1,0 +1,96 @@
+#include "transport/tcp/connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "transport/tcp/sockets.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kBytesPerTurn = 512 * 1024;  // so that no connection starves the others
+
+}  // namespace
+
+Connection::Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits)
+    : me_(me),
+      peer_(peer),
+      epoll_fd_(epoll_fd),
+      socket_(std::move(socket)),
+      peer_address_(to_string(peer_address(socket_.get()))),
+      link_(me, peer, epoch, limits),
+      reader_(peer) {}
+
+Status Connection::watch() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = this;
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, socket_.get(), &event) == 0) return Status::ok();
+  return system_error("epoll_ctl for the connection to rank " + std::to_string(peer_), errno)
+      .with_peer(peer_);
+}
+
+void Connection::unwatch() {
+  if (open()) ::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, socket_.get(), nullptr);
+}
+
+bool Connection::unsent() const {
+  return open() && (writer_.pending() || link_.has_output() || link_.counts().posted_sends > 0);
+}
+
+std::size_t Connection::read() {
+  if (!open()) return 0;
+  const Result<std::size_t> moved = reader_.read(socket_.get(), link_, kBytesPerTurn);
+  if (moved.is_ok()) return moved.value();
+  broken(moved.status());
+  return 1;
+}
+
+std::size_t Connection::write() {
+  if (!open()) return 0;
+  const Result<std::size_t> moved = writer_.write(socket_.get(), link_, kBytesPerTurn);
+  if (!moved.is_ok()) {
+    // The peer may have said why it left before it closed: what it sent is still to be read.
+    while (open() && read() > 0) {
+    }
+    if (open()) broken(moved.status());
+    return 1;
+  }
+  want_writable(writer_.pending() || link_.has_output());
+  return moved.value();
+}
+
+// Writability is watched only while something waits for it, else the sleeper would never sleep.
+void Connection::want_writable(bool wanted) {
+  if (wanted == watching_writable_) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (wanted) event.events |= EPOLLOUT;
+  event.data.ptr = this;
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) == 0) watching_writable_ = wanted;
+}
+
+void Connection::broken(const Status& why) {
+  if (link_.peer_said_goodbye()) {
+    return close(Status(Code::kPeerExited, "rank " + std::to_string(peer_) + " has shut down"));
+  }
+  // The operating system's word for it (connection reset, timed out) is the peer's failure to whoever waits for it.
+  const Code code = why.code() == Code::kSystem ? Code::kPeerFailure : why.code();
+  close(Status(code, "connection to rank " + std::to_string(peer_) + " (" + peer_address_ +
+                         ") lost: " + why.message()));
+}
+
+void Connection::finish_writing() {
+  if (open()) ::shutdown(socket_.get(), SHUT_WR);
+}
+
+void Connection::close(const Status& why) {
+  unwatch();
+  socket_.reset();
+  link_.fail(why.with_rank(me_).with_peer(peer_));
+}
+
+}  // namespace pc

@@ -1,0 +1,51 @@
+// One peer: its socket, the protocol on it, and what is half read or half written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "transport/tcp/frame_reader.h"
+#include "transport/tcp/frame_writer.h"
+#include "wire/link.h"
+
+namespace pc {
+
+// Thread-safety: none; its transport's lock guards it.
+class Connection {
+ public:
+  // `epoll_fd` is not owned. The socket is watched in it, with this object as the event's data, until close().
+  Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
+  ~Connection() { unwatch(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  Status watch();  // once, before anything else
+  Link& link() { return link_; }
+  Rank peer() const { return peer_; }
+  bool open() const { return socket_.valid(); }
+  bool unsent() const;  // something waits to be written, or for the peer to want it
+  // Each moves a bounded amount and returns how often something moved. A failure closes the connection and completes
+  // everything that was posted.
+  std::size_t read();
+  std::size_t write();
+  void close(const Status& why);  // completes everything posted, now and later, with `why`
+  void finish_writing();          // nothing follows: the peer will see an orderly end
+
+ private:
+  void broken(const Status& why);
+  void want_writable(bool wanted);
+  void unwatch();
+
+  const Rank me_, peer_;
+  const int epoll_fd_;
+  Fd socket_;
+  std::string peer_address_;
+  Link link_;
+  FrameReader reader_;
+  FrameWriter writer_;
+  bool watching_writable_ = false;
+};
+
+}  // namespace pc

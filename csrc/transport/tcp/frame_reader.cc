@@ -1,0 +1,140 @@
+#include "transport/tcp/frame_reader.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "wire/crc32c.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kBufferBytes = 68 * 1024;  // an eager message with header and trailer in one call
+constexpr std::size_t kLookAhead = 4 * 1024;  // behind a payload: its trailer, the next header, short frames
+constexpr std::size_t kPiece = 128 * 1024;    // of a payload per call: still in the L2 cache for its checksum
+
+std::string hex(uint32_t value) {
+  char text[11];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
+}  // namespace
+
+FrameReader::FrameReader(Rank peer) : peer_(peer), buffer_(new std::byte[kBufferBytes]) {}
+
+Result<std::size_t> FrameReader::read(int fd, Link& link, std::size_t budget) {
+  std::size_t calls = 0;
+  bool drained = false;
+  for (std::size_t nbytes = 0; !drained && nbytes < budget;) {
+    PC_ASSIGN_OR_RETURN(const std::size_t count, fill(fd, drained));
+    if (count == 0) break;
+    nbytes += count;
+    ++calls;
+    PC_TRY(parse(link));
+  }
+  return calls;
+}
+
+// Bytes read; 0 if there are none now. `drained`: the socket gave less than asked for, so it is empty.
+Result<std::size_t> FrameReader::fill(int fd, bool& drained) {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, buffered());  // less than a header
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t rest = payload_.size() - filled_;
+  const std::size_t wanted = std::min(rest, kPiece);
+  const std::size_t behind = rest > wanted ? 0 : wanted > 0 ? kLookAhead : kBufferBytes - end_;
+  ssize_t count = 0;
+  if (wanted == 0) {
+    count = ::recv(fd, buffer_.get() + end_, behind, 0);
+  } else {
+    iovec parts[2] = {{payload_.data() + filled_, wanted}, {buffer_.get() + end_, behind}};
+    msghdr message = {};
+    message.msg_iov = parts;
+    message.msg_iovlen = behind > 0 ? 2 : 1;
+    count = ::recvmsg(fd, &message, 0);
+  }
+  if (count == 0) {
+    closed_ = true;
+    return Status(Code::kPeerFailure, "connection closed");
+  }
+  if (count < 0) {
+    if (errno == EAGAIN || errno == EINTR) return std::size_t{0};
+    return system_error("receiving", errno);
+  }
+  const std::size_t got = static_cast<std::size_t>(count);
+  const std::size_t into_payload = std::min(got, wanted);
+  if (into_payload > 0) {
+    crc_ = crc32c(payload_.subspan(filled_, into_payload), crc_);
+    filled_ += into_payload;
+  }
+  end_ += got - into_payload;
+  drained = got < wanted + behind;
+  return got;
+}
+
+Status FrameReader::parse(Link& link) {
+  for (;;) {
+    switch (at_) {
+      case At::kHeader:
+        if (buffered() < kHeaderBytes) return Status::ok();
+        PC_TRY(begin_frame(link));
+        break;
+      case At::kPayload: {
+        const std::size_t count = std::min(buffered(), payload_.size() - filled_);
+        if (count > 0) {
+          crc_ = crc32c_copy(payload_.data() + filled_, {buffer_.get() + begin_, count}, crc_);
+          filled_ += count;
+          begin_ += count;
+        }
+        if (filled_ < payload_.size()) return Status::ok();
+        at_ = At::kTrailer;
+        break;
+      }
+      case At::kTrailer:
+        if (buffered() < kTrailerBytes) return Status::ok();
+        PC_TRY(check_trailer(link));
+        break;
+    }
+  }
+}
+
+Status FrameReader::begin_frame(Link& link) {
+  PC_ASSIGN_OR_RETURN(header_,
+                      decode(std::span<const std::byte, kHeaderBytes>(buffer_.get() + begin_, kHeaderBytes)));
+  begin_ += kHeaderBytes;
+  PC_ASSIGN_OR_RETURN(const Link::Destination destination, link.header_arrived(header_));
+  if (header_.segment_nbytes == 0) return link.payload_arrived();
+  payload_ = destination.where;
+  filled_ = 0;
+  crc_ = 0;
+  at_ = At::kPayload;
+  return Status::ok();
+}
+
+Status FrameReader::check_trailer(Link& link) {
+  uint32_t expected = 0;
+  for (std::size_t i = 0; i < kTrailerBytes; ++i) {
+    expected |= static_cast<uint32_t>(buffer_[begin_ + i]) << (8 * i);
+  }
+  begin_ += kTrailerBytes;
+  payload_ = {};
+  filled_ = 0;
+  at_ = At::kHeader;
+  if (crc_ == expected) return link.payload_arrived();
+  return Status(Code::kPeerFailure,
+                "payload of message #" + std::to_string(header_.id.sequence) + " from rank " +
+                    std::to_string(peer_) + " is damaged: bytes " + std::to_string(header_.offset) + " to " +
+                    std::to_string(header_.offset + header_.segment_nbytes) + " of " +
+                    std::to_string(header_.message_nbytes) + " have CRC32C " + hex(crc_) + " instead of " +
+                    hex(expected) + "; check the network hardware between these hosts");
+}
+
+}  // namespace pc

@@ -1,0 +1,220 @@
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "base/fd.h"
+#include "transport/tcp/connect.h"
+#include "transport/tcp/connection.h"
+#include "transport/tcp/sockets.h"
+#include "transport/tcp/tcp.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kAskEverybody =
+    4;  // up to so many connections, reading each is cheaper than asking epoll first
+
+void complete(CompletionSink* sink, uint64_t token, const Status& status) {
+  if (sink != nullptr) sink->complete({.token = token, .status = status, .found = {}, .nbytes = 0});
+}
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(const TcpOptions& options, Fd listener, Fd epoll)
+      : options_(options),
+        listener_(std::move(listener)),
+        epoll_(std::move(epoll)) {
+    address_ = to_string(local_address(listener_.get()));
+    connections_.resize(static_cast<std::size_t>(options.size));
+  }
+  ~TcpTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
+
+  std::string_view name() const override { return "tcp"; }
+  Capabilities capabilities() const override { return {}; }
+  std::string address() const override { return address_; }
+  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override;
+
+  void post_send(Rank peer, const SendOp& op) override {
+    const std::lock_guard lock(mutex_);
+    Connection* connection = find(peer);
+    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
+    connection->link().post_send(op);
+    flush(*connection);
+  }
+  void post_recv(Rank peer, const RecvOp& op) override {
+    const std::lock_guard lock(mutex_);
+    Connection* connection = find(peer);
+    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
+    connection->link().post_recv(op);
+    flush(*connection);
+  }
+  void cancel(const CompletionSink* sink) override;
+  std::size_t poll() override {
+    const std::lock_guard lock(mutex_);
+    return poll_locked();
+  }
+  int wait_fd() const override { return epoll_.get(); }
+  void shutdown(Deadline deadline) override;
+  void abort(const Status& why) noexcept override;
+
+ private:
+  Connection* find(Rank peer) const {
+    const bool known = peer >= 0 && peer < options_.size;
+    return known && ended_.is_ok() ? connections_[static_cast<std::size_t>(peer)].get() : nullptr;
+  }
+  Status why_not(Rank peer) const;
+  void flush(Connection& connection) {
+    if (connection.link().has_output()) connection.write();
+  }
+  std::size_t serve(Connection& connection) {
+    std::size_t moved = connection.read();
+    if (connection.open()) moved += connection.write();
+    return moved;
+  }
+  std::size_t poll_locked();
+  Status install(std::vector<Fd> sockets);
+  void end(const Status& why);
+
+  const TcpOptions options_;
+  std::atomic<bool> give_up_{false};  // stops connect()
+  std::string address_;
+
+  std::mutex mutex_;  // guards everything below, and all connections
+  Fd listener_;       // until connect() is done
+  const Fd epoll_;    // all connections; also what wait_fd() gives out
+  std::vector<std::unique_ptr<Connection>>
+      connections_;                // by rank; null: ourselves, and all before connect()
+  std::vector<Connection*> open_;  // those with a socket
+  Status ended_;                   // not OK: after shutdown or abort
+};
+
+Status TcpTransport::connect(const std::vector<std::string>& addresses, Deadline deadline) {
+  if (addresses.size() != static_cast<std::size_t>(options_.size)) {
+    return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) + " addresses for " +
+                                              std::to_string(options_.size) + " ranks");
+  }
+  Fd listener;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return ended_;
+    if (!listener_.valid()) return Status(Code::kInvalidArgument, "connect: called twice");
+    listener = std::move(listener_);
+  }
+  const Hello ours{.role = Role::kData,
+                   .rank = options_.rank,
+                   .size = options_.size,
+                   .epoch = options_.epoch,
+                   .job = options_.job};
+  Result<std::vector<Fd>> sockets = connect_mesh(ours, listener.get(), addresses, deadline, give_up_);
+  const std::lock_guard lock(mutex_);
+  if (!ended_.is_ok()) return ended_;
+  if (!sockets.is_ok()) return sockets.status();
+  return install(std::move(sockets).value());
+}
+
+Status TcpTransport::install(std::vector<Fd> sockets) {
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    if (!sockets[i].valid()) continue;
+    connections_[i] = std::make_unique<Connection>(std::move(sockets[i]), epoll_.get(), options_.rank,
+                                                   static_cast<Rank>(i), options_.epoch, options_.limits);
+    PC_TRY(connections_[i]->watch());
+    open_.push_back(connections_[i].get());
+  }
+  return Status::ok();
+}
+
+Status TcpTransport::why_not(Rank peer) const {
+  if (!ended_.is_ok()) return ended_;
+  const std::string who = "rank " + std::to_string(peer);
+  if (peer == options_.rank || peer < 0 || peer >= options_.size) {
+    return Status(Code::kInvalidArgument, who + " is not a peer of rank " + std::to_string(options_.rank));
+  }
+  return Status(Code::kNotInitialized, "not connected to " + who).with_peer(peer);
+}
+
+std::size_t TcpTransport::poll_locked() {
+  std::size_t moved = 0;
+  if (open_.size() <= kAskEverybody) {
+    for (Connection* connection : open_) moved += serve(*connection);
+  } else {
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i)
+      moved += serve(*static_cast<Connection*>(events[static_cast<std::size_t>(i)].data.ptr));
+  }
+  // Only a poll that moved something can have found the end of a connection.
+  if (moved > 0) std::erase_if(open_, [](const Connection* connection) { return !connection->open(); });
+  return moved;
+}
+
+void TcpTransport::cancel(const CompletionSink* sink) {
+  const std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (connection == nullptr || connection->link().cancel(sink)) continue;
+    connection->close(Status(Code::kAborted, "rank " + std::to_string(options_.rank) +
+                                                 " cancelled a message that was partly on the wire"));
+  }
+  std::erase_if(open_, [](const Connection* connection) { return !connection->open(); });
+}
+
+void TcpTransport::shutdown(Deadline deadline) {
+  give_up_.store(true, std::memory_order_release);
+  std::unique_lock lock(mutex_);
+  for (Connection* connection : open_) connection->link().say_goodbye();
+  for (;;) {
+    poll_locked();
+    bool unsent = false;
+    for (Connection* connection : open_) {
+      connection->write();
+      unsent = unsent || connection->unsent();
+    }
+    if (!unsent || deadline.expired()) break;
+    pollfd readable{epoll_.get(), POLLIN, 0};
+    lock.unlock();
+    ::poll(&readable, 1, deadline.slice_ms(50));
+    lock.lock();
+  }
+  for (Connection* connection : open_) connection->finish_writing();
+  poll_locked();  // closing with bytes unread would reset the connection and take the goodbye with it
+  end(Status(Code::kAborted, "the transport was shut down").with_rank(options_.rank));
+}
+
+void TcpTransport::abort(const Status& why) noexcept {
+  give_up_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  end(why);
+}
+
+void TcpTransport::end(const Status& why) {
+  if (!ended_.is_ok()) return;
+  ended_ = why;
+  listener_.reset();
+  for (Connection* connection : open_) connection->close(why);
+  open_.clear();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Status(Code::kInvalidArgument, "rank " + std::to_string(options.rank) + " of " +
+                                              std::to_string(options.size) + " does not exist");
+  }
+  PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_ip(options.bind_address, 0));
+  if (is_wildcard(address)) {
+    return Status(Code::kInvalidArgument,
+                  "refusing to listen on every interface (" + options.bind_address + "): name one address");
+  }
+  PC_ASSIGN_OR_RETURN(Fd listener, listen_on(address, options.size + 128));
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return system_error("epoll_create", errno);
+  return std::unique_ptr<Transport>(
+      std::make_unique<TcpTransport>(options, std::move(listener), std::move(epoll)));
+}
+
+}  // namespace pc

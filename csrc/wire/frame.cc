@@ -1,0 +1,240 @@
+#include "wire/frame.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include "wire/crc32c.h"
+
+namespace pc {
+namespace {
+
+constexpr uint32_t kHelloMagic = 0x31484350;  // "PCH1" little-endian
+
+// Byte by byte, so that layout depends on neither the compiler's padding nor the machine's byte order. Compilers turn
+// each of these into one load or store.
+template <class T>
+void put(std::byte* at, T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i) at[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
+}
+template <class T>
+T get(const std::byte* at) {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    value = static_cast<T>(value | static_cast<T>(static_cast<T>(at[i]) << (8 * i)));
+  return value;
+}
+
+Status broken(const char* what, uint64_t got, uint64_t expected) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s (got 0x%" PRIx64 ", expected 0x%" PRIx64 ")", what, got, expected);
+  return Status(Code::kPeerFailure, text);
+}
+
+Status check_start(const std::byte* bytes, uint32_t magic, const char* what) {
+  if (get<uint32_t>(bytes) != magic) return broken(what, get<uint32_t>(bytes), magic);
+  if (const uint8_t version = get<uint8_t>(bytes + 4); version != kProtocolVersion) {
+    return Status(Code::kPeerFailure, "the peer speaks protocol version " + std::to_string(version) +
+                                          ", this process version " + std::to_string(kProtocolVersion) +
+                                          ": install the same pycollective release on every host");
+  }
+  const uint32_t stored = get<uint32_t>(bytes + 60);
+  const uint32_t computed = crc32c({bytes, 60});
+  if (stored != computed)
+    return broken("header checksum is wrong: damaged on the way, or not written by us", stored, computed);
+  return Status::ok();
+}
+
+uint8_t allowed_flags(FrameType type) {
+  switch (type) {
+    case FrameType::kData: return kFlagEager;
+    case FrameType::kClear: return kFlagWithdrawn;
+    default: return 0;
+  }
+}
+
+bool names_no_message(const FrameHeader& h) {
+  return h.id.stream == Stream{0, StreamClass::kControl, 0} && h.id.index == 0 && h.id.sequence == 0 &&
+         h.id.digest == 0 && h.message_nbytes == 0;
+}
+
+Status check_extent(const FrameHeader& h) {
+  if (h.segment_nbytes > kMaxSegmentBytes)
+    return broken("segment is too long", h.segment_nbytes, kMaxSegmentBytes);
+  if (h.offset > h.message_nbytes)
+    return broken("segment starts behind its message's end", h.offset, h.message_nbytes);
+  const uint64_t rest = h.message_nbytes - h.offset;
+  if (h.segment_nbytes > rest) return broken("segment ends behind its message's end", h.segment_nbytes, rest);
+  if (h.segment_nbytes == 0 && h.message_nbytes != 0)
+    return broken("segment is empty but its message is not", 0, rest);
+  if (h.segment_nbytes < rest && h.segment_nbytes % 64 != 0) {
+    return broken("segment that is not the last has a length that is no multiple of 64", h.segment_nbytes,
+                  rest);
+  }
+  if ((h.flags & kFlagEager) != 0 && h.segment_nbytes != h.message_nbytes) {
+    return broken("eager message is not whole", h.segment_nbytes, h.message_nbytes);
+  }
+  return Status::ok();
+}
+
+Status check_meaning(const FrameHeader& h) {
+  switch (h.type) {
+    case FrameType::kData:
+    case FrameType::kNotice:
+    case FrameType::kDead:
+    case FrameType::kCancel:
+    case FrameType::kPing: return check_extent(h);
+    case FrameType::kRequest:
+    case FrameType::kClear:
+      if (h.offset != 0 || h.segment_nbytes != 0)
+        return broken("frame must not carry a payload", h.segment_nbytes, 0);
+      return Status::ok();
+    case FrameType::kCredit:
+    case FrameType::kGoodbye:
+      if (h.segment_nbytes != 0) return broken("frame must not carry a payload", h.segment_nbytes, 0);
+      if (!names_no_message(h)) return broken("frame must not name a message", h.id.sequence, 0);
+      if (h.type == FrameType::kGoodbye && h.offset != 0)
+        return broken("goodbye must not grant credit", h.offset, 0);
+      return Status::ok();
+  }
+  return broken("unknown frame type", static_cast<uint8_t>(h.type), 1);
+}
+
+}  // namespace
+
+void encode(const FrameHeader& header, HeaderBytes& out) {
+  std::byte* b = out.data();
+  put<uint32_t>(b, kFrameMagic);
+  put<uint8_t>(b + 4, kProtocolVersion);
+  put<uint8_t>(b + 5, static_cast<uint8_t>(header.type));
+  put<uint8_t>(b + 6, static_cast<uint8_t>(header.id.stream.klass));
+  put<uint8_t>(b + 7, header.flags);
+  put<uint32_t>(b + 8, header.epoch);
+  put<uint32_t>(b + 12, header.id.stream.group);
+  put<uint32_t>(b + 16, header.id.stream.tag);
+  put<uint32_t>(b + 20, header.id.index);
+  put<uint64_t>(b + 24, header.id.sequence);
+  put<uint64_t>(b + 32, header.id.digest);
+  put<uint64_t>(b + 40, header.message_nbytes);
+  put<uint64_t>(b + 48, header.offset);
+  put<uint32_t>(b + 56, header.segment_nbytes);
+  put<uint32_t>(b + 60, crc32c({b, 60}));
+}
+
+Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
+  const std::byte* b = bytes.data();
+  PC_TRY(check_start(b, kFrameMagic, "not a frame: wrong magic"));
+  const uint8_t type = get<uint8_t>(b + 5);
+  const uint8_t klass = get<uint8_t>(b + 6);
+  if (type < static_cast<uint8_t>(FrameType::kData) || type > static_cast<uint8_t>(FrameType::kPing)) {
+    return broken("unknown frame type", type, static_cast<uint8_t>(FrameType::kPing));
+  }
+  if (klass > static_cast<uint8_t>(StreamClass::kPointToPoint)) {
+    return broken("unknown stream class", klass, static_cast<uint8_t>(StreamClass::kPointToPoint));
+  }
+  FrameHeader h;
+  h.type = static_cast<FrameType>(type);
+  h.flags = get<uint8_t>(b + 7);
+  h.epoch = get<uint32_t>(b + 8);
+  h.id.stream = {get<uint32_t>(b + 12), static_cast<StreamClass>(klass), get<uint32_t>(b + 16)};
+  h.id.index = get<uint32_t>(b + 20);
+  h.id.sequence = get<uint64_t>(b + 24);
+  h.id.digest = get<uint64_t>(b + 32);
+  h.message_nbytes = get<uint64_t>(b + 40);
+  h.offset = get<uint64_t>(b + 48);
+  h.segment_nbytes = get<uint32_t>(b + 56);
+  if ((h.flags & ~allowed_flags(h.type)) != 0) return broken("unknown flags", h.flags, allowed_flags(h.type));
+  PC_TRY(check_meaning(h));
+  return h;
+}
+
+void encode(const Hello& hello, HelloBytes& out) {
+  out.fill(std::byte{0});
+  std::byte* b = out.data();
+  put<uint32_t>(b, kHelloMagic);
+  put<uint8_t>(b + 4, kProtocolVersion);
+  put<uint8_t>(b + 5, static_cast<uint8_t>(hello.role));
+  put<uint32_t>(b + 8, static_cast<uint32_t>(hello.rank));
+  put<uint32_t>(b + 12, static_cast<uint32_t>(hello.size));
+  put<uint32_t>(b + 16, hello.epoch);
+  std::copy(hello.job.begin(), hello.job.end(), b + 24);
+  put<uint32_t>(b + 60, crc32c({b, 60}));
+}
+
+Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
+  const std::byte* b = bytes.data();
+  PC_TRY(check_start(b, kHelloMagic, "not a pycollective connection: wrong magic"));
+  const uint8_t role = get<uint8_t>(b + 5);
+  if (role < static_cast<uint8_t>(Role::kData) || role > static_cast<uint8_t>(Role::kStore)) {
+    return broken("hello has an unknown role", role, static_cast<uint8_t>(Role::kStore));
+  }
+  const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+  if (!std::all_of(b + 6, b + 8, is_zero) || !std::all_of(b + 20, b + 24, is_zero) ||
+      !std::all_of(b + 40, b + 60, is_zero)) {
+    return Status(Code::kPeerFailure, "hello has reserved bytes that are not zero");
+  }
+  Hello hello;
+  hello.role = static_cast<Role>(role);
+  hello.rank = static_cast<Rank>(get<uint32_t>(b + 8));
+  hello.size = static_cast<Rank>(get<uint32_t>(b + 12));
+  hello.epoch = get<uint32_t>(b + 16);
+  std::copy(b + 24, b + 40, hello.job.begin());
+  if (hello.size < 0 || hello.rank < -1 || (hello.rank >= 0 && hello.rank >= hello.size)) {
+    return Status(Code::kPeerFailure, "hello of an impossible rank " + std::to_string(hello.rank) +
+                                          " in a world of " + std::to_string(hello.size));
+  }
+  return hello;
+}
+
+namespace {
+
+std::string hex(const JobId& job) {
+  std::string text;
+  char two[3];
+  for (const std::byte byte : job) {
+    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned>(byte));
+    text += two;
+  }
+  return text;
+}
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kData: return "data";
+    case Role::kControl: return "control";
+    case Role::kStore: return "store";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Status compatible(const Hello& ours, const Hello& theirs) {
+  std::string why;
+  if (ours.job != theirs.job) {
+    why = "it belongs to job " + hex(theirs.job) + ", we to job " + hex(ours.job) +
+          ": two jobs use the same address, or their keys differ; start all ranks with one key and give each "
+          "job its own port";
+  } else if (ours.role != theirs.role) {
+    why = "it opened a " + std::string(name_of(theirs.role)) + " connection where we expect a " +
+          std::string(name_of(ours.role)) + " connection: it was given the wrong one of our addresses";
+  } else if (ours.epoch != theirs.epoch) {
+    why = "it is in epoch " + std::to_string(theirs.epoch) + ", we are in epoch " +
+          std::to_string(ours.epoch) +
+          (theirs.epoch < ours.epoch ? ": the group went on without it; it must join again"
+                                     : ": the group went on without us; we must join again");
+  } else if (theirs.rank >= 0 && ours.rank >= 0 && ours.size != theirs.size) {
+    why = "it was started for a world of " + std::to_string(theirs.size) + " ranks, we for " +
+          std::to_string(ours.size) + ": start all ranks with the same size";
+  } else if (ours.role == Role::kData && theirs.rank >= 0 && theirs.rank == ours.rank) {
+    why = "it says that it is rank " + std::to_string(theirs.rank) + ", and so are we (rank " +
+          std::to_string(ours.rank) + "): give each process its own rank";
+  } else {
+    return Status::ok();
+  }
+  const std::string who =
+      theirs.rank >= 0 ? "rank " + std::to_string(theirs.rank) : std::string("a process without rank");
+  return Status(Code::kMismatch, "refused " + who + ": " + why).with_rank(ours.rank).with_peer(theirs.rank);
+}
+
+}  // namespace pc

@@ -1,0 +1,312 @@
+#include "wire/link.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "wire/link_state.h"
+
+namespace pc {
+namespace {
+
+void complete(CompletionSink* sink, uint64_t token, Status status, const MessageId& found, uint64_t nbytes) {
+  if (sink != nullptr) sink->complete(Completion{token, std::move(status), found, nbytes});
+}
+
+LinkLimits sane(LinkLimits limits) {
+  limits.segment_bytes = std::clamp<std::size_t>(limits.segment_bytes / 64 * 64, 64, kMaxSegmentBytes);
+  limits.eager_bytes = std::min(limits.eager_bytes, limits.segment_bytes);  // an eager message is one segment
+  limits.max_requests = std::max<uint32_t>(limits.max_requests, 1);
+  return limits;
+}
+
+std::string extent(const MessageId& id, uint64_t nbytes) {
+  char text[80];
+  std::snprintf(text, sizeof text, "%" PRIu64 " bytes (call fingerprint %016" PRIx64 ")", nbytes, id.digest);
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const MessageId& id) {
+  char text[160];
+  if (id.stream.klass == StreamClass::kPointToPoint) {
+    std::snprintf(text, sizeof text, "message %" PRIu64 " of tag %u in group %u", id.sequence, id.stream.tag,
+                  id.stream.group);
+  } else {
+    std::snprintf(text, sizeof text, "%s %" PRIu64 " of group %u (lane %u, message %u)",
+                  id.stream.klass == StreamClass::kCollective ? "collective" : "control message", id.sequence,
+                  id.stream.group, id.stream.tag, id.index);
+  }
+  return text;
+}
+
+Link::State::State(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_)
+    : me(me_),
+      peer(peer_),
+      epoch(epoch_),
+      limits(sane(limits_)),
+      credit(limits_.credit_bytes) {}
+
+Status Link::State::about(Code code, std::string message) const {
+  return Status(code, std::move(message)).with_rank(me).with_peer(peer);
+}
+
+Status Link::State::mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+                             uint64_t their_nbytes) const {
+  return about(Code::kMismatch, "rank " + std::to_string(me) + " and rank " + std::to_string(peer) +
+                                    " disagree about " + describe(ours) + ": here " +
+                                    extent(ours, our_nbytes) + ", there " + extent(theirs, their_nbytes));
+}
+
+Status Link::State::why_ended() const {
+  if (!failed.is_ok()) return failed;
+  if (goodbye_wanted) return about(Code::kAborted, "this rank has shut down");
+  if (goodbye_received) {
+    return about(Code::kPeerExited,
+                 "rank " + std::to_string(peer) + " has shut down and takes part in nothing any more");
+  }
+  return Status::ok();
+}
+
+void Link::State::push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags) {
+  if (goodbye_sent || !failed.is_ok()) return;  // nothing follows a goodbye
+  FrameHeader header;
+  header.type = type;
+  header.flags = flags;
+  header.epoch = epoch;
+  header.id = id;
+  header.message_nbytes = nbytes;
+  control.push(header);
+}
+
+void Link::State::finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found,
+                         uint64_t nbytes) {
+  const SendOp op = send->op;
+  from.remove(send);
+  send_pool.give_back(send);
+  complete(op.completions, op.token, std::move(status), found, nbytes);
+}
+
+void Link::State::finish(Recv* recv, Status status, const MessageId& found, uint64_t nbytes) {
+  const RecvOp op = recv->op;
+  forget_early(*recv);
+  recvs.remove(recv);
+  recv_pool.give_back(recv);
+  complete(op.completions, op.token, std::move(status), found, nbytes);
+}
+
+// ---- Sending.
+
+void Link::State::post_send(const SendOp& op) {
+  const uint64_t nbytes = op.payload.size();
+  if (Status ended = why_ended(); !ended.is_ok())
+    return complete(op.completions, op.token, std::move(ended), op.id, 0);
+  Announcement* clear = clears.find([&](const Announcement& c) { return same_place(c.id, op.id); });
+  if (clear != nullptr) {
+    const MessageId theirs = clear->id;
+    const uint64_t their_nbytes = clear->nbytes;
+    clears.remove(clear);
+    announcement_pool.give_back(clear);
+    if (foreign(op.id, nbytes, theirs, their_nbytes)) {
+      push_control(FrameType::kRequest, op.id, nbytes);  // so that the peer sees it too
+      return complete(op.completions, op.token, mismatch(op.id, nbytes, theirs, their_nbytes), theirs,
+                      their_nbytes);
+    }
+  }
+  Send* send = send_pool.take();
+  send->op = op;
+  if (clear != nullptr) {
+    active.push_back(send);
+  } else if (nbytes <= limits.eager_bytes && cost(nbytes) <= credit) {
+    credit -= cost(nbytes);
+    send->eager = true;
+    active.push_back(send);
+  } else {
+    waiting.push_back(send);
+    ++held_back;
+    announce_waiting();
+  }
+}
+
+void Link::State::announce_waiting() {
+  while (held_back > 0 && unanswered < limits.max_requests) {
+    Send* send = waiting.find([](const Send& s) { return !s.announced; });
+    send->announced = true;
+    --held_back;
+    ++unanswered;
+    push_control(FrameType::kRequest, send->op.id, send->nbytes());
+  }
+}
+
+std::optional<Link::OutFrame> Link::State::next_frame() {
+  if (frame_out || !failed.is_ok()) return std::nullopt;
+  FrameHeader header;
+  std::span<const std::byte> payload;
+  if (!control.empty()) {
+    header = control.pop();
+  } else if (Send* send = active.front(); send != nullptr) {
+    payload = send->op.payload.subspan(send->sent,
+                                       std::min<uint64_t>(send->nbytes() - send->sent, limits.segment_bytes));
+    header.flags = send->eager ? kFlagEager : uint8_t{0};
+    header.epoch = epoch;
+    header.id = send->op.id;
+    header.message_nbytes = send->nbytes();
+    header.offset = send->sent;
+    header.segment_nbytes = static_cast<uint32_t>(payload.size());
+    send->sent += payload.size();
+    send_out = send;
+  } else if (goodbye_is_next()) {
+    header.type = FrameType::kGoodbye;
+    header.epoch = epoch;
+    header.id.stream.klass = StreamClass::kControl;
+    goodbye_sent = true;
+  } else {
+    return std::nullopt;
+  }
+  frame_out = true;
+  std::optional<OutFrame> out(std::in_place);
+  encode(header, out->header);
+  out->payload = payload;
+  return out;
+}
+
+void Link::State::written() {
+  frame_out = false;
+  Send* send = std::exchange(send_out, nullptr);
+  if (send == nullptr) return;
+  if (send->sent == send->nbytes()) return finish(send, active, Status::ok(), send->op.id, send->nbytes());
+  active.remove(send);  // the others have their turn
+  active.push_back(send);
+}
+
+// ---- Receiving: what is posted. link_incoming.cc has what arrives, link_end.cc how it ends.
+
+void Link::State::post_recv(const RecvOp& op) {
+  if (op.consumer == nullptr && op.payload.size() < op.nbytes) {
+    Status status =
+        about(Code::kInvalidArgument, "receive of " + std::to_string(op.nbytes) + " bytes into memory of " +
+                                          std::to_string(op.payload.size()));
+    return complete(op.completions, op.token, std::move(status), op.id, 0);
+  }
+  const auto is_it = [&](const auto& item) { return same_place(item.id, op.id); };
+  if (Unexpected* message = unexpected.find(is_it); message != nullptr) {
+    unexpected.remove(message);
+    unexpected_nbytes -= message->nbytes;
+    return deliver(op, message);
+  }
+  if (Status ended = why_ended(); !ended.is_ok())
+    return complete(op.completions, op.token, std::move(ended), op.id, 0);
+  Announcement* request = requests.find(is_it);
+  const bool announced = request != nullptr;
+  if (announced) {
+    const MessageId theirs = request->id;
+    const uint64_t their_nbytes = request->nbytes;
+    requests.remove(request);
+    announcement_pool.give_back(request);
+    push_control(FrameType::kClear, op.id,
+                 op.nbytes);  // if it is foreign, the sender sees that by this CLEAR
+    if (foreign(op.id, op.nbytes, theirs, their_nbytes)) {
+      return complete(op.completions, op.token, mismatch(op.id, op.nbytes, theirs, their_nbytes), theirs,
+                      their_nbytes);
+    }
+  }
+  Recv* recv = recv_pool.take();
+  recv->op = op;
+  recv->announced = recv->cleared = announced;
+  recvs.push_back(recv);
+  if (op.nbytes > limits.eager_bytes || requests.size() >= limits.max_requests) clear_early(*recv);
+}
+
+// A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early CLEAR of
+// small ones too when that is so.
+void Link::State::clear_early(Recv& recv) {
+  if (recv.cleared || recv.started || early_clears >= limits.max_requests) return;
+  recv.cleared = recv.early = true;
+  ++early_clears;
+  push_control(FrameType::kClear, recv.op.id, recv.op.nbytes);
+}
+
+// An eager message has crossed the early CLEAR.
+void Link::State::withdraw_clear(const Recv& recv) {
+  push_control(FrameType::kClear, recv.op.id, recv.op.nbytes, kFlagWithdrawn);
+}
+
+void Link::State::forget_early(Recv& recv) {
+  if (recv.early) --early_clears;
+  recv.early = false;
+}
+
+void Link::State::deliver(const RecvOp& op, Unexpected* message) {
+  const MessageId theirs = message->id;
+  const uint64_t nbytes = message->nbytes;
+  Status status;
+  if (foreign(op.id, op.nbytes, theirs, nbytes)) {
+    status = mismatch(op.id, op.nbytes, theirs, nbytes);
+  } else if (nbytes > 0) {
+    if (op.consumer != nullptr) {
+      op.consumer->consume(0, message->bytes());
+    } else {
+      std::memcpy(op.payload.data(), message->bytes().data(), nbytes);
+    }
+  }
+  release(message);
+  consumed(nbytes);
+  complete(op.completions, op.token, std::move(status), theirs, nbytes);
+}
+
+void Link::State::release(Unexpected* message) {
+  message->large.reset();
+  unexpected_pool.give_back(message);
+}
+
+void Link::State::consumed(uint64_t nbytes) {
+  returnable += cost(nbytes);
+  if (returnable >= limits.credit_bytes / 2) push_credit();
+}
+
+void Link::State::push_credit() {
+  if (goodbye_sent || !failed.is_ok()) return;
+  FrameHeader header;
+  header.type = FrameType::kCredit;
+  header.epoch = epoch;
+  header.id.stream.klass = StreamClass::kControl;
+  header.offset = returnable;
+  control.push(header);
+  charged -= returnable;
+  returnable = 0;
+}
+
+// ---- The public face.
+
+Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits)
+    : state_(std::make_unique<State>(me, peer, epoch, limits)) {}
+Link::~Link() = default;
+void Link::post_send(const SendOp& op) { state_->post_send(op); }
+void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
+bool Link::cancel(const CompletionSink* sink) { return state_->cancel(sink); }
+std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); }
+void Link::written() { state_->written(); }
+bool Link::has_output() const {
+  const State& s = *state_;
+  return s.failed.is_ok() && (s.frame_out || !s.control.empty() || !s.active.empty() || s.goodbye_is_next());
+}
+Result<Link::Destination> Link::header_arrived(const FrameHeader& header) {
+  return state_->header_arrived(header);
+}
+Status Link::payload_arrived() { return state_->payload_arrived(state_->incoming.where); }
+Status Link::payload_arrived_at(std::span<const std::byte> where_it_is) {
+  return state_->payload_arrived(where_it_is);
+}
+bool Link::peer_said_goodbye() const { return state_->goodbye_received; }
+void Link::say_goodbye() { state_->goodbye_wanted = true; }
+void Link::fail(const Status& why) { state_->fail(why); }
+Link::Counts Link::counts() const {
+  const State& s = *state_;
+  return {s.active.size() + s.waiting.size(), s.recvs.size(), s.unexpected.size(), s.requests.size(),
+          s.unexpected_nbytes};
+}
+
+}  // namespace pc

@@ -1,0 +1,149 @@
+// The inside of Link, private to link*.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "wire/link.h"
+#include "wire/node_list.h"
+
+namespace pc {
+
+// A message is named by its place; digest and size must then agree.
+inline bool same_place(const MessageId& a, const MessageId& b) {
+  return a.sequence == b.sequence && a.index == b.index && a.stream == b.stream;
+}
+
+struct Link::State {
+  struct Send {
+    Send *previous = nullptr, *next = nullptr;
+    SendOp op;
+    uint64_t sent = 0;       // bytes written or on their way
+    bool eager = false;      // goes on credit
+    bool announced = false;  // REQUEST queued or written
+    uint64_t nbytes() const { return op.payload.size(); }
+  };
+  struct Recv {
+    Recv *previous = nullptr, *next = nullptr;
+    RecvOp op;
+    uint64_t received = 0;
+    bool cleared = false;    // CLEAR queued or written
+    bool early = false;      // ... before the peer asked; counted in early_clears until this receive ends
+    bool announced = false;  // REQUEST has come
+    bool started = false;    // DATA has come
+  };
+  struct Unexpected {  // an eager message in our memory
+    Unexpected *previous = nullptr, *next = nullptr;
+    MessageId id;
+    std::size_t nbytes = 0;
+    std::array<std::byte, 64> small;
+    std::unique_ptr<std::byte[]> large;
+    std::span<std::byte> bytes() { return {large ? large.get() : small.data(), nbytes}; }
+  };
+  struct Announcement {  // a REQUEST without a receive, or a CLEAR without a send
+    Announcement *previous = nullptr, *next = nullptr;
+    MessageId id;
+    uint64_t nbytes = 0;
+  };
+  // Where the payload of the last header goes.
+  struct Incoming {
+    enum class Kind : uint8_t { kNothing, kReceive, kEagerReceive, kUnexpected, kSwallow, kEagerSwallow };
+    Kind kind = Kind::kNothing;
+    Recv* recv = nullptr;
+    Unexpected* unexpected = nullptr;
+    FrameHeader header;
+    std::span<std::byte> where;
+  };
+
+  State(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
+
+  // link.cc: posting and outgoing
+  void post_send(const SendOp& op);
+  void post_recv(const RecvOp& op);
+  std::optional<OutFrame> next_frame();
+  void written();
+  bool goodbye_is_next() const {
+    return goodbye_wanted && !goodbye_sent && control.empty() && active.empty() && waiting.empty();
+  }
+  Status why_ended() const;  // OK: new operations may be posted
+  void announce_waiting();   // REQUESTs that max_requests has held back
+  void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0);
+  void push_credit();
+  void clear_early(Recv& recv);
+  void withdraw_clear(const Recv& recv);
+  void forget_early(Recv& recv);
+  void finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found, uint64_t nbytes);
+  void finish(Recv* recv, Status status, const MessageId& found, uint64_t nbytes);
+  bool foreign(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+               uint64_t their_nbytes) const {
+    return ours.digest != theirs.digest || our_nbytes != their_nbytes;
+  }
+  Status mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+                  uint64_t their_nbytes) const;
+  Status about(Code code, std::string message) const;
+  uint64_t cost(uint64_t nbytes) const { return kHeaderBytes + nbytes; }
+  void consumed(uint64_t nbytes);  // an eager message has left our memory
+  void deliver(const RecvOp& op, Unexpected* message);
+  void release(Unexpected* message);
+
+  // link_end.cc
+  bool cancel(const CompletionSink* sink);
+  void fail(const Status& why);
+  void complete_all(NodeList<Send>& list, const Status& why);
+  void complete_recvs(const Status& why);
+
+  // link_incoming.cc
+  Result<Destination> header_arrived(const FrameHeader& header);
+  Status request_arrived(const FrameHeader& header);
+  Status clear_arrived(const FrameHeader& header);
+  Status credit_arrived(const FrameHeader& header);
+  void goodbye_arrived();
+  Status data_arrived(const FrameHeader& header);
+  Status eager_arrived(const FrameHeader& header);
+  Status segment_arrived(const FrameHeader& header);
+  Status payload_arrived(std::span<const std::byte> at);
+  void store_unexpected(Unexpected* message);
+  std::span<std::byte> staging(std::size_t nbytes);
+  Status violation(const FrameHeader& header, const std::string& what) const;
+
+  const Rank me, peer;
+  const uint32_t epoch;
+  const LinkLimits limits;
+
+  NodePool<Send> send_pool;
+  NodePool<Recv> recv_pool;
+  NodePool<Unexpected> unexpected_pool;
+  NodePool<Announcement> announcement_pool;
+
+  // Sending. A send is in exactly one of the two lists.
+  NodeList<Send> active;          // its DATA may go; the front has the next turn
+  NodeList<Send> waiting;         // for the peer's CLEAR
+  NodeList<Announcement> clears;  // CLEARs that came before their send was posted
+  Fifo<FrameHeader> control;
+  uint64_t credit;            // eager bytes that we may send
+  uint32_t unanswered = 0;    // REQUESTs without CLEAR
+  std::size_t held_back = 0;  // in `waiting`, not announced
+  bool frame_out = false;
+  Send* send_out = nullptr;  // whose segment is out; null: a control frame
+
+  // Receiving.
+  NodeList<Recv> recvs;
+  NodeList<Unexpected> unexpected;
+  NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
+  uint64_t charged = 0;             // eager bytes that the peer has sent and not got back as credit
+  uint64_t returnable = 0;          // the part of `charged` that has left our memory
+  uint64_t unexpected_nbytes = 0;
+  uint32_t early_clears = 0;  // receives cleared early; the peer holds no more CLEARs than that
+  Incoming incoming;
+  std::unique_ptr<std::byte[]> staging_memory;
+
+  bool goodbye_wanted = false, goodbye_sent = false, goodbye_received = false;
+  Status failed;
+};
+
+std::string describe(
+    const MessageId& id);  // "collective 12.0 of group 0 lane 1", "message 7 of group 0 tag 3"
+
+}  // namespace pc

@@ -1,0 +1,66 @@
+"""Collective communication for any array library.
+
+    import numpy as np
+    import pycollective as pc
+
+    pc.init()                          # finds rank, size and the others; alone it is a world of one
+    x = np.full(4, pc.rank() + 1.0)
+    pc.allreduce(x)                    # in place, and returned: the sum over all ranks
+    pc.shutdown()
+
+Start it with `pycollective run -n 4 script.py`, `torchrun`, or by hand with `init("host:port", rank=, size=)`.
+Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLPack. Errors: see pycollective.errors.
+"""
+
+from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, send, world
+from pycollective._version import __version__
+from pycollective.errors import (
+    Aborted,
+    CollectiveError,
+    CollectiveMismatch,
+    CollectiveTimeout,
+    Excluded,
+    ForkedProcess,
+    InvalidArgument,
+    NotInitialized,
+    PeerExited,
+    PeerFailure,
+    PeerInterrupted,
+    PeerUnresponsive,
+    Unsupported,
+)
+from pycollective.group import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from pycollective.plan import explain
+
+__all__ = [
+    "Aborted",
+    "CollectiveError",
+    "CollectiveMismatch",
+    "CollectiveTimeout",
+    "Excluded",
+    "ForkedProcess",
+    "Group",
+    "InvalidArgument",
+    "NotInitialized",
+    "PeerExited",
+    "PeerFailure",
+    "PeerInterrupted",
+    "PeerUnresponsive",
+    "Unsupported",
+    "__version__",
+    "allreduce",
+    "barrier",
+    "broadcast",
+    "explain",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "rank",
+    "recv",
+    "reduce",
+    "send",
+    "shutdown",
+    "size",
+    "world",
+]

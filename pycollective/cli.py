@@ -1,0 +1,99 @@
+"""The command line: `pycollective run`, `bench`, `env`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pycollective import bench
+from pycollective._version import __version__
+from pycollective.launch.environment import usable_cores
+
+
+def positive(text: str) -> int:
+    """A number of ranks."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def python_command(program: Sequence[str], *, module: bool) -> list[str]:
+    """What a rank executes: Python for a module or a .py file, else the command itself."""
+    words = list(program[1:] if program[:1] == ["--"] else program)
+    if module:
+        return [sys.executable, "-m", *words]
+    if words and words[0].endswith(".py"):
+        return [sys.executable, *words]
+    return words
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="pycollective", description="Collective communication for any array library."
+    )
+    parser.add_argument("--version", action="version", version=f"pycollective {__version__}")
+    commands = parser.add_subparsers(dest="command_name", required=True, metavar="command")
+
+    run = commands.add_parser("run", help="start ranks of a program on this host")
+    run.add_argument(
+        "-n", "--ranks", type=positive, default=usable_cores(), help="how many (default: usable cores)"
+    )
+    run.add_argument("--log-dir", type=Path, help="also write rank0.out, rank0.err, ... into this folder")
+    run.add_argument(
+        "--grace",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL (default 5)",
+    )
+    run.add_argument(
+        "--no-prefix", action="store_true", help="show lines as they are, without [rank] in front"
+    )
+    run.add_argument("-m", "--module", action="store_true", help="the program is a Python module")
+    run.add_argument(
+        "program", nargs=argparse.REMAINDER, help="script.py, module or command, with its arguments"
+    )
+
+    measure = commands.add_parser("bench", help="measure collectives between ranks on this host")
+    measure.add_argument("-n", "--ranks", type=positive, default=2, help="how many (default 2)")
+    bench.add_arguments(measure)
+
+    commands.add_parser("env", help="print the environment variables that pycollective reads")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code for the shell."""
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if options.command_name == "env":
+        from pycollective import _core
+
+        print(_core.environment_markdown())
+        return 0
+
+    from pycollective.launch.run import Options, run
+
+    if options.command_name == "bench":
+        command = [sys.executable, bench.__file__, *bench.words(options)]
+        return run(Options(ranks=options.ranks, command=command, prefix=False))
+    command = python_command(options.program, module=options.module)
+    if not command:
+        parser.error("run: which program? For example: pycollective run -n 4 script.py")
+    return run(
+        Options(
+            ranks=options.ranks,
+            command=command,
+            log_dir=options.log_dir,
+            grace_s=options.grace,
+            prefix=not options.no_prefix,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Every error of pycollective, in one tree.
+
+    CollectiveError
+    ├── InvalidArgument (also a ValueError)     an argument cannot be right; nothing was sent, everything is as before
+    ├── CollectiveMismatch                      the ranks made different calls
+    ├── CollectiveTimeout (also a TimeoutError) a deadline passed; the message says who was waited for
+    ├── PeerFailure (also a ConnectionError)    a rank died or its connection broke
+    │   ├── PeerExited                          it said goodbye and ended while it was still needed
+    │   ├── PeerUnresponsive                    its connection stands, but it does not answer
+    │   └── PeerInterrupted                     somebody pressed Ctrl-C there
+    ├── Excluded                                the others went on without this rank
+    ├── Aborted                                 an earlier failure ended this group; the message has the first cause
+    ├── Unsupported                             valid, but this build or this path cannot do it
+    ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
+    └── ForkedProcess                           a forked child uses connections that belong to its parent
+
+Ctrl-C raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python function.
+All of them can be pickled, with their attributes.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Aborted",
+    "CollectiveError",
+    "CollectiveMismatch",
+    "CollectiveTimeout",
+    "Excluded",
+    "ForkedProcess",
+    "InvalidArgument",
+    "NotInitialized",
+    "PeerExited",
+    "PeerFailure",
+    "PeerInterrupted",
+    "PeerUnresponsive",
+    "Unsupported",
+]
+
+
+class CollectiveError(Exception):
+    """The root of the tree. Raised itself when the operating system refuses something, or for a fault of our own.
+
+    Attributes:
+        rank: the rank that raises; None if it is not known.
+        peer: the rank at the other end; None if no single one is to blame.
+        operation: what was running, for example "allreduce #12 (ring, 64 MiB float32)"; None if nothing was.
+        elapsed_s: seconds from the start of that operation; None if nothing was running.
+    """
+
+    rank: int | None
+    peer: int | None
+    operation: str | None
+    elapsed_s: float | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        rank: int | None = None,
+        peer: int | None = None,
+        operation: str | None = None,
+        elapsed_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.peer = peer
+        self.operation = operation
+        self.elapsed_s = elapsed_s
+
+
+class InvalidArgument(CollectiveError, ValueError):
+    """An argument cannot be right. Nothing was sent, everything is as before."""
+
+
+class CollectiveMismatch(CollectiveError):
+    """The ranks made different calls: another collective, count, dtype, op or root. The message says who differs."""
+
+
+class CollectiveTimeout(CollectiveError, TimeoutError):
+    """A deadline passed. The message says which rank was waited for, and in which step."""
+
+
+class PeerFailure(CollectiveError, ConnectionError):
+    """A rank died or its connection broke."""
+
+
+class PeerExited(PeerFailure):
+    """A rank said goodbye and ended while it was still needed."""
+
+
+class PeerUnresponsive(PeerFailure):
+    """A rank's connection stands, but it does not answer."""
+
+
+class PeerInterrupted(PeerFailure):
+    """Somebody pressed Ctrl-C at another rank."""
+
+
+class Excluded(CollectiveError):
+    """The others went on without this rank."""
+
+
+class Aborted(CollectiveError):
+    """An earlier failure ended this group. The message has the first cause."""
+
+
+class Unsupported(CollectiveError):
+    """The call is valid, but this build or this path cannot do it."""
+
+
+class NotInitialized(CollectiveError):
+    """There is no world: init() was not called yet, or shutdown() was."""
+
+
+class ForkedProcess(CollectiveError):
+    """A forked child uses connections that belong to its parent."""

@@ -1,0 +1,216 @@
+"""The world's beginning and end, and the questions about it. The calls themselves are in the C++ core."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pycollective import _core
+from pycollective.errors import CollectiveError, InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    from pycollective.launch.detect import Placement
+
+__all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
+
+BACKENDS = ("auto", "tcp")
+AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
+
+_runtime: _core.Runtime | None = None
+_epochs: dict[bytes, int] = {}
+
+
+def init(
+    address: str | None = None,
+    *,
+    rank: int | None = None,
+    size: int | None = None,
+    timeout: float | None = None,
+    backend: str = "auto",
+) -> _core.Group:
+    """Join the world and return its group, which the functions of this module act on from then on.
+
+    Without arguments the launcher says who we are: `pycollective run`, torchrun, or RANK, WORLD_SIZE, LOCAL_RANK,
+    MASTER_ADDR and MASTER_PORT in the environment. Without any launcher this process is a world of one. A launcher that
+    cannot be joined is an error, never a world of one.
+
+    Parameters:
+        address: "host:port", the same on every rank; rank 0 listens there until all have joined. Needs rank and size.
+        rank: this process, from 0 to `size` - 1.
+        size: how many processes there are.
+        timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
+        backend: "auto", or "tcp".
+
+    Raises:
+        InvalidArgument: the arguments or the environment describe no place in a world, or there is a world already.
+        CollectiveTimeout: not all ranks came; the message names those that are missing.
+        Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
+
+    Example:
+        >>> import pycollective as pc
+        >>> group = pc.init()
+        >>> pc.rank(), pc.size()
+        (0, 1)
+        >>> pc.shutdown()
+    """
+    global _runtime
+    if is_initialized():
+        raise InvalidArgument(
+            "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
+        )
+    if backend not in BACKENDS:
+        raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
+    if timeout is not None and not timeout > 0:
+        raise InvalidArgument(f"timeout must be a positive number of seconds, not {timeout}")
+    placement = _placement(address, rank, size)
+    runtime = _core.Runtime(
+        placement.rank,
+        placement.size,
+        store_addresses=placement.store_addresses,
+        host_store=placement.host_store,
+        job=placement.job,
+        epoch=_next_epoch(placement.job),
+        address=placement.address,
+        local_rank=placement.local_rank,
+        local_size=placement.local_size,
+        timeout_s=timeout,
+        transport=None if backend == "auto" else backend,
+    )
+    _core._set_world(runtime.world)
+    _runtime = runtime
+    return runtime.world
+
+
+def _next_epoch(job: bytes) -> int:
+    """Which init() of this job it is: the same number on every rank, so that the worlds of one job are kept apart."""
+    _epochs[job] = _epochs.get(job, -1) + 1
+    return _epochs[job]
+
+
+def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
+    if address is None and rank is None and size is None:
+        from pycollective.launch.detect import detect
+
+        return detect()
+    if rank is None or size is None or (address is None and size != 1):
+        raise InvalidArgument(
+            'init() by hand needs all three: init("host:port", rank=, size=), the same address on every rank'
+        )
+    if size < 1 or not 0 <= rank < size:
+        raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")
+    from pycollective.by_hand import place
+
+    return place(address, rank, size)
+
+
+def shutdown(*, timeout: float | None = None) -> None:
+    """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
+
+    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others.
+
+    Parameters:
+        timeout: seconds to wait for the others, default that of init().
+
+    Raises:
+        CollectiveTimeout, PeerFailure: not every rank came. This one has left the world all the same.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.shutdown()
+        >>> pc.is_initialized()
+        False
+    """
+    global _runtime
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        _core._set_world(None)
+        runtime.shutdown(timeout_s=timeout)
+
+
+@atexit.register
+def _at_exit() -> None:
+    if _runtime is None:
+        return
+    if (
+        getattr(sys, "last_type", None) is not None
+    ):  # an exception ends this process: the others shall know at once
+        _runtime.close()
+        return
+    try:
+        shutdown(timeout=AT_EXIT_S)
+    except CollectiveError:
+        pass  # the others are gone or busy; there is nobody left to tell
+
+
+def _in_forked_child() -> None:
+    if _runtime is not None:
+        _core._after_fork()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
+def is_initialized() -> bool:
+    """Whether there is a world.
+
+    Example:
+        >>> import pycollective as pc
+        >>> pc.is_initialized()
+        False
+    """
+    return _runtime is not None
+
+
+def rank() -> int:
+    """This process's number in the world, from 0. Raises NotInitialized before init().
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.rank()
+        0
+        >>> pc.shutdown()
+    """
+    return _core.world().rank
+
+
+def size() -> int:
+    """How many ranks the world has. Raises NotInitialized before init().
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.size()
+        1
+        >>> pc.shutdown()
+    """
+    return _core.world().size
+
+
+def local_rank() -> int:
+    """This process's number among those on its host, from 0: the index of its GPU. Raises NotInitialized before init().
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.local_rank()
+        0
+        >>> pc.shutdown()
+    """
+    return _core.world().local_rank
+
+
+def local_size() -> int:
+    """How many ranks of the world are on this host. Raises NotInitialized before init().
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.local_size()
+        1
+        >>> pc.shutdown()
+    """
+    return _core.world().local_size

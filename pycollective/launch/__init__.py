@@ -1,0 +1,1 @@
+"""Starting ranks (`pycollective run`) and finding out which rank this process is (`detect`)."""

@@ -1,0 +1,96 @@
+"""One rank as a child process: its own session, dying with us, reaped only when its whole process group may go."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from pycollective.launch.key import key_file
+
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(
+    None
+).prctl  # looked up here: between fork and exec nothing may be imported or allocated for long
+
+
+@dataclass
+class Child:
+    rank: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def group(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        """To the rank and all that it started. Safe until reap(): an unreaped process keeps the group's number."""
+        try:
+            os.killpg(self.group, number)
+        except ProcessLookupError:  # nobody left
+            pass
+
+    def signal_alone(self, number: int) -> None:
+        os.kill(self.process.pid, number)  # not Popen.send_signal, which reaps
+
+    def exit_status(self) -> int | None:
+        """None while it runs; else its exit code, or minus the signal that killed it. Does not reap."""
+        info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if info is None:
+            return None
+        return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def reap(self) -> None:
+        """Ends what is left of the group, then lets its number go."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def start(
+    command: Sequence[str],
+    *,
+    rank: int,
+    env: Mapping[str, str],
+    key_fd: int,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    pass_fds: Sequence[int] = (),
+) -> Child:
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        # The signal comes when the thread that forked ends; callers start and end children in one thread.
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    process = subprocess.Popen(
+        list(command),
+        env=dict(env),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=(key_fd, *pass_fds),
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
+    return Child(rank, process)
+
+
+class KeyFiles:
+    """One key file per rank, open until all ranks are started."""
+
+    def __init__(self, key: bytes, count: int) -> None:
+        self.fds = [key_file(key) for _ in range(count)]
+
+    def __enter__(self) -> list[int]:
+        return self.fds
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self.fds:
+            os.close(fd)

@@ -1,0 +1,40 @@
+"""Ranks started by `pycollective run` or `pycollective.testing.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pycollective.errors import InvalidArgument
+from pycollective.launch.detect.placement import Placement
+from pycollective.launch.detect.variables import integer, rank_of, require
+from pycollective.launch.key import job_id, read_key
+
+PREFIX = "PYCOLLECTIVE_"
+NAMES = tuple(
+    PREFIX + name for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "STORE", "KEY_FD")
+)
+
+
+def detect(env: Mapping[str, str]) -> Placement | None:
+    if not any(env.get(name) for name in NAMES):
+        return None
+    require(env, NAMES, "pycollective run")
+    rank, size = rank_of(env, "PYCOLLECTIVE_RANK", "PYCOLLECTIVE_WORLD_SIZE")
+    local_rank, local_size = rank_of(env, "PYCOLLECTIVE_LOCAL_RANK", "PYCOLLECTIVE_LOCAL_WORLD_SIZE")
+    key = read_key(integer(env, "PYCOLLECTIVE_KEY_FD"))
+    if key is None:
+        raise InvalidArgument(
+            f"no job key can be read at PYCOLLECTIVE_KEY_FD={env['PYCOLLECTIVE_KEY_FD']}. A process that a rank starts "
+            f"is not a rank itself: start it without the PYCOLLECTIVE_* variables. A wrapper that starts a rank must "
+            f"keep that descriptor open (subprocess: pass_fds=...)"
+        )
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=local_rank,
+        local_size=local_size,
+        store_addresses=[env["PYCOLLECTIVE_STORE"]],
+        host_store=None,
+        job=job_id(key),
+        launcher="pycollective run",
+    )

@@ -1,0 +1,25 @@
+"""Kills what the ranks started if the launcher itself is killed. The kernel ends the ranks, but not their children.
+
+Runs as its own process: `python guard.py`. Reads lines "+group" and "-group" on standard input; when the input ends
+(the launcher is gone, however it went) it kills the groups that are left. Imports nothing of ours: small and quick.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it must outlive the launcher, for a moment
+    groups: set[int] = set()
+    for line in sys.stdin:
+        (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

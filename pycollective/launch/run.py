@@ -1,0 +1,193 @@
+"""`pycollective run`: starts n ranks of one program on this host, shows what they print, and ends them together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pycollective.launch import child, guard
+from pycollective.launch.child import Child, KeyFiles
+from pycollective.launch.environment import World, free_port, rank_environment
+from pycollective.launch.key import job_id, new_key
+from pycollective.launch.output import Screen, pump
+from pycollective.launch.verdict import Failure, culprit, is_consequence
+
+LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
+SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
+DRAIN_S = 2.0  # how long we read on when all ranks have ended
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(frozen=True)
+class Options:
+    ranks: int
+    command: list[str]
+    log_dir: Path | None = None
+    grace_s: float = 5.0
+    prefix: bool = True
+
+
+class Launch:
+    """One running world. Everything happens in the one thread of its event loop."""
+
+    def __init__(self, options: Options, guard_pipe: IO[str]) -> None:
+        self.options = options
+        self.guard_pipe = guard_pipe
+        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads)
+        self.running: dict[int, Child] = {}
+        self.failures: list[Failure] = []
+        self.asked: list[signal.Signals] = []  # signals that ended us, in order
+        self.stopping = False
+        self.loop = asyncio.get_running_loop()
+
+    async def run(self, world: World, key: bytes) -> int:
+        children: list[Child] = []
+        pumps: list[asyncio.Task[None]] = []
+        try:
+            with KeyFiles(key, world.size) as key_fds:
+                for rank, key_fd in enumerate(key_fds):
+                    children.append(self.start(world, rank, key_fd))
+            follows = [self.loop.create_task(self.follow(each, pumps)) for each in children]
+            await asyncio.gather(*follows)
+            for each in children:
+                each.signal(signal.SIGKILL)  # what the ranks left behind would hold our pipes open
+            await asyncio.wait(pumps, timeout=DRAIN_S)
+        finally:
+            for each in children:
+                each.reap()
+                self.tell_guard("-", each)
+        return self.exit_code()
+
+    def start(self, world: World, rank: int, key_fd: int) -> Child:
+        env = rank_environment(os.environ, world, rank, key_fd)
+        pipe = subprocess.PIPE
+        each = child.start(self.options.command, rank=rank, env=env, key_fd=key_fd, stdout=pipe, stderr=pipe)
+        self.running[rank] = each
+        self.tell_guard("+", each)
+        return each
+
+    def tell_guard(self, sign: str, each: Child) -> None:
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it: we go on without
+            print(f"{sign}{each.group}", file=self.guard_pipe, flush=True)
+
+    async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:
+        """From a rank's start to its end, and what its end means for the others."""
+        out, err = each.process.stdout, each.process.stderr
+        assert out is not None
+        assert err is not None
+        tasks = [
+            self.loop.create_task(pump(pipe, each.rank, name, self.screen, self.options.log_dir))
+            for name, pipe in (("out", out), ("err", err))
+        ]
+        pumps += tasks
+        status = await self.end_of(each)
+        del self.running[each.rank]
+        if status != 0 and not self.stopping:
+            await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
+            failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
+            self.failures.append(failure)
+            if failure.consequence and not self.asked:
+                self.loop.call_later(SETTLE_S, self.stop)
+            else:
+                self.stop()
+
+    async def end_of(self, each: Child) -> int:
+        ended = asyncio.Event()
+        pidfd = os.pidfd_open(each.process.pid)
+        self.loop.add_reader(pidfd, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            self.loop.remove_reader(pidfd)
+            os.close(pidfd)
+        status = each.exit_status()
+        assert status is not None
+        return status
+
+    def stop(self) -> None:
+        """Ends the other ranks: politely, then not."""
+        if self.stopping:
+            return
+        self.stopping = True
+        if not self.asked:  # else they were signalled already and may be saving their work
+            self.signal_running(signal.SIGTERM)
+        self.loop.call_later(self.options.grace_s, self.signal_running, signal.SIGKILL)
+
+    def signal_running(self, number: int) -> None:
+        for each in self.running.values():
+            each.signal(number)
+
+    def asked_to_stop(self, number: signal.Signals) -> None:
+        self.asked.append(number)
+        self.signal_running(number if len(self.asked) == 1 else signal.SIGKILL)
+
+    def nobody_reads(self) -> None:
+        self.asked.append(signal.SIGPIPE)
+        self.signal_running(signal.SIGTERM)
+        self.stop()
+
+    def pass_on(self, number: signal.Signals) -> None:
+        for each in self.running.values():  # to the rank alone: what it started would die of it
+            each.signal_alone(number)
+
+    def exit_code(self) -> int:
+        if self.asked:
+            return 128 + self.asked[0]
+        failure = culprit(self.failures)
+        if failure is None:
+            return 0
+        where = f"; logs: {self.options.log_dir}" if self.options.log_dir else ""
+        what = f"rank {failure.rank} failed first ({failure.cause}); the others were stopped{where}"
+        print(f"\npycollective run: {what}. Its last lines:", file=sys.stderr, flush=True)
+        sys.stderr.buffer.write(b"".join(line + b"\n" for line in self.screen.tails[failure.rank]))
+        sys.stderr.flush()
+        return failure.exit_code
+
+
+async def launch(options: Options, world: World, key: bytes) -> int:
+    with guarded() as guard_pipe:
+        launched = Launch(options, guard_pipe)
+        for number in STOP_SIGNALS:
+            launched.loop.add_signal_handler(number, launched.asked_to_stop, number)
+        for number in USER_SIGNALS:
+            launched.loop.add_signal_handler(number, launched.pass_on, number)
+        return await launched.run(world, key)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[IO[str]]:
+    """A process that kills the groups written to it if we disappear."""
+    command = [sys.executable, "-I", "-S", guard.__file__]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=null, stderr=null, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        yield process.stdin
+
+
+def run(options: Options) -> int:
+    """Runs the world to its end; returns the exit code for the shell."""
+    from pycollective import _core
+
+    if options.log_dir:
+        options.log_dir.mkdir(parents=True, exist_ok=True)
+    key = new_key()
+    with _core.StoreServer("127.0.0.1", 0, job_id(key)) as store:
+        world = World(size=options.ranks, store=store.address, master_port=free_port())
+        try:
+            return asyncio.run(launch(options, world, key))
+        except OSError as error:
+            if error.filename != options.command[0]:
+                raise
+            print(f"pycollective run: cannot start {options.command[0]}: {error.strerror}", file=sys.stderr)
+            return 127 if isinstance(error, FileNotFoundError) else 126

@@ -1,0 +1,102 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "base/fd.h"
+
+namespace pc {
+namespace {
+
+// A pair of sockets that keeps the boundaries of writes.
+class Log : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    written_ = Fd(ends[0]);
+    read_ = Fd(ends[1]);
+  }
+  Logger logger(LogLevel level, Rank rank = 3) const { return Logger(level, rank, written_.get()); }
+  std::string next_write() const {  // "" if there was none
+    char text[4096];
+    const ssize_t n = ::read(read_.get(), text, sizeof text);
+    return std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0);
+  }
+
+ private:
+  Fd written_, read_;
+};
+
+TEST_F(Log, a_message_is_one_write_with_rank_and_level) {
+  const Logger log = logger(LogLevel::kDebug);
+  log.error("a");
+  log.warning(std::string("b"));
+  log.info("c\n");
+  log.debug([] { return "d"; });
+  EXPECT_EQ(next_write(), "pycollective[rank 3] error: a\n");
+  EXPECT_EQ(next_write(), "pycollective[rank 3] warning: b\n");
+  EXPECT_EQ(next_write(), "pycollective[rank 3] info: c\n");
+  EXPECT_EQ(next_write(), "pycollective[rank 3] debug: d\n");
+  EXPECT_EQ(next_write(), "");
+}
+
+TEST_F(Log, without_a_rank_none_is_named_and_one_can_be_added) {
+  logger(LogLevel::kInfo, -1).info("starting");
+  EXPECT_EQ(next_write(), "pycollective info: starting\n");
+  logger(LogLevel::kInfo, -1).with_rank(0).info("started");
+  EXPECT_EQ(next_write(), "pycollective[rank 0] info: started\n");
+}
+
+TEST_F(Log, what_is_off_is_neither_written_nor_made) {
+  const Logger log = logger(LogLevel::kWarning);
+  bool made = false;
+  log.info([&] {
+    made = true;
+    return "expensive";
+  });
+  log.debug("x");
+  EXPECT_FALSE(made);
+  EXPECT_EQ(next_write(), "");
+  EXPECT_TRUE(log.enabled(LogLevel::kError));
+  EXPECT_TRUE(log.enabled(LogLevel::kWarning));
+  EXPECT_FALSE(log.enabled(LogLevel::kInfo));
+}
+
+TEST_F(Log, several_lines_each_get_the_prefix_in_one_write) {
+  logger(LogLevel::kError).error("one\n\ntwo");
+  EXPECT_EQ(
+      next_write(),
+      "pycollective[rank 3] error: one\npycollective[rank 3] error: \npycollective[rank 3] error: two\n");
+}
+
+TEST_F(Log, foreign_text_cannot_steer_the_terminal) {
+  logger(LogLevel::kError).error("host \x1b[2J\r\x07 and\ttab, \xc3\xa9");
+  EXPECT_EQ(next_write(), "pycollective[rank 3] error: host ?[2J?? and\ttab, \xc3\xa9\n");
+}
+
+TEST_F(Log, errno_survives) {
+  errno = EAGAIN;
+  Logger(LogLevel::kError, 0, -1).error("to nowhere");
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(LogEnvironment, the_level_comes_from_the_environment) {
+  ::setenv("PYCOLLECTIVE_LOG", "debug", 1);
+  EXPECT_TRUE(Logger::from_environment().value().enabled(LogLevel::kDebug));
+  ::setenv("PYCOLLECTIVE_LOG", "error", 1);
+  EXPECT_FALSE(Logger::from_environment().value().enabled(LogLevel::kWarning));
+  ::setenv("PYCOLLECTIVE_LOG", "verbose", 1);
+  EXPECT_EQ(Logger::from_environment().status().code(), Code::kInvalidArgument);
+  ::unsetenv("PYCOLLECTIVE_LOG");
+  EXPECT_TRUE(Logger::from_environment().value().enabled(LogLevel::kWarning));
+  EXPECT_FALSE(Logger::from_environment().value().enabled(LogLevel::kInfo));
+}
+
+}  // namespace
+}  // namespace pc

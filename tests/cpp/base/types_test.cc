@@ -1,0 +1,57 @@
+#include "base/types.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace pc {
+namespace {
+
+TEST(Types, every_dtype_is_found_again_by_its_name) {
+  for (int d = 0; d < kDTypeCount; ++d) {
+    const DType dtype = static_cast<DType>(d);
+    EXPECT_EQ(dtype_from_name(name_of(dtype)), dtype) << name_of(dtype);
+  }
+  EXPECT_EQ(dtype_from_name("float"), std::nullopt);
+  EXPECT_EQ(dtype_from_name(""), std::nullopt);
+}
+
+TEST(Types, sizes_are_those_of_the_element_types) {
+  EXPECT_EQ(size_of(DType::kBool), sizeof(bool));
+  EXPECT_EQ(size_of(DType::kU8), sizeof(uint8_t));
+  EXPECT_EQ(size_of(DType::kI16), sizeof(int16_t));
+  EXPECT_EQ(size_of(DType::kBF16), 2u);
+  EXPECT_EQ(size_of(DType::kF16), 2u);
+  EXPECT_EQ(size_of(DType::kF32), sizeof(float));
+  EXPECT_EQ(size_of(DType::kF64), sizeof(double));
+  EXPECT_EQ(size_of(DType::kC128), 2 * sizeof(double));
+  for (int d = 0; d < kDTypeCount; ++d) {  // NumPy's names end in the number of bits
+    const std::string_view name = name_of(static_cast<DType>(d));
+    const std::string bits = std::to_string(8 * size_of(static_cast<DType>(d)));
+    EXPECT_TRUE(name == "bool" || name.ends_with(bits)) << name;
+  }
+}
+
+TEST(Types, every_op_is_found_by_its_name_and_its_alias) {
+  for (int o = 0; o < kReduceOpCount; ++o) {
+    EXPECT_EQ(op_from_name(name_of(static_cast<ReduceOp>(o))), static_cast<ReduceOp>(o));
+  }
+  EXPECT_EQ(op_from_name("mean"), ReduceOp::kAvg);
+  EXPECT_EQ(op_from_name("add"), ReduceOp::kSum);
+  EXPECT_EQ(op_from_name("Sum"), std::nullopt);
+}
+
+TEST(Types, a_view_knows_its_bytes_and_becomes_a_view_of_constants) {
+  std::byte memory[24];
+  const Buffer buffer{memory, 3, DType::kF64, {}};
+  EXPECT_EQ(buffer.nbytes(), 24u);
+  const ConstBuffer constant = buffer;
+  EXPECT_EQ(constant.data, memory);
+  EXPECT_EQ(constant.nbytes(), 24u);
+  EXPECT_EQ(Buffer().nbytes(), 0u);
+  EXPECT_EQ((ConstBuffer(nullptr, std::size_t{1} << 40, DType::kF64)).nbytes(), std::size_t{1} << 43);
+}
+
+}  // namespace
+}  // namespace pc

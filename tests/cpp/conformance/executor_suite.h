@@ -1,0 +1,217 @@
+// What every way to run collectives promises: exact results for every collective, dtype, operation, count, root and both
+// placements. An executor or transport joins with one INSTANTIATE_TEST_SUITE_P and a function that runs a world on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../world.h"  // not the transports' world beside this file
+#include "conformance/elements.h"
+#include "kernels/reduce.h"
+
+namespace pc::testing {
+
+struct ExecutorCase {
+  std::string name;
+  Rank size;
+  std::function<Outcomes(Rank size, const Body& body)> run;
+};
+inline void PrintTo(const ExecutorCase& each, std::ostream* to) { *to << each.name; }
+
+class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
+ protected:
+  // Runs `body` on every rank; any outcome but OK fails the test with every rank's words.
+  void expect_ok(const Body& body) {
+    const Outcomes outcomes = GetParam().run(GetParam().size, body);
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+  static std::vector<std::size_t> counts() {
+    const std::size_t n = static_cast<std::size_t>(GetParam().size);
+    return {0, 1, n - 1, n, n + 1, 1000};
+  }
+};
+
+inline constexpr std::size_t kLargeCount = 300'001;
+
+// One call with every rank's result compared element by element; OK, or what is wrong.
+struct Call {
+  Collective collective = Collective::kAllreduce;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  std::size_t count = 0;
+  Rank root = 0;
+  bool in_place = false;
+};
+
+inline Status wrong(const Call& call, const std::string& what) {
+  return Status(Code::kInternal,
+                std::string(name_of(call.collective)) + " " + std::string(name_of(call.dtype)) + " " +
+                    std::string(name_of(call.op)) + " count " + std::to_string(call.count) + " root " +
+                    std::to_string(call.root) + (call.in_place ? " in place" : "") + ": " + what);
+}
+
+inline Status run_and_compare(Communicator& group, const Call& call) {
+  const Rank rank = group.rank(), size = group.size();
+  const bool broadcast = call.collective == Collective::kBroadcast;
+  const bool gets_result = call.collective != Collective::kReduce || rank == call.root;
+  const Elements before = contribution(call.dtype, call.count, rank, size);
+  Elements in = before, out = garbage(call.dtype, call.count);
+  Request request;
+  request.collective = call.collective;
+  request.op = call.op;
+  request.root = call.root;
+  request.in = in.view();
+  request.out = call.in_place ? in.buffer() : out.buffer();
+  if (broadcast && rank != call.root) request.in = {};
+  PC_TRY(group.run(request));
+  const Elements& result = call.in_place ? in : out;
+  if (!gets_result)
+    return in.bytes == before.bytes ? Status::ok() : wrong(call, "touched the input off the root");
+  if (!call.in_place && in.bytes != before.bytes) return wrong(call, "touched the input");
+  const Elements want = broadcast ? contribution(call.dtype, call.count, call.root, size)
+                                  : reduced(call.dtype, call.op, call.count, size);
+  const std::size_t at = first_difference(result, want, call.op == ReduceOp::kAvg && !broadcast);
+  if (at == call.count) return Status::ok();
+  return wrong(call, "element " + std::to_string(at) + " is wrong on rank " + std::to_string(rank));
+}
+
+TEST_P(ExecutorSuite, allreduce_is_exact_for_every_dtype_op_and_count) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (int d = 0; d < kDTypeCount; ++d) {
+      for (int o = 0; o < kReduceOpCount; ++o) {
+        Call call{Collective::kAllreduce, static_cast<DType>(d), static_cast<ReduceOp>(o)};
+        if (!can_reduce(call.dtype, call.op)) continue;
+        for (const std::size_t count : counts()) {
+          call.count = count;
+          for (const bool in_place : {false, true}) {
+            call.in_place = in_place;
+            PC_TRY(run_and_compare(group, call));
+          }
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, large_arrays_are_exact) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
+      for (const bool in_place : {false, true}) {
+        const Rank root = group.size() - 1;
+        PC_TRY(run_and_compare(group,
+                               {Collective::kAllreduce, dtype, ReduceOp::kSum, kLargeCount, 0, in_place}));
+        PC_TRY(run_and_compare(group,
+                               {Collective::kReduce, dtype, ReduceOp::kSum, kLargeCount, root, in_place}));
+        PC_TRY(run_and_compare(group,
+                               {Collective::kBroadcast, dtype, ReduceOp::kSum, kLargeCount, root, in_place}));
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, broadcast_delivers_every_dtype_from_every_root) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (int d = 0; d < kDTypeCount; ++d) {
+      for (const std::size_t count : counts()) {
+        for (Rank root = 0; root < group.size(); ++root) {
+          PC_TRY(run_and_compare(group, {Collective::kBroadcast, static_cast<DType>(d), ReduceOp::kSum, count,
+                                         root, d % 2 == 0}));
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, reduce_is_exact_at_every_root_and_leaves_the_input_untouched_elsewhere) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32}) {
+      for (int o = 0; o < kReduceOpCount; ++o) {
+        const ReduceOp op = static_cast<ReduceOp>(o);
+        if (!can_reduce(dtype, op)) continue;
+        for (const std::size_t count : counts()) {
+          for (Rank root = 0; root < group.size(); ++root) {
+            for (const bool in_place : {false, true}) {
+              PC_TRY(run_and_compare(group, {Collective::kReduce, dtype, op, count, root, in_place}));
+            }
+          }
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, nobody_leaves_a_barrier_before_everybody_has_come) {
+  std::atomic<int> arrived{0};
+  expect_ok([&](Runtime&, Communicator& group) -> Status {
+    for (int round = 1; round <= 20; ++round) {
+      ++arrived;
+      PC_TRY(group.run(Request{}));
+      if (arrived.load() < round * group.size()) return Status(Code::kInternal, "left the barrier early");
+      PC_TRY(group.run(Request{}));  // nobody arrives for the next round while others still look
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, launched_calls_complete_in_issue_order_whoever_is_waited_for_first) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    constexpr std::size_t kCount = 20'000;  // above the eager limit
+    Elements first = contribution(DType::kF32, kCount, group.rank(), group.size());
+    Elements second = contribution(DType::kF32, 3, group.rank(), group.size());
+    const auto launch = [&](Elements& elements) {
+      Request request;
+      request.collective = Collective::kAllreduce;
+      request.in = elements.view();
+      request.out = elements.buffer();
+      return group.launch(request);
+    };
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> one, launch(first));
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> two, launch(second));
+    const WaitContext context{Deadline::after(20)};
+    const bool backwards = group.rank() % 2 == 1;
+    PC_TRY((backwards ? two : one)->wait(context));
+    if (!one->done()) return Status(Code::kInternal, "the second ended before the first");
+    PC_TRY((backwards ? one : two)->wait(context));
+    const bool right = first.bytes == reduced(DType::kF32, ReduceOp::kSum, kCount, group.size()).bytes &&
+                       second.bytes == reduced(DType::kF32, ReduceOp::kSum, 3, group.size()).bytes;
+    return right ? Status::ok() : Status(Code::kInternal, "wrong result");
+  });
+}
+
+TEST_P(ExecutorSuite, messages_arrive_in_order_per_peer_and_tag) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    if (group.size() == 1) return Status::ok();
+    const Rank right = (group.rank() + 1) % group.size(),
+               left = (group.rank() + group.size() - 1) % group.size();
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, kLargeCount}) {
+      for (uint32_t tag = 0; tag < 3; ++tag) {
+        const Elements mine = contribution(DType::kI32, count, group.rank(), group.size());
+        Elements got = garbage(DType::kI32, count);
+        const auto send = [&] { return group.send(mine.view(), right, tag); };
+        const auto recv = [&] { return group.recv(got.buffer(), left, tag); };
+        if (group.rank() == 0) {  // one starts, so that blocking calls cannot wait in a circle
+          PC_TRY(send());
+          PC_TRY(recv());
+        } else {
+          PC_TRY(recv());
+          PC_TRY(send());
+        }
+        if (got.bytes != contribution(DType::kI32, count, left, group.size()).bytes) {
+          return Status(Code::kInternal, "message of " + std::to_string(count) + " elements is wrong");
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+}  // namespace pc::testing

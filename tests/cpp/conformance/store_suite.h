@@ -1,0 +1,118 @@
+// What every store promises. A store joins with one INSTANTIATE_TEST_SUITE_P and a function that opens it twice.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/store.h"
+
+namespace pc::testing {
+
+struct OpenedStore {
+  std::shared_ptr<void> keep;         // a server, if there is one
+  std::shared_ptr<Store> one, other;  // two ends of the same store
+};
+struct StoreCase {
+  std::string name;
+  std::function<OpenedStore()> open;
+};
+inline void PrintTo(const StoreCase& each, std::ostream* to) { *to << each.name; }
+
+class StoreSuite : public ::testing::TestWithParam<StoreCase> {
+ protected:
+  OpenedStore opened_ = GetParam().open();
+  Store& one_ = *opened_.one;
+  Store& other_ = *opened_.other;
+  static Deadline soon() { return Deadline::after(10); }
+  static Deadline at_once() { return Deadline::after(0.02); }
+};
+
+TEST_P(StoreSuite, what_one_end_sets_the_other_gets) {
+  ASSERT_TRUE(one_.set("a", "value", soon()).is_ok());
+  EXPECT_EQ(other_.get("a", soon()).value(), "value");
+  ASSERT_TRUE(other_.set("a", "", soon()).is_ok());
+  EXPECT_EQ(one_.get("a", soon()).value(), "");
+}
+
+TEST_P(StoreSuite, values_are_bytes_and_may_be_large) {
+  std::string value(kMaxValueBytes, '\0');
+  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 7 + i / 251);
+  const std::string key("k\0\n\xff", 4);
+  ASSERT_TRUE(one_.set(key, value, soon()).is_ok());
+  EXPECT_TRUE(other_.get(key, soon()).value() == value);
+}
+
+TEST_P(StoreSuite, a_get_waits_for_the_key) {
+  std::string seen;
+  std::thread waiter([&] { seen = other_.get("later", soon()).value(); });
+  ASSERT_TRUE(one_.set("something else", "x", soon()).is_ok());
+  ASSERT_TRUE(one_.set("later", "here", soon()).is_ok());
+  waiter.join();
+  EXPECT_EQ(seen, "here");
+}
+
+TEST_P(StoreSuite, one_end_serves_several_threads_while_one_of_them_waits) {
+  std::string seen;
+  std::thread waiter([&] { seen = one_.get("later", soon()).value(); });
+  ASSERT_TRUE(one_.set("later", "here", soon()).is_ok());
+  waiter.join();
+  EXPECT_EQ(seen, "here");
+}
+
+TEST_P(StoreSuite, an_expired_get_is_a_timeout_that_names_the_key_and_the_store_still_works) {
+  const Result<std::string> missing = one_.get("nobody/sets/this", at_once());
+  ASSERT_FALSE(missing.is_ok());
+  EXPECT_EQ(missing.status().code(), Code::kTimeout);
+  EXPECT_NE(missing.status().message().find("nobody/sets/this"), std::string::npos);
+  ASSERT_TRUE(other_.set("nobody/sets/this", "late", soon()).is_ok());
+  ASSERT_TRUE(one_.set("b", "2", soon()).is_ok());
+  EXPECT_EQ(one_.get("b", soon()).value(), "2");  // not the late answer of the expired get
+  EXPECT_EQ(one_.get("nobody/sets/this", soon()).value(), "late");
+}
+
+TEST_P(StoreSuite, add_counts_every_call_once) {
+  constexpr int kThreads = 4, kCalls = 50;
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i)
+        failures += (t % 2 != 0 ? one_ : other_).add("n", 3, soon()).is_ok() ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(one_.add("n", -1, soon()).value(), 3 * kThreads * kCalls - 1);
+  EXPECT_EQ(one_.get("n", soon()).value(), std::to_string(3 * kThreads * kCalls - 1));
+}
+
+TEST_P(StoreSuite, add_to_text_or_beyond_64_bits_is_refused_and_changes_nothing) {
+  ASSERT_TRUE(one_.set("t", "12x", soon()).is_ok());
+  EXPECT_EQ(one_.add("t", 1, soon()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(one_.get("t", soon()).value(), "12x");
+  ASSERT_TRUE(one_.add("max", INT64_MAX, soon()).is_ok());
+  EXPECT_EQ(one_.add("max", 1, soon()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(one_.add("max", 0, soon()).value(), INT64_MAX);
+}
+
+TEST_P(StoreSuite, an_erased_key_is_gone_and_erasing_it_again_is_fine) {
+  ASSERT_TRUE(one_.set("a", "1", soon()).is_ok());
+  EXPECT_TRUE(other_.erase("a", soon()).is_ok());
+  EXPECT_TRUE(other_.erase("a", soon()).is_ok());
+  EXPECT_EQ(one_.get("a", at_once()).status().code(), Code::kTimeout);
+}
+
+TEST_P(StoreSuite, keys_and_values_beyond_the_limits_are_refused) {
+  EXPECT_EQ(one_.set("", "x", soon()).code(), Code::kInvalidArgument);
+  EXPECT_EQ(one_.get(std::string(kMaxKeyBytes + 1, 'k'), soon()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(one_.set("big", std::string(kMaxValueBytes + 1, 'v'), soon()).code(), Code::kInvalidArgument);
+  EXPECT_EQ(one_.get("big", at_once()).status().code(), Code::kTimeout);
+}
+
+}  // namespace pc::testing

@@ -1,0 +1,415 @@
+// What every transport promises. A new one adds itself to the list in tests/cpp/transport/conformance_test.cc, the only
+// file that includes this one.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
+
+#include "conformance/world.h"
+
+namespace pc::testing {
+
+class TransportSuite : public ::testing::TestWithParam<TransportKind> {};
+
+constexpr std::size_t kSizes[] = {
+    0, 1, 7, 8, 4096, 65535, 65536, 65537, 256 * 1024, 256 * 1024 + 1, 1024 * 1024 + 3, 16 * 1024 * 1024};
+constexpr std::size_t kLarge = 300 * 1000;  // above the eager limit, more than one segment
+
+inline std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
+}
+
+TEST_P(TransportSuite, MessagesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
+  World world(GetParam(), 2);
+  world.run([](Node& node) {
+    const Rank peer = 1 - node.rank;
+    for (uint64_t i = 0; i < std::size(kSizes); ++i) {
+      const std::vector<std::byte> out = pattern(kSizes[i], i * 2 + static_cast<uint64_t>(node.rank));
+      std::vector<std::byte> in(kSizes[i]);
+      node.recv(peer, message(0, i), in);
+      node.send(peer, message(0, i), out);
+      node.wait_ok(2);
+      EXPECT_EQ(in, pattern(kSizes[i], i * 2 + static_cast<uint64_t>(peer))) << kSizes[i] << " bytes";
+    }
+  });
+}
+
+TEST_P(TransportSuite, EveryPairOfManyRanksExchangesMessages) {
+  constexpr Rank kRanks = 7;  // more connections than a transport looks at one by one
+  World world(GetParam(), kRanks);
+  world.run([](Node& node) {
+    std::vector<std::vector<std::byte>> in(kRanks, std::vector<std::byte>(kLarge)), out;
+    for (Rank peer = 0; peer < kRanks; ++peer) {
+      out.push_back(pattern(kLarge, static_cast<uint64_t>(node.rank * kRanks + peer)));
+    }
+    for (Rank peer = 0; peer < kRanks; ++peer) {
+      if (peer == node.rank) continue;
+      node.recv(peer, message(0, 0), in[static_cast<std::size_t>(peer)]);
+      node.send(peer, message(0, 0), out[static_cast<std::size_t>(peer)]);
+    }
+    node.wait_ok(2 * (kRanks - 1));
+    for (Rank peer = 0; peer < kRanks; ++peer) {
+      if (peer == node.rank) continue;
+      EXPECT_EQ(in[static_cast<std::size_t>(peer)],
+                pattern(kLarge, static_cast<uint64_t>(peer * kRanks + node.rank)));
+    }
+  });
+}
+
+TEST_P(TransportSuite, ReceivesMayBePostedInAnotherOrderThanSends) {
+  World world(GetParam(), 2);
+  constexpr uint32_t kTags = 8;
+  world.run([](Node& node) {
+    std::vector<std::vector<std::byte>> bytes;
+    for (uint32_t tag = 0; tag < kTags; ++tag) {
+      const std::size_t nbytes = tag % 2 == 0 ? kLarge : 100;
+      bytes.push_back(node.rank == 0 ? pattern(nbytes, tag) : std::vector<std::byte>(nbytes));
+    }
+    if (node.rank == 0) {
+      for (uint32_t tag = 0; tag < kTags; ++tag) node.send(1, message(tag, 0), bytes[tag]);
+      return node.wait_ok(kTags);
+    }
+    for (uint32_t tag = kTags; tag-- > 0;) {  // each is complete before the one sent earlier is even posted
+      node.recv(0, message(tag, 0), bytes[tag]);
+      node.wait_ok(1);
+      EXPECT_EQ(bytes[tag], pattern(bytes[tag].size(), tag)) << "tag " << tag;
+    }
+  });
+}
+
+TEST_P(TransportSuite, ThousandsOfMessagesMayBeOutstanding) {
+  World world(GetParam(), 2);
+  constexpr uint64_t kMessages = 3000;
+  world.run([](Node& node) {
+    std::vector<uint64_t> in(kMessages), out(kMessages);
+    std::iota(out.begin(), out.end(), 1000 * static_cast<uint64_t>(node.rank));
+    for (uint64_t i = 0; i < kMessages; ++i)
+      node.send(1 - node.rank, message(0, i), std::as_bytes(std::span(&out[i], 1)));
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      node.recv(1 - node.rank, message(0, i), std::as_writable_bytes(std::span(&in[i], 1)));
+    }
+    node.wait_ok(2 * kMessages);
+    std::vector<uint64_t> expected(kMessages);
+    std::iota(expected.begin(), expected.end(), 1000 * static_cast<uint64_t>(1 - node.rank));
+    EXPECT_EQ(in, expected);
+  });
+}
+
+TEST_P(TransportSuite, SeveralThreadsShareOneTransport) {
+  World world(GetParam(), 2);
+  world.run([](Node& node) {
+    std::vector<std::thread> threads;
+    for (uint32_t tag = 0; tag < 4; ++tag) {
+      threads.emplace_back([&node, tag] {
+        CompletionQueue queue;
+        const Rank peer = 1 - node.rank;
+        for (uint64_t i = 0; i < 30; ++i) {
+          const std::size_t nbytes = (i % 3 == 0 ? kLarge : 10) + tag;
+          const std::vector<std::byte> out =
+              pattern(nbytes, i * 8 + tag * 2 + static_cast<uint64_t>(node.rank));
+          std::vector<std::byte> in(nbytes);
+          node.transport->post_recv(
+              peer, {.id = message(tag, i), .payload = in, .nbytes = nbytes, .completions = &queue});
+          node.transport->post_send(peer, {.id = message(tag, i), .payload = out, .completions = &queue});
+          for (const Completion& done : node.wait_on(queue, 2)) EXPECT_TRUE(done.status.is_ok());
+          EXPECT_EQ(in, pattern(nbytes, i * 8 + tag * 2 + static_cast<uint64_t>(peer)));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+struct Recorder final : SegmentSink {
+  std::vector<std::byte> bytes;
+  std::size_t pieces = 0;
+  bool aligned = true;
+  void consume(uint64_t offset, std::span<const std::byte> data) override {
+    EXPECT_EQ(offset, bytes.size());
+    aligned = aligned && offset % 64 == 0;
+    bytes.insert(bytes.end(), data.begin(), data.end());
+    ++pieces;
+  }
+};
+
+TEST_P(TransportSuite, AConsumerSeesEveryByteOnceAndInOrder) {
+  World world(GetParam(), 2, {.segment_bytes = 128 * 1024});
+  world.run([](Node& node) {
+    for (uint64_t i = 0; i < std::size(kSizes); ++i) {
+      const std::vector<std::byte> bytes = pattern(kSizes[i], i);
+      Recorder recorder;
+      if (node.rank == 0) {
+        node.send(1, message(0, i), bytes);
+      } else {
+        node.transport->post_recv(0, {.id = message(0, i),
+                                      .payload = {},
+                                      .nbytes = kSizes[i],
+                                      .consumer = &recorder,
+                                      .completions = &node.queue});
+      }
+      node.wait_ok(1);
+      if (node.rank == 0) continue;
+      EXPECT_EQ(recorder.bytes, bytes);
+      EXPECT_TRUE(recorder.aligned);
+      EXPECT_GE(recorder.pieces, (kSizes[i] + 128 * 1024 - 1) / (128 * 1024));
+    }
+  });
+}
+
+TEST_P(TransportSuite, MessagesThatCameBeforeTheirReceiveAreKept) {
+  World world(GetParam(), 2);
+  world.run([](Node& node) {
+    std::vector<std::byte> small = pattern(100, 1), large = pattern(kLarge, 2), last(1);
+    if (node.rank == 0) {
+      node.send(1, message(1, 0), small);
+      node.send(1, message(2, 0), large);
+      node.send(1, message(3, 0), last);
+      return node.wait_ok(3);
+    }
+    node.recv(0, message(3, 0), last);
+    node.wait_ok(1);  // the two others were sent before
+    std::vector<std::byte> small_in(100), large_in(kLarge);
+    node.recv(0, message(1, 0), small_in);
+    node.recv(0, message(2, 0), large_in);
+    node.wait_ok(2);
+    EXPECT_EQ(small_in, small);
+    EXPECT_EQ(large_in, large);
+  });
+}
+
+TEST_P(TransportSuite, RanksThatDisagreeAboutAMessageAreTold) {
+  World world(GetParam(), 2);
+  world.run([](Node& node) {
+    // Another size, another digest, and the same for messages that ask first.
+    struct Case {
+      std::size_t sent, expected;
+      uint64_t digest_sent, digest_expected;
+    };
+    const Case cases[] = {{8, 16, 5, 5}, {8, 8, 5, 6}, {kLarge, kLarge + 1, 5, 5}, {kLarge, kLarge, 5, 6}};
+    uint64_t sequence = 0;
+    for (const Case& c : cases) {
+      std::vector<std::byte> bytes(node.rank == 0 ? c.sent : c.expected, std::byte{7});
+      if (node.rank == 0) {
+        node.send(1, message(0, sequence, c.digest_sent), bytes);
+        const std::vector<Completion> done = node.wait(1);
+        ASSERT_EQ(done.size(), 1U);
+        EXPECT_EQ(done[0].status.code(), c.sent == kLarge ? Code::kMismatch : Code::kOk);
+      } else {
+        node.recv(0, message(0, sequence, c.digest_expected), bytes);
+        const std::vector<Completion> done = node.wait(1);
+        ASSERT_EQ(done.size(), 1U);
+        EXPECT_EQ(done[0].status.code(), Code::kMismatch);
+        EXPECT_EQ(done[0].status.peer(), 0);
+        EXPECT_EQ(done[0].found.digest, c.digest_sent);
+        EXPECT_EQ(done[0].nbytes, c.sent);
+        EXPECT_EQ(bytes, std::vector<std::byte>(c.expected, std::byte{7})) << "nothing of it may be stored";
+      }
+      // The connection is as good as before.
+      uint64_t value = 42;
+      if (node.rank == 0) {
+        node.send(1, message(1, sequence), std::as_bytes(std::span(&value, 1)));
+      } else {
+        value = 0;
+        node.recv(0, message(1, sequence), std::as_writable_bytes(std::span(&value, 1)));
+      }
+      node.wait_ok(1);
+      EXPECT_EQ(value, 42U);
+      ++sequence;
+    }
+  });
+}
+
+TEST_P(TransportSuite, ADeadPeerFailsEverythingPostedAndNamesIt) {
+  World world(GetParam(), 3);
+  world.run([](Node& node) {
+    std::vector<std::byte> one(1), large(kLarge);
+    if (node.rank == 2) {
+      node.recv(0, message(9, 0), one);
+      node.recv(1, message(9, 0), one);
+      node.wait_ok(2);
+      return node.die();
+    }
+    node.recv(2, message(0, 0), one, 1);
+    node.recv(2, message(0, 1), large, 2);
+    node.send(2, message(1, 0), large, 3);
+    node.send(2, message(9, 0), one, 0);
+    std::vector<Completion> done = node.wait(4);
+    ASSERT_EQ(done.size(), 4U);
+    EXPECT_TRUE(done[0].status.is_ok());
+    for (std::size_t i = 1; i < 4; ++i) {
+      EXPECT_EQ(done[i].status.code(), Code::kPeerFailure) << done[i].status.to_string();
+      EXPECT_EQ(done[i].status.peer(), 2);
+    }
+    node.recv(2, message(0, 2), one);
+    done = node.wait(1);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << "a later post fails like the earlier ones";
+    // The survivors still have each other.
+    node.recv(1 - node.rank, message(0, 0), one);
+    node.send(1 - node.rank, message(0, 0), one);
+    node.wait_ok(2);
+  });
+}
+
+TEST_P(TransportSuite, AGoodbyeIsToldFromADeathAndComesAfterWhatWasSent) {
+  World world(GetParam(), 2);
+  world.run([](Node& node) {
+    std::vector<std::byte> small = pattern(1000, 3), large = pattern(kLarge, 4);
+    if (node.rank == 1) {
+      node.send(0, message(0, 0), small);
+      node.send(0, message(0, 1), large);
+      node.transport->shutdown(Deadline::after(kPatience));
+      node.wait_ok(2);
+      node.recv(0, message(0, 0), small);
+      const std::vector<Completion> done = node.wait(1);
+      ASSERT_EQ(done.size(), 1U);
+      EXPECT_EQ(done[0].status.code(), Code::kAborted) << "after its own shutdown nothing can be posted";
+      return;
+    }
+    std::vector<std::byte> small_in(small.size()), large_in(large.size()), never(1);
+    node.recv(1, message(0, 0), small_in, 0);
+    node.recv(1, message(0, 1), large_in, 1);
+    node.recv(1, message(0, 2), never, 2);
+    const std::vector<Completion> done = node.wait(3);
+    ASSERT_EQ(done.size(), 3U);
+    EXPECT_TRUE(done[0].status.is_ok());
+    EXPECT_TRUE(done[1].status.is_ok());
+    EXPECT_EQ(small_in, small);
+    EXPECT_EQ(large_in, large);
+    EXPECT_EQ(done[2].status.code(), Code::kPeerExited) << done[2].status.to_string();
+    EXPECT_EQ(done[2].status.peer(), 1);
+  });
+  Node& zero = world.node(0);
+  std::byte never{};
+  for (uint64_t sequence = 3; sequence < 6;
+       ++sequence) {  // also once the end of the connection has been seen
+    zero.reactor.poll();
+    zero.recv(1, message(0, sequence), {&never, 1});
+    const std::vector<Completion> done = zero.wait(1);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].status.code(), Code::kPeerExited) << done[0].status.to_string();
+  }
+}
+
+TEST_P(TransportSuite, AWaitEndsAtItsDeadlineAndCostsNextToNothing) {
+  World world(GetParam(), 2);
+  Node& node = world.node(0);
+  std::byte never{};
+  node.recv(1, message(0, 0), {&never, 1});
+  const auto used = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  };
+  const double before = used();
+  const TimePoint began = std::chrono::steady_clock::now();
+  EXPECT_EQ(node.wait_until(Deadline::after(1.0)), WaitEnd::kTimeout);
+  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_GE(waited, 1.0);
+  EXPECT_LT(waited, 5.0);
+  EXPECT_LT(used() - before, 0.05) << "seconds of CPU in one second of waiting";
+}
+
+TEST_P(TransportSuite, ACancelledReceiveNoLongerNeedsItsMemory) {
+  World world(GetParam(), 2);
+  Node& zero = world.node(0);
+  auto small = std::make_unique<std::vector<std::byte>>(1000);
+  zero.recv(1, message(0, 0), *small);
+  zero.transport->cancel(&zero.queue);
+  small.reset();
+  // Nothing has come of it yet, so the connection lives and later messages pass the one that nobody wants.
+  world.run([](Node& node) {
+    std::vector<std::byte> unwanted = pattern(1000, 1), wanted = pattern(1000, 2), in(1000);
+    if (node.rank == 1) {
+      node.send(0, message(0, 0), unwanted);
+      node.send(0, message(0, 1), wanted);
+      return node.wait_ok(2);
+    }
+    node.recv(1, message(0, 1), in);
+    node.wait_ok(1);
+    EXPECT_EQ(in, wanted);
+    EXPECT_TRUE(node.queue.empty());
+  });
+}
+
+TEST_P(TransportSuite, CancellingAMessageOnItsWayFreesItsMemoryOnBothSides) {
+  World world(GetParam(), 2);
+  constexpr std::size_t kHuge = 64 * 1024 * 1024;  // more than any buffer between the two takes
+  auto out = std::make_unique<std::vector<std::byte>>(kHuge),
+       in = std::make_unique<std::vector<std::byte>>(kHuge);
+  Node& zero = world.node(0);
+  Node& one = world.node(1);
+  one.recv(0, message(0, 0), *in);
+  zero.send(1, message(0, 0), *out);
+  for (int i = 0; i < 3; ++i) {
+    zero.reactor.poll();
+    one.reactor.poll();
+  }
+  zero.transport->cancel(&zero.queue);
+  out.reset();
+  const std::vector<Completion> done = one.wait(1);
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << done[0].status.to_string();
+  EXPECT_EQ(done[0].status.peer(), 0);
+  in.reset();
+  zero.reactor.poll();
+  EXPECT_TRUE(zero.queue.empty()) << "what is cancelled does not complete";
+}
+
+TEST_P(TransportSuite, AbortEndsTheWaitOfAnotherThread) {
+  World world(GetParam(), 2);
+  std::byte never{};
+  Node& node = world.node(0);
+  node.recv(1, message(0, 0), {&never, 1});
+  std::thread other([&] { node.transport->abort(Status(Code::kInterrupted, "enough")); });
+  const std::vector<Completion> done = node.wait(1);
+  other.join();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].status.code(), Code::kInterrupted);
+  EXPECT_EQ(done[0].status.message(), "enough");
+  node.recv(1, message(0, 1), {&never, 1});
+  EXPECT_EQ(node.wait(1)[0].status.code(), Code::kInterrupted) << "later posts end likewise";
+}
+
+TEST_P(TransportSuite, APostToNobodyIsTheCallersFault) {
+  World world(GetParam(), 2);
+  Node& node = world.node(0);
+  std::byte byte{};
+  uint64_t sequence = 0;
+  for (const Rank peer : {0, 2, -1}) {
+    node.send(peer, message(0, sequence), {&byte, 1});
+    node.recv(peer, message(0, sequence), {&byte, 1});
+    for (const Completion& done : node.wait(2)) EXPECT_EQ(done.status.code(), Code::kInvalidArgument);
+    ++sequence;
+  }
+}
+
+TEST_P(TransportSuite, NothingIsLeftOpen) {
+  const std::ptrdiff_t before = open_descriptors();
+  {
+    World world(GetParam(), 4);
+    EXPECT_GT(open_descriptors(), before);
+    world.run([](Node& node) {
+      if (node.rank > 0) node.transport->shutdown(Deadline::after(kPatience));
+    });
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_P(TransportSuite, AWorldOfOneNeedsNobody) {
+  World world(GetParam(), 1);
+  EXPECT_EQ(world.node(0).wait_until(Deadline::after(0.01)), WaitEnd::kTimeout);
+}
+
+}  // namespace pc::testing

@@ -1,0 +1,182 @@
+// Every implementation gives the bits of the portable one: hosts with different processors must agree. Only the payload of
+// a NaN may differ.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/reduce.h"
+
+namespace pc {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+bool is_nan(DType dtype, uint64_t bits) {
+  switch (dtype) {
+    case DType::kF16: return (bits & 0x7fff) > 0x7c00;
+    case DType::kBF16: return (bits & 0x7fff) > 0x7f80;
+    case DType::kF32: return (bits & 0x7fffffff) > 0x7f800000;
+    case DType::kF64: return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
+    default: return false;
+  }
+}
+uint64_t element(const std::byte* data, std::size_t i, DType dtype) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, data + i * size_of(dtype), size_of(dtype));
+  return bits;
+}
+void expect_same(const std::byte* expected, const std::byte* found, std::size_t count, DType dtype,
+                 const std::string& what) {
+  if (count == 0 || std::memcmp(expected, found, count * size_of(dtype)) == 0) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    const uint64_t x = element(expected, i, dtype), y = element(found, i, dtype);
+    ASSERT_TRUE(x == y || (is_nan(dtype, x) && is_nan(dtype, y)))
+        << what << ": element " << i << " of " << count << " is " << std::hex << y << ", portable " << x;
+  }
+}
+
+constexpr Weights kWeights[] = {{1, 1, 2}, {2, 1, 3}, {1, 2, 5}, {3, 4, 7}, {5, 3, 8}, {9000, 1, 9001}};
+
+// Calls check(dtype, op, weights, name) for everything that can be reduced.
+template <class Check>
+void for_every_kernel(Check check) {
+  for (int d = 0; d < kDTypeCount; ++d) {
+    for (int o = 0; o < kReduceOpCount; ++o) {
+      const DType dtype = static_cast<DType>(d);
+      const ReduceOp op = static_cast<ReduceOp>(o);
+      if (!can_reduce(dtype, op)) continue;
+      for (const Weights& weights : kWeights) {
+        check(dtype, op, weights, std::string(name_of(dtype)) + " " + std::string(name_of(op)));
+        if (op != ReduceOp::kAvg) break;
+      }
+    }
+  }
+}
+
+// Bit patterns at which arithmetic goes wrong: zeros, subnormals, ones, neighbours of powers of two, largest, infinity, NaN.
+std::vector<uint64_t> specials(DType dtype) {
+  const unsigned bits = static_cast<unsigned>(8 * size_of(dtype));
+  const uint64_t infinity = dtype == DType::kF16    ? 0x7c00
+                            : dtype == DType::kBF16 ? 0x7f80
+                            : dtype == DType::kF32  ? 0x7f800000
+                            : dtype == DType::kF64  ? 0x7ff0000000000000
+                                                    : uint64_t{1} << (bits - 2);
+  const uint64_t lowest = infinity & (0 - infinity);  // the last exponent bit: the smallest normal number
+  const uint64_t one = infinity / 2 - lowest / 2;     // close to 1.0 for floats
+  std::vector<uint64_t> all = {0,
+                               1,
+                               2,
+                               lowest - 1,
+                               lowest,
+                               lowest + 1,
+                               one,
+                               one + 1,
+                               one + lowest,
+                               infinity - 1,
+                               infinity,
+                               infinity + 1,
+                               infinity + lowest / 2,
+                               3 * lowest + 5};
+  const std::size_t positive = all.size();
+  for (std::size_t i = 0; i < positive; ++i) all.push_back(all[i] | (uint64_t{1} << (bits - 1)));
+  return all;
+}
+
+void put(Bytes& data, uint64_t bits, DType dtype) {
+  std::byte raw[8];
+  std::memcpy(raw, &bits, sizeof raw);
+  data.insert(data.end(), raw, raw + size_of(dtype));
+}
+
+void expect_all_targets_agree(const Bytes& a, const Bytes& b, DType dtype, ReduceOp op,
+                              const Weights& weights, const std::string& what) {
+  const std::size_t count = a.size() / size_of(dtype);
+  Bytes expected(a.size()), found(a.size());
+  ASSERT_TRUE(reduce_on("portable", expected.data(), a.data(), b.data(), count, dtype, op, weights));
+  for (const std::string_view target : reduce_targets().subspan(1)) {
+    reduce_on(target, found.data(), a.data(), b.data(), count, dtype, op, weights);
+    expect_same(expected.data(), found.data(), count, dtype, what + " on " + std::string(target));
+  }
+}
+
+TEST(ReduceSameBits, every_16_bit_float_with_every_kind_of_partner) {
+  std::mt19937_64 random(16);
+  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+    if (dtype != DType::kF16 && dtype != DType::kBF16) return;
+    std::vector<uint64_t> partners = specials(dtype);
+    for (int i = 0; i < 12; ++i) partners.push_back(random());
+    Bytes a;
+    for (uint64_t bits = 0; bits <= 0xffff; ++bits) put(a, bits, dtype);
+    for (const uint64_t partner : partners) {
+      Bytes b;
+      for (std::size_t i = 0; i <= 0xffff; ++i) put(b, partner, dtype);
+      expect_all_targets_agree(a, b, dtype, op, weights, name);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST(ReduceSameBits, every_pair_of_special_values) {
+  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+    Bytes a, b;
+    for (const uint64_t x : specials(dtype)) {
+      for (const uint64_t y : specials(dtype)) {
+        put(a, x, dtype);
+        put(b, y, dtype);
+      }
+    }
+    expect_all_targets_agree(a, b, dtype, op, weights, name);
+  });
+}
+
+Bytes random_bytes(std::mt19937_64& random, std::size_t n) {
+  Bytes data(n);
+  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+  return data;
+}
+
+TEST(ReduceSameBits, random_bit_patterns) {
+  std::mt19937_64 random(1);
+  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+    const Bytes a = random_bytes(random, 40000), b = random_bytes(random, 40000);
+    expect_all_targets_agree(a, b, dtype, op, weights, name);
+  });
+}
+
+// Every count up to several vectors, at every alignment that matters, out of place and in place; not a byte beyond.
+TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
+  std::mt19937_64 random(2);
+  constexpr std::size_t kMost = 67 * 8, kPad = 64;
+  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+    const Bytes a = random_bytes(random, kMost + 2 * kPad), b = random_bytes(random, kMost + 2 * kPad);
+    for (std::size_t count = 0; count <= 67; ++count) {
+      const std::size_t nbytes = count * size_of(dtype);
+      const std::size_t at_a = random() % kPad, at_b = random() % kPad, at_out = random() % kPad;
+      Bytes expected(kMost);
+      reduce_on("portable", expected.data(), a.data() + at_a, b.data() + at_b, count, dtype, op, weights);
+      for (const std::string_view target : reduce_targets()) {
+        for (const int into : {0, 1, 2}) {  // a buffer of its own, a, b
+          Bytes x = a, y = b, z(kMost + 2 * kPad);
+          Bytes& holder = into == 0 ? z : into == 1 ? x : y;
+          const std::size_t at = into == 0 ? at_out : into == 1 ? at_a : at_b;
+          const Bytes before = holder;
+          reduce_on(target, holder.data() + at, x.data() + at_a, y.data() + at_b, count, dtype, op, weights);
+          expect_same(expected.data(), holder.data() + at, count, dtype, name + " on " + std::string(target));
+          const auto end = static_cast<std::ptrdiff_t>(at + nbytes), begin = static_cast<std::ptrdiff_t>(at);
+          ASSERT_TRUE(std::equal(before.begin(), before.begin() + begin, holder.begin()))
+              << name << " wrote before";
+          ASSERT_TRUE(std::equal(before.begin() + end, before.end(), holder.begin() + end))
+              << name << " wrote behind";
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pc

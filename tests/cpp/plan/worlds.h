@@ -1,0 +1,35 @@
+// Plans of all ranks of one call, and the calls that the tests go through.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace pc {
+
+inline std::vector<Plan> build_all(const Algorithm& algorithm, Rank size, Rank root = 0, uint32_t split = 1) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    plans.push_back(algorithm.build({algorithm.collective, rank, size, root, split}));
+  }
+  return plans;
+}
+
+inline bool is_rooted(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce;
+}
+
+// Plans that belong together, under one name in the tests' output.
+struct Family {
+  std::string name;
+  std::vector<std::vector<Plan>> worlds;
+  friend std::ostream& operator<<(std::ostream& out, const Family& family) { return out << family.name; }
+};
+// Of every catalogued algorithm: all worlds of up to `sizes` ranks, with every root and up to `splits` chunks.
+std::vector<Family> catalogued(Rank sizes, uint32_t splits);
+// What the catalog does not use, and check() must understand all the same: lanes, `after` between them, runs of chunks.
+std::vector<Family> uncatalogued();
+
+}  // namespace pc

@@ -1,0 +1,299 @@
+// What is special about TCP: strangers, impostors, damage, and ranks that never come.
+#include "transport/tcp/tcp.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "conformance/world.h"
+#include "transport/tcp/connect.h"
+#include "transport/tcp/sockets.h"
+#include "wire/crc32c.h"
+#include "wire/frame.h"
+
+namespace pc::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+JobId job_of(int number) {
+  JobId job = {};
+  job[0] = static_cast<std::byte>(number);
+  return job;
+}
+
+std::unique_ptr<Transport> tcp(Rank rank, Rank size, int job = 1) {
+  Result<std::unique_ptr<Transport>> made =
+      make_tcp_transport({.rank = rank, .size = size, .job = job_of(job)});
+  EXPECT_TRUE(made.is_ok()) << made.status().to_string();
+  return std::move(made).value();
+}
+
+// A peer made by hand: a blocking socket that says exactly what the test wants.
+class RawPeer {
+ public:
+  explicit RawPeer(const std::string& address) {
+    const Result<SocketAddress> parsed = parse_endpoint(address);
+    EXPECT_TRUE(parsed.is_ok());
+    fd_.reset(::socket(parsed.value().storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(fd_.get(), parsed.value().get(), parsed.value().length), 0);
+    const timeval patience{static_cast<time_t>(kPatience), 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void say(std::span<const std::byte> bytes) {
+    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void say_hello(Rank rank, Rank size, int job = 1) {
+    HelloBytes hello;
+    encode(Hello{.role = Role::kData, .rank = rank, .size = size, .epoch = 0, .job = job_of(job)}, hello);
+    say(hello);
+  }
+  // How many of `count` bytes came before the other side closed.
+  std::size_t hear(std::size_t count) {
+    Bytes bytes(count);
+    const ssize_t got = ::recv(fd_.get(), bytes.data(), count, MSG_WAITALL);
+    return got < 0 ? 0 : static_cast<std::size_t>(got);
+  }
+  void hang_up() { fd_.reset(); }
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    fd_.reset();
+  }
+
+ private:
+  Fd fd_;
+};
+
+// One eager message as it looks on the wire.
+Bytes eager_frame(const MessageId& id, const Bytes& payload) {
+  FrameHeader header;
+  header.type = FrameType::kData;
+  header.flags = kFlagEager;
+  header.id = id;
+  header.message_nbytes = payload.size();
+  header.segment_nbytes = static_cast<uint32_t>(payload.size());
+  HeaderBytes encoded;
+  encode(header, encoded);
+  Bytes frame(encoded.begin(), encoded.end());
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  const uint32_t crc = crc32c(payload);
+  for (std::size_t i = 0; i < kTrailerBytes; ++i) frame.push_back(static_cast<std::byte>(crc >> (8 * i)));
+  return frame;
+}
+
+// Rank 0 of two; rank 1 is made by hand and has been welcomed.
+struct AgainstRawPeer : ::testing::Test {
+  AgainstRawPeer() {
+    node.transport = tcp(0, 2);
+    RawPeer raw(node.transport->address());
+    raw.say_hello(1, 2);
+    const Status connected =
+        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, Deadline::after(kPatience));
+    EXPECT_TRUE(connected.is_ok()) << connected.to_string();
+    EXPECT_EQ(raw.hear(kHelloBytes), kHelloBytes);
+    EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
+    peer = std::make_unique<RawPeer>(std::move(raw));
+  }
+  ~AgainstRawPeer() override { node.die(); }
+  Status status_of_receive(uint64_t sequence, Bytes& in) {
+    node.recv(1, message(0, sequence), in);
+    const std::vector<Completion> done = node.wait(1);
+    return done.empty() ? Status(Code::kInternal, "no completion") : done[0].status;
+  }
+  Node node;
+  std::unique_ptr<RawPeer> peer;
+};
+
+TEST_F(AgainstRawPeer, FramesThatComeByteByByteArriveWhole) {
+  const Bytes payload = pattern(150, 1);
+  Bytes in(payload.size());
+  node.recv(1, message(0, 0), in);
+  for (const std::byte byte : eager_frame(message(0, 0), payload)) {
+    peer->say({&byte, 1});
+    node.reactor.poll();
+  }
+  node.wait_ok(1);
+  EXPECT_EQ(in, payload);
+}
+
+TEST_F(AgainstRawPeer, ManyFramesInOneReadArriveEachWhole) {
+  Bytes all;
+  for (uint64_t i = 0; i < 500; ++i) {
+    const Bytes frame = eager_frame(message(0, i), pattern(i, i));
+    if (i == 0) continue;  // an empty message has no trailer; the suite sends those
+    all.insert(all.end(), frame.begin(), frame.end());
+  }
+  std::thread talker([&] { peer->say(all); });
+  for (uint64_t i = 1; i < 500; ++i) {
+    Bytes in(i);
+    EXPECT_TRUE(status_of_receive(i, in).is_ok());
+    EXPECT_EQ(in, pattern(i, i));
+  }
+  talker.join();
+}
+
+TEST_F(AgainstRawPeer, ADamagedPayloadIsRefusedAndEndsTheConnection) {
+  constexpr std::size_t kBytes = 60'000;
+  Bytes frame = eager_frame(message(0, 0), pattern(kBytes, 1));
+  frame[kHeaderBytes + kBytes / 2] ^= std::byte{1};
+  peer->say(frame);
+  Bytes in(kBytes);
+  const Status status = status_of_receive(0, in);
+  EXPECT_EQ(status.code(), Code::kPeerFailure);
+  EXPECT_EQ(status.peer(), 1);
+  EXPECT_NE(status.message().find("damaged"), std::string::npos) << status.to_string();
+  EXPECT_EQ(peer->hear(1), 0U) << "closed";
+  EXPECT_EQ(status_of_receive(1, in).message(), status.message()) << "whoever comes later is told the same";
+}
+
+TEST_F(AgainstRawPeer, ADamagedHeaderIsRefused) {
+  Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
+  frame[20] ^= std::byte{1};
+  peer->say(frame);
+  Bytes in(100);
+  const Status status = status_of_receive(0, in);
+  EXPECT_EQ(status.code(), Code::kPeerFailure) << status.to_string();
+  EXPECT_EQ(status.peer(), 1);
+}
+
+TEST_F(AgainstRawPeer, AConnectionThatEndsInsideAFrameIsAFailure) {
+  const Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
+  peer->say(std::span(frame).first(kHeaderBytes + 50));
+  peer->hang_up();
+  Bytes in(100);
+  const Status status = status_of_receive(0, in);
+  EXPECT_EQ(status.code(), Code::kPeerFailure);
+  EXPECT_EQ(status.peer(), 1);
+  EXPECT_NE(status.message().find("connection closed"), std::string::npos) << status.to_string();
+}
+
+TEST_F(AgainstRawPeer, AResetIsAFailureOfThePeer) {
+  Bytes in(100);
+  node.recv(1, message(0, 0), in);
+  peer->reset();
+  const std::vector<Completion> done = node.wait(1);
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].status.code(), Code::kPeerFailure);
+  EXPECT_EQ(done[0].status.peer(), 1);
+  EXPECT_NE(done[0].status.message().find("ECONNRESET"), std::string::npos) << done[0].status.to_string();
+}
+
+TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::string> addresses;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    transports.push_back(tcp(rank, 3));
+    addresses.push_back(transports.back()->address());
+  }
+  std::vector<std::unique_ptr<RawPeer>> strangers;
+  const auto stranger = [&]() -> RawPeer& {
+    strangers.push_back(std::make_unique<RawPeer>(addresses[0]));
+    return *strangers.back();
+  };
+  stranger();                        // says nothing
+  stranger().say(pattern(10, 1));    // starts to say something
+  stranger().say(pattern(1000, 2));  // garbage
+  stranger().hang_up();              // has gone already
+  RawPeer& other_job = stranger();
+  other_job.say_hello(1, 3, 2);
+  RawPeer& other_size = stranger();
+  other_size.say_hello(1, 4);
+  RawPeer& itself = stranger();
+  itself.say_hello(0, 3);
+  std::vector<std::thread> threads;
+  for (const std::unique_ptr<Transport>& transport : transports) {
+    threads.emplace_back([&] {
+      const Status connected = transport->connect(addresses, Deadline::after(kPatience));
+      EXPECT_TRUE(connected.is_ok()) << connected.to_string();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(other_job.hear(1), 0U) << "a stranger to the job is told nothing";
+  EXPECT_EQ(other_size.hear(kHelloBytes + 1), kHelloBytes) << "one of our job learns what differs";
+}
+
+TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefused) {
+  const std::unique_ptr<Transport> zero = tcp(0, 3);
+  RawPeer first(zero->address()), second(zero->address()), third(zero->address());
+  first.say_hello(1, 3);
+  std::thread connecting([&] {
+    EXPECT_TRUE(
+        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, Deadline::after(kPatience)).is_ok());
+  });
+  EXPECT_EQ(first.hear(kHelloBytes), kHelloBytes);
+  second.say_hello(1, 3);
+  EXPECT_EQ(second.hear(1), 0U) << "refused";
+  third.say_hello(2, 3);
+  EXPECT_EQ(third.hear(kHelloBytes), kHelloBytes);
+  connecting.join();
+}
+
+TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
+  // Rank 1 of 4: rank 0's address refuses connections, rank 2 comes, rank 3 never calls; and there is an impostor.
+  std::string refusing;
+  {
+    const std::unique_ptr<Transport> gone = tcp(0, 4);
+    refusing = gone->address();
+  }
+  const std::unique_ptr<Transport> one = tcp(1, 4);
+  RawPeer two(one->address()), impostor(one->address());
+  two.say_hello(2, 4);
+  impostor.say_hello(3, 4, 2);
+  const Status status =
+      one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, Deadline::after(0.3));
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_EQ(status.rank(), 1);
+  EXPECT_EQ(status.peer(), 0);
+  const std::string& text = status.message();
+  EXPECT_NE(text.find("2 of 3 peers are missing"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 (" + refusing + ")"), std::string::npos) << text;
+  EXPECT_NE(text.find("ECONNREFUSED"), std::string::npos) << text;
+  EXPECT_EQ(text.find("22222"), std::string::npos) << "rank 2 is here: " << text;
+  EXPECT_NE(text.find("rank 3 (127.0.0.1:33333) has not called us"), std::string::npos) << text;
+  EXPECT_NE(text.find("Turned away 1 "), std::string::npos) << text;
+}
+
+TEST(TcpBootstrap, ARankThatListensButDoesNotAnswerIsNamed) {
+  const std::unique_ptr<Transport> zero = tcp(0, 2), one = tcp(1, 2);
+  const Status status = one->connect({zero->address(), one->address()}, Deadline::after(0.1));
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_EQ(status.peer(), 0);
+  EXPECT_NE(status.message().find("does not say hello"), std::string::npos) << status.message();
+}
+
+TEST(TcpBootstrap, AbortEndsConnecting) {
+  const std::unique_ptr<Transport> zero = tcp(0, 2);
+  std::thread other([&] { zero->abort(Status(Code::kInterrupted, "enough")); });
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, Deadline::after(kPatience));
+  other.join();
+  EXPECT_EQ(status.code(), Code::kInterrupted) << status.to_string();
+}
+
+TEST(TcpSockets, OnlyOneNumericAddressIsListenedOn) {
+  for (const char* address : {"0.0.0.0", "::", "localhost", "", "127.0.0.1:5"}) {
+    const Result<std::unique_ptr<Transport>> made = make_tcp_transport({.bind_address = address});
+    ASSERT_FALSE(made.is_ok()) << address;
+    EXPECT_EQ(made.status().code(), Code::kInvalidArgument) << address;
+  }
+}
+
+TEST(TcpSockets, EndpointsAreReadAsTheyAreWritten) {
+  for (const char* text : {"127.0.0.1:4711", "[::1]:4711", "10.1.2.3:1"}) {
+    const Result<SocketAddress> address = parse_endpoint(text);
+    ASSERT_TRUE(address.is_ok()) << address.status().to_string();
+    EXPECT_EQ(to_string(address.value()), text);
+  }
+  for (const char* text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999",
+                           "127.0.0.1:0", "host:1", "[::1:1", "127.0.0.1:1x"}) {
+    EXPECT_FALSE(parse_endpoint(text).is_ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace pc::testing

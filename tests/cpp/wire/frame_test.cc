@@ -1,0 +1,232 @@
+#include "wire/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "wire/crc32c.h"
+
+namespace pc {
+namespace {
+
+FrameHeader data_header() {
+  FrameHeader h;
+  h.epoch = 0x01020304;
+  h.id = {{0x11121314, StreamClass::kPointToPoint, 0x21222324},
+          0x3132333435363738,
+          0x41424344,
+          0x5152535455565758};
+  h.message_nbytes = 0x1'0000'0000 + 128;
+  h.offset = 0x1'0000'0000 - 64;
+  h.segment_nbytes = 192;
+  return h;
+}
+
+HeaderBytes encoded(const FrameHeader& h) {
+  HeaderBytes out;
+  encode(h, out);
+  return out;
+}
+
+// What an attacker can do whom the checksum does not stop.
+template <class Bytes>
+void sign(Bytes& bytes) {
+  const uint32_t crc = crc32c({bytes.data(), 60});
+  for (std::size_t i = 0; i < 4; ++i) bytes[60 + i] = static_cast<std::byte>((crc >> (8 * i)) & 0xff);
+}
+
+void expect_equal(const FrameHeader& x, const FrameHeader& y) {
+  EXPECT_EQ(x.type, y.type);
+  EXPECT_EQ(x.flags, y.flags);
+  EXPECT_EQ(x.epoch, y.epoch);
+  EXPECT_EQ(x.id.stream, y.id.stream);
+  EXPECT_EQ(x.id.sequence, y.id.sequence);
+  EXPECT_EQ(x.id.index, y.id.index);
+  EXPECT_EQ(x.id.digest, y.id.digest);
+  EXPECT_EQ(x.message_nbytes, y.message_nbytes);
+  EXPECT_EQ(x.offset, y.offset);
+  EXPECT_EQ(x.segment_nbytes, y.segment_nbytes);
+}
+
+TEST(Frame, LayoutIsTheOneInTheSpecification) {
+  FrameHeader h = data_header();
+  h.message_nbytes = 0x6162636465666768;
+  h.offset = 0x7172737475767778;  // encode() writes what it is told; decode() would refuse this one
+  h.segment_nbytes = 0x81828384;
+  const HeaderBytes b = encoded(h);
+  const uint8_t expected[60] = {'P',  'C',  'F',  '1',  1,    1,    2,    0,    4,    3,    2,    1,
+                                0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0x44, 0x43, 0x42, 0x41,
+                                0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31, 0x58, 0x57, 0x56, 0x55,
+                                0x54, 0x53, 0x52, 0x51, 0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61,
+                                0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81};
+  EXPECT_EQ(std::memcmp(b.data(), expected, 60), 0);
+  HeaderBytes signed_again = b;
+  sign(signed_again);
+  EXPECT_EQ(b, signed_again);
+}
+
+TEST(Frame, EveryTypeReadsBackAsWritten) {
+  for (uint8_t type = 1; type <= 9; ++type) {
+    FrameHeader h = data_header();
+    h.type = static_cast<FrameType>(type);
+    if (h.type == FrameType::kRequest || h.type == FrameType::kClear) h.offset = h.segment_nbytes = 0;
+    if (h.type == FrameType::kCredit || h.type == FrameType::kGoodbye) {
+      h = FrameHeader{.type = h.type, .epoch = 7, .id = {{0, StreamClass::kControl, 0}}};
+      if (h.type == FrameType::kCredit) h.offset = 4096;
+    }
+    const Result<FrameHeader> read = decode(encoded(h));
+    ASSERT_TRUE(read.is_ok()) << int{type} << ": " << read.status().to_string();
+    expect_equal(read.value(), h);
+  }
+}
+
+TEST(Frame, EverySingleFlippedBitIsFound) {
+  const HeaderBytes good = encoded(data_header());
+  ASSERT_TRUE(decode(good).is_ok());
+  for (std::size_t bit = 0; bit < 8 * kHeaderBytes; ++bit) {
+    HeaderBytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    EXPECT_EQ(decode(bad).status().code(), Code::kPeerFailure) << "bit " << bit;
+  }
+}
+
+TEST(Frame, FieldsOutOfRangeAreRefusedEvenWithARightChecksum) {
+  const auto refused = [](auto change) {
+    FrameHeader h = data_header();
+    change(h);
+    return !decode(encoded(h)).is_ok();
+  };
+  EXPECT_FALSE(refused([](FrameHeader&) {}));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = static_cast<FrameType>(0); }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = static_cast<FrameType>(10); }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.id.stream.klass = static_cast<StreamClass>(3); }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.flags = 2; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.flags = 0x80; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.flags = kFlagEager; })) << "eager but only a part";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.segment_nbytes = 0; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.segment_nbytes = 193; })) << "behind the end";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.segment_nbytes = 63; })) << "not the last, no multiple of 64";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.segment_nbytes = kMaxSegmentBytes + 64, h.offset = 0; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.segment_nbytes = 0xffffffff; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.offset = h.message_nbytes + 1; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.offset = ~uint64_t{0}; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.offset = ~uint64_t{0} - 63, h.message_nbytes = ~uint64_t{0}; }))
+      << "overflow";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kRequest, h.offset = 0; })) << "payload";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kClear, h.segment_nbytes = 0; })) << "offset";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kCredit, h.segment_nbytes = 0; }))
+      << "names a message";
+  EXPECT_TRUE(refused([](FrameHeader& h) {
+    h = {.type = FrameType::kGoodbye, .id = {{0, StreamClass::kControl, 0}}, .offset = 1};
+  }));
+}
+
+TEST(Frame, AnotherVersionIsNamedInTheError) {
+  HeaderBytes b = encoded(data_header());
+  b[4] = std::byte{2};
+  sign(b);
+  const std::string text = decode(b).status().message();
+  EXPECT_NE(text.find("version 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("version 1"), std::string::npos) << text;
+}
+
+TEST(Frame, RandomBytesNeverPassAsAFrame) {
+  std::mt19937 random(1);
+  HeaderBytes b;
+  for (int i = 0; i < 100000; ++i) {
+    for (std::byte& byte : b) byte = static_cast<std::byte>(random() & 0xff);
+    EXPECT_FALSE(decode(b).is_ok());
+  }
+}
+
+Hello hello() {
+  Hello h{Role::kData, 2, 4, 9, {}};
+  for (std::size_t i = 0; i < h.job.size(); ++i) h.job[i] = static_cast<std::byte>(i + 1);
+  return h;
+}
+
+HelloBytes encoded(const Hello& h) {
+  HelloBytes out;
+  encode(h, out);
+  return out;
+}
+
+TEST(Hello, ReadsBackAsWritten) {
+  for (const Role role : {Role::kData, Role::kControl, Role::kStore}) {
+    Hello h = hello();
+    h.role = role;
+    const Result<Hello> read = decode_hello(encoded(h));
+    ASSERT_TRUE(read.is_ok()) << read.status().to_string();
+    EXPECT_EQ(read.value().role, role);
+    EXPECT_EQ(read.value().rank, 2);
+    EXPECT_EQ(read.value().size, 4);
+    EXPECT_EQ(read.value().epoch, 9u);
+    EXPECT_EQ(read.value().job, h.job);
+  }
+  EXPECT_TRUE(decode_hello(encoded(Hello{Role::kStore, -1, 0, 0, {}})).is_ok()) << "a launcher has no rank";
+}
+
+TEST(Hello, LayoutIsTheOneInTheSpecification) {
+  const HelloBytes b = encoded(hello());
+  const uint8_t expected[60] = {'P', 'C', 'H', '1', 1, 1, 0, 0, 2, 0, 0, 0, 4, 0,  0,  0,  9,  0,  0,  0,
+                                0,   0,   0,   0,   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  EXPECT_EQ(std::memcmp(b.data(), expected, 60), 0);
+}
+
+TEST(Hello, EverySingleFlippedBitIsFound) {
+  const HelloBytes good = encoded(hello());
+  for (std::size_t bit = 0; bit < 8 * kHelloBytes; ++bit) {
+    HelloBytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    EXPECT_EQ(decode_hello(bad).status().code(), Code::kPeerFailure) << "bit " << bit;
+  }
+}
+
+TEST(Hello, WhatIsOutOfRangeIsRefusedEvenWithARightChecksum) {
+  const auto refused = [](std::size_t at, uint8_t value) {
+    HelloBytes b = encoded(hello());
+    b[at] = std::byte{value};
+    sign(b);
+    return !decode_hello(b).is_ok();
+  };
+  EXPECT_FALSE(refused(16, 3)) << "any epoch is well-formed";
+  EXPECT_TRUE(refused(4, 2)) << "version";
+  EXPECT_TRUE(refused(5, 0)) << "role";
+  EXPECT_TRUE(refused(5, 4)) << "role";
+  EXPECT_TRUE(refused(8, 4)) << "rank 4 of 4";
+  EXPECT_TRUE(refused(11, 0x80)) << "a very negative rank";
+  EXPECT_TRUE(refused(15, 0x80)) << "negative size";
+  for (const std::size_t reserved : {6u, 7u, 20u, 23u, 40u, 59u})
+    EXPECT_TRUE(refused(reserved, 1)) << reserved;
+}
+
+TEST(Hello, AFrameIsNoHelloAndAHelloIsNoFrame) {
+  EXPECT_FALSE(decode(encoded(hello())).is_ok());
+  EXPECT_FALSE(decode_hello(encoded(data_header())).is_ok());
+}
+
+TEST(Hello, WhoCannotTalkToUsIsToldBothValuesAndWhatToDo) {
+  const Hello ours = hello();
+  const auto why = [&](auto change) {
+    Hello theirs = hello();
+    theirs.rank = 1;
+    change(theirs);
+    return compatible(ours, theirs);
+  };
+  EXPECT_TRUE(why([](Hello&) {}).is_ok());
+  EXPECT_TRUE(why([](Hello& h) { h.rank = -1, h.size = 0; }).is_ok()) << "a launcher knows no size";
+  const auto says = [](const Status& status, const std::string& one, const std::string& other) {
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_NE(status.message().find(one), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(other), std::string::npos) << status.message();
+  };
+  says(why([](Hello& h) { h.size = 8; }), "world of 8", "we for 4");
+  says(why([](Hello& h) { h.epoch = 8; }), "epoch 8", "epoch 9");
+  says(why([](Hello& h) { h.role = Role::kStore; }), "store connection", "data connection");
+  says(why([](Hello& h) { h.job = {}; }), "job 0000000000000000", "we to job 0102030405060708");
+  says(why([](Hello& h) { h.rank = 2; }), "it is rank 2", "so are we");
+}
+
+}  // namespace
+}  // namespace pc

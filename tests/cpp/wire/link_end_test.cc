@@ -1,0 +1,230 @@
+// How a link ends: every operation completes exactly once, with the cause; and what can be withdrawn before.
+#include "link_pair.h"
+#include "wire/link.h"
+
+namespace pc {
+namespace {
+
+constexpr LinkLimits kSmall = {
+    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
+
+TEST(LinkEnd, FailCompletesEverythingPostedNowAndLaterWithTheFirstCause) {
+  LinkPair pair(kSmall);
+  std::vector<std::byte> small(8), large(4096), got(4096), got2(4096);
+  pair.b.recv(p2p(9), got);
+  pair.settle();
+  pair.a.send(p2p(9), large, 0);  // on the wire
+  LinkPair::take(pair.a);
+  pair.a.send(p2p(1), small, 1);  // may go
+  pair.a.send(p2p(2), large, 2);  // must ask
+  pair.a.recv(p2p(3), got2, 3);
+  pair.a.link.fail(Status(Code::kPeerFailure, "the cable is cut"));
+  pair.a.link.fail(Status(Code::kInternal, "too late"));
+  for (const uint64_t token : {0, 1, 2}) EXPECT_EQ(pair.a.sends.code(token), Code::kPeerFailure) << token;
+  EXPECT_EQ(pair.a.recvs.code(3), Code::kPeerFailure);
+  pair.a.send(p2p(4), small, 4);
+  pair.a.recv(p2p(5), got, 5);
+  EXPECT_EQ(pair.a.sends.done.at(4).status.message(), "the cable is cut");
+  EXPECT_EQ(pair.a.recvs.done.at(5).status.message(), "the cable is cut");
+  EXPECT_FALSE(pair.a.link.has_output());
+  EXPECT_FALSE(pair.a.link.next_frame().has_value());
+  pair.a.link.written();  // of the frame that was out: no effect
+  EXPECT_FALSE(pair.a.link.header_arrived(FrameHeader{}).is_ok());
+  EXPECT_EQ(pair.a.sends.done.size(), 4u);
+}
+
+TEST(LinkEnd, FailInTheMiddleOfAPayloadIsSafe) {
+  for (const bool expected : {true, false}) {
+    LinkPair pair(kSmall);
+    std::vector<std::byte> data(300), got(300);
+    if (expected) pair.b.recv(p2p(1), got, 1);
+    pair.a.send(p2p(1), data);
+    LinkPair::take(pair.a);
+    ASSERT_TRUE(pair.b.link.header_arrived(pair.a.wire.front().header).is_ok());
+    pair.b.link.fail(Status(Code::kPeerFailure, "gone"));
+    EXPECT_TRUE(pair.b.link.payload_arrived().is_ok());
+    EXPECT_EQ(pair.b.recvs.done.size(), expected ? 1u : 0u);
+    EXPECT_EQ(pair.b.link.counts().unexpected, 0u);
+  }
+}
+
+TEST(LinkEnd, GoodbyeComesAfterEverythingPostedBefore) {
+  LinkPair pair(kSmall);
+  std::vector<std::byte> small(8), large(4096), got(4096);
+  pair.a.send(p2p(1), large, 1);
+  pair.a.send(p2p(2), small, 2);
+  pair.a.link.say_goodbye();
+  pair.a.send(p2p(3), small, 3);
+  EXPECT_EQ(pair.a.sends.code(3), Code::kAborted);
+  pair.settle();
+  EXPECT_FALSE(pair.b.link.peer_said_goodbye()) << "a message is still waiting for its receive";
+  pair.b.recv(p2p(1), got, 1);
+  pair.settle();
+  EXPECT_TRUE(pair.b.link.peer_said_goodbye());
+  EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
+  EXPECT_EQ(pair.a.sends.code(1), Code::kOk);
+  EXPECT_FALSE(pair.a.link.has_output());
+}
+
+TEST(LinkEnd, MessagesFromBeforeTheGoodbyeCanStillBeReceived) {
+  LinkPair pair(kSmall);
+  const std::vector<std::byte> data = bytes(100);
+  std::vector<std::byte> got(100);
+  pair.a.send(p2p(1), data);
+  pair.a.link.say_goodbye();
+  pair.settle();
+  pair.b.link.fail(
+      Status(Code::kPeerExited, "end of stream"));  // what a mover does when the connection then closes
+  pair.b.recv(p2p(1), got, 1);
+  EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
+  EXPECT_EQ(got, data);
+  pair.b.recv(p2p(1, 1), got, 2);
+  EXPECT_EQ(pair.b.recvs.code(2), Code::kPeerExited);
+}
+
+TEST(LinkEnd, GoodbyeEndsWhatNeedsThePeerAndNamesIt) {
+  LinkPair pair(kSmall);
+  std::vector<std::byte> small(8), large(4096), got(8);
+  pair.b.recv(p2p(1), got, 1);
+  pair.b.send(p2p(2), large, 2);
+  pair.a.link.say_goodbye();
+  pair.settle();
+  EXPECT_EQ(pair.b.recvs.code(1), Code::kPeerExited);
+  EXPECT_EQ(pair.b.recvs.done.at(1).status.peer(), 0);
+  EXPECT_EQ(pair.b.sends.code(2), Code::kPeerExited);
+  pair.b.send(p2p(3), small, 3);
+  EXPECT_EQ(pair.b.sends.code(3), Code::kPeerExited);
+}
+
+TEST(LinkEnd, BothSidesMaySayGoodbyeAtOnce) {
+  LinkPair pair(kSmall);
+  std::vector<std::byte> small(8);
+  pair.a.send(p2p(1), small, 1);
+  pair.b.send(p2p(1), small, 1);
+  pair.a.link.say_goodbye();
+  pair.b.link.say_goodbye();
+  pair.settle();
+  EXPECT_TRUE(pair.a.link.peer_said_goodbye() && pair.b.link.peer_said_goodbye());
+  EXPECT_FALSE(pair.a.link.has_output() || pair.b.link.has_output());
+}
+
+TEST(LinkEnd, WhatThePeerWasNotToldOfIsWithdrawnWithoutATrace) {
+  LinkPair pair(kSmall);
+  Recorder doomed;
+  std::vector<std::byte> small(8), large(4096), got(4096);
+  pair.a.link.post_send({p2p(1), small, &doomed, 1});
+  pair.a.link.post_send({p2p(2), large, &doomed, 2});
+  pair.a.link.post_recv({p2p(3), got, 4096, nullptr, &doomed, 3});
+  pair.a.link.post_recv({p2p(4), std::span(got).first(8), 8, nullptr, &doomed, 4});
+  pair.a.send(p2p(5), small, 5);  // somebody else's stays
+  EXPECT_TRUE(pair.a.link.cancel(&doomed));
+  pair.settle();
+  EXPECT_TRUE(doomed.done.empty());
+  EXPECT_EQ(pair.a.sends.code(5), Code::kOk);
+  EXPECT_EQ(pair.b.link.counts().unexpected, 1u);
+  EXPECT_EQ(pair.b.link.counts().requests, 0u);
+  for (uint64_t i = 0; i < 200; ++i) {  // credit and REQUESTs come back
+    pair.a.link.post_send({p2p(1), small, &doomed, 1});
+    for (uint64_t j = 0; j < 2 * kSmall.max_requests; ++j)
+      pair.a.link.post_send({p2p(2, j), large, &doomed, 2});
+    EXPECT_TRUE(pair.a.link.cancel(&doomed));
+  }
+  EXPECT_FALSE(LinkPair::take(pair.a));
+  pair.a.send(p2p(1), small, 1);
+  ASSERT_TRUE(LinkPair::take(pair.a));
+  EXPECT_EQ(pair.a.wire.back().header.type, FrameType::kData) << "its credit is gone";
+  pair.a.send(p2p(2), large, 2);
+  pair.b.recv(p2p(1), std::span(got).first(8), 1);
+  pair.b.recv(p2p(2), got, 2);
+  pair.settle();
+  EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
+  EXPECT_EQ(pair.b.recvs.code(2), Code::kOk);
+}
+
+TEST(LinkEnd, WithdrawnOperationsMakeRoomForOthers) {
+  LinkPair pair(kSmall);
+  Recorder doomed;
+  std::vector<std::byte> large(4096), got(4096);
+  for (uint64_t i = 0; i < kSmall.max_requests; ++i) {
+    pair.a.link.post_send({p2p(1, i), large, &doomed, i});
+    pair.b.link.post_recv({p2p(2, i), got, 4096, nullptr, &doomed, i});
+  }
+  pair.a.send(p2p(3), large, 3);  // held back
+  EXPECT_TRUE(pair.a.link.cancel(&doomed) && pair.b.link.cancel(&doomed));
+  pair.b.recv(p2p(4), got, 4);
+  pair.settle();
+  EXPECT_EQ(pair.b.link.counts().requests, 1u);
+  pair.a.send(p2p(4), large, 4);
+  LinkPair::take(pair.a);
+  EXPECT_EQ(pair.a.wire.back().header.type, FrameType::kData) << "its receive was not cleared early";
+}
+
+TEST(LinkEnd, ASmallReceiveIsWithdrawnEvenAfterAllFramesWentOut) {
+  LinkPair pair(kSmall);
+  std::vector<std::byte> data(8), got(8);
+  pair.b.recv(p2p(1), got, 1);
+  pair.settle();
+  EXPECT_TRUE(pair.b.link.cancel(&pair.b.recvs));
+  pair.a.send(p2p(1), data, 1);
+  pair.settle();
+  EXPECT_TRUE(pair.b.recvs.done.empty());
+  EXPECT_EQ(pair.b.link.counts().unexpected, 1u);
+}
+
+TEST(LinkEnd, WhatThePeerWasToldOfCannotBeTakenBackAndNeverCompletes) {
+  enum Case {
+    kSegmentOut,
+    kEmptyOut,
+    kPartlySent,
+    kMayGo,
+    kRequested,
+    kCleared,
+    kClearOut,
+    kArriving,
+    kPartlyArrived
+  };
+  for (const Case which : {kSegmentOut, kEmptyOut, kPartlySent, kMayGo, kRequested, kCleared, kClearOut,
+                           kArriving, kPartlyArrived}) {
+    SCOPED_TRACE(static_cast<int>(which));
+    LinkPair pair(kSmall);
+    std::vector<std::byte> small(8), large(4096), got(4096);
+    Side* side = &pair.a;
+    if (which == kSegmentOut || which == kEmptyOut) {
+      pair.a.send(p2p(1), std::span(small).first(which == kEmptyOut ? 0 : 8));
+      LinkPair::take(pair.a);
+    } else if (which == kRequested) {
+      pair.a.send(p2p(1), large);
+      LinkPair::take(pair.a);
+    } else if (which == kCleared || which == kClearOut) {
+      side = &pair.b;
+      pair.b.recv(p2p(1), got);
+      LinkPair::take(pair.b);
+      if (which == kCleared) {
+        EXPECT_FALSE(LinkPair::take(pair.b));  // the CLEAR is written, not only out
+      }
+    } else if (which == kArriving) {
+      side = &pair.b;
+      pair.b.recv(p2p(1), std::span(got).first(8));
+      pair.a.send(p2p(1), small);
+      LinkPair::take(pair.a);
+      ASSERT_TRUE(pair.b.link.header_arrived(pair.a.wire.front().header).is_ok());
+    } else {
+      pair.b.recv(p2p(1), got);
+      LinkPair::take(pair.b);
+      LinkPair::deliver(pair.b, pair.a);
+      pair.a.send(p2p(1), large);
+      for (int frames = which == kMayGo ? 0 : 2; frames > 0; --frames) LinkPair::take(pair.a);
+      if (which == kPartlyArrived) {
+        side = &pair.b;
+        LinkPair::deliver(pair.a, pair.b);
+      }
+    }
+    EXPECT_FALSE(side->link.cancel(&side->sends) && side->link.cancel(&side->recvs));
+    side->link.fail(Status(Code::kAborted, "cancelled"));
+    EXPECT_TRUE(side->sends.done.empty());
+    EXPECT_TRUE(side->recvs.done.empty());
+  }
+}
+
+}  // namespace
+}  // namespace pc

@@ -1,0 +1,138 @@
+// Two Links and the two queues of frames between them. Each step of the world (a frame is taken, written, delivered) is
+// called by the test or drawn from a seeded generator; frames of one direction stay in order, as on a connection.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "wire/link.h"
+
+namespace pc {
+
+class Recorder final : public CompletionSink {
+ public:
+  void complete(Completion&& completion) override {
+    const uint64_t token = completion.token;
+    EXPECT_TRUE(done.emplace(token, std::move(completion)).second) << "token " << token << " completed twice";
+  }
+  bool has(uint64_t token) const { return done.count(token) != 0; }
+  Code code(uint64_t token) const { return has(token) ? done.at(token).status.code() : Code::kInternal; }
+  std::map<uint64_t, Completion> done;
+};
+
+// Copies what it is given and checks the promises made to consumers.
+class Consumer final : public SegmentSink {
+ public:
+  explicit Consumer(std::vector<std::byte>& to) : to_(to) {}
+  void consume(uint64_t offset, std::span<const std::byte> data) override {
+    ASSERT_EQ(offset, next_);
+    ASSERT_EQ(offset % 64, 0u);
+    ASSERT_FALSE(data.empty());
+    ASSERT_LE(offset + data.size(), to_.size());
+    std::memcpy(to_.data() + offset, data.data(), data.size());
+    next_ += data.size();
+  }
+
+ private:
+  std::vector<std::byte>& to_;
+  uint64_t next_ = 0;
+};
+
+struct Frame {
+  FrameHeader header;
+  std::vector<std::byte> payload;
+};
+
+struct Side {
+  Side(Rank me, Rank peer, const LinkLimits& limits) : link(me, peer, 1, limits) {}
+  void send(const MessageId& id, std::span<const std::byte> payload, uint64_t token = 0) {
+    link.post_send({id, payload, &sends, token});
+  }
+  void recv(const MessageId& id, std::span<std::byte> payload, uint64_t token = 0) {
+    link.post_recv({id, payload, payload.size(), nullptr, &recvs, token});
+  }
+  Link link;
+  Recorder sends, recvs;
+  bool out = false;        // a frame is out and not yet written()
+  std::deque<Frame> wire;  // frames that this side has written
+};
+
+class LinkPair {
+ public:
+  explicit LinkPair(const LinkLimits& limits = {}) : a(0, 1, limits), b(1, 0, limits) {}
+
+  // Puts the next frame on the wire. False: nothing to write.
+  static bool take(Side& from) {
+    if (std::exchange(from.out, false)) from.link.written();
+    std::optional<Link::OutFrame> out = from.link.next_frame();
+    if (!out) return false;
+    Result<FrameHeader> header = decode(out->header);
+    EXPECT_TRUE(header.is_ok()) << header.status().to_string();
+    EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
+    from.wire.push_back({header.value(), {out->payload.begin(), out->payload.end()}});
+    from.out = true;
+    return true;
+  }
+  // Hands the oldest frame of `from` to `to`. `by_view`: as a mover that sees the peer's memory.
+  static bool deliver(Side& from, Side& to, bool by_view = false) {
+    if (from.wire.empty()) return false;
+    const Frame frame = std::move(from.wire.front());
+    from.wire.pop_front();
+    const Status status = arrive(to.link, frame, by_view);
+    EXPECT_TRUE(status.is_ok()) << status.to_string();
+    return true;
+  }
+  static Status arrive(Link& link, const Frame& frame, bool by_view = false) {
+    PC_ASSIGN_OR_RETURN(const Link::Destination to, link.header_arrived(frame.header));
+    EXPECT_EQ(to.where.size(), frame.payload.size());
+    if (frame.payload.empty()) return Status::ok();
+    if (by_view) return link.payload_arrived_at(frame.payload);
+    std::memcpy(to.where.data(), frame.payload.data(), frame.payload.size());
+    return link.payload_arrived();
+  }
+  // Until neither side has anything to write.
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = take(a) | take(b);
+      moved |= deliver(a, b) | deliver(b, a, true);
+    }
+  }
+  // One step chosen by `random`. False: nothing was possible for that choice.
+  bool step(std::mt19937& random) {
+    switch (random() % 4) {
+      case 0: return take(a);
+      case 1: return take(b);
+      case 2: return deliver(a, b, random() % 2 == 0);
+      default: return deliver(b, a, random() % 2 == 0);
+    }
+  }
+
+  Side a, b;
+};
+
+inline MessageId p2p(uint32_t tag, uint64_t sequence = 0, uint64_t digest = 1) {
+  return {{0, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+}
+
+inline std::vector<std::byte> bytes(std::size_t nbytes, uint32_t seed = 1) {
+  std::vector<std::byte> data(nbytes);
+  std::mt19937 random(seed);
+  std::size_t i = 0;
+  for (; i + 4 <= nbytes; i += 4) {
+    const uint32_t word = static_cast<uint32_t>(random());
+    std::memcpy(data.data() + i, &word, 4);
+  }
+  for (; i < nbytes; ++i) data[i] = static_cast<std::byte>(random() & 0xff);
+  return data;
+}
+
+}  // namespace pc

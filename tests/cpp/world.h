@@ -1,0 +1,76 @@
+// Runs a body on every rank of a world of threads, over any transport, and reports each rank's outcome. Every world has a
+// deadline: what hangs fails with every rank's words, and does not stick.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/runtime.h"
+#include "store/memory.h"
+#include "transport/inproc/inproc.h"
+
+namespace pc::testing {
+
+enum class Over : uint8_t { kInproc, kTcp };
+inline std::string name_of(Over over) { return over == Over::kInproc ? "inproc" : "tcp"; }
+
+struct WorldOptions {
+  Over over = Over::kInproc;
+  Rank size = 2;
+  double timeout_s = 20;   // of init and of every call
+  std::string tune = "";
+  bool shut_down = true;   // with the closing barrier; else the runtimes are just destroyed
+};
+
+// What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
+using Outcomes = std::vector<Status>;
+using Body = std::function<Status(Runtime&, Communicator&)>;
+
+inline Status run_rank(RuntimeOptions options, const WorldOptions& world, const Body& body) {
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::create(std::move(options)));
+  PC_TRY(body(*runtime, runtime->world()));
+  return world.shut_down ? runtime->shutdown(Deadline::after(world.timeout_s)) : Status::ok();
+}
+
+inline Outcomes run_world(const WorldOptions& world, const Body& body) {
+  const auto store = std::make_shared<MemoryStore>();
+  const std::shared_ptr<InprocHub> hub = world.over == Over::kInproc ? InprocHub::create(world.size) : nullptr;
+  Outcomes outcomes(static_cast<std::size_t>(world.size));
+  std::vector<std::thread> ranks;
+  for (Rank rank = 0; rank < world.size; ++rank) {
+    RuntimeOptions options;
+    options.rank = rank;
+    options.size = world.size;
+    options.store = store;
+    options.timeout_s = world.timeout_s;
+    options.transport = "tcp";
+    options.tune = rank == 0 ? world.tune : "";
+    if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
+    ranks.emplace_back([&, rank, options] {
+      outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return outcomes;
+}
+
+inline bool all_ok(const Outcomes& outcomes) {
+  for (const Status& s : outcomes) {
+    if (!s.is_ok()) return false;
+  }
+  return true;
+}
+inline std::string text_of(const Outcomes& outcomes) {
+  std::string text;
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    text += "rank " + std::to_string(r) + ": [" + std::string(pc::name_of(outcomes[r].code())) + "] " +
+            outcomes[r].to_string() + "\n";
+  }
+  return text;
+}
+
+}  // namespace pc::testing

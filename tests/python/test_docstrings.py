@@ -1,0 +1,42 @@
+"""Every public name is explained, and every example in an explanation runs in a world of one."""
+
+from __future__ import annotations
+
+import doctest
+import types
+from typing import Any
+
+import pytest
+
+import pycollective as pc
+
+NAMES = {name: getattr(pc, name) for name in pc.__all__ if name != "__version__"}
+EXAMPLES = {
+    name: value
+    for name, value in NAMES.items()
+    if not (isinstance(value, type) and issubclass(value, Exception))
+}
+EXAMPLES |= {
+    f"Group.{name}": value
+    for name, value in vars(pc.Group).items()
+    if not name.startswith("_") and callable(value)
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_explained(name: str) -> None:
+    assert NAMES[name].__doc__
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_runs(name: str) -> None:
+    value: Any = EXAMPLES[name]
+    assert isinstance(
+        value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+    )
+    test = doctest.DocTestParser().get_doctest(value.__doc__, {}, name, None, 0)
+    assert test.examples, f"{name} has no example"
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=report.append)
+    assert not pc.is_initialized()
+    assert not report, "".join(report)

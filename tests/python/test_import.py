@@ -1,0 +1,115 @@
+"""Importing is quick and brings nothing along; what the package says of itself is true."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pycollective as pc
+from pycollective import _core
+
+PACKAGE = Path(pc.__file__).parent
+STUB = ast.parse((PACKAGE / "_core.pyi").read_text())
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+
+
+def test_import_adds_at_most_20_ms_to_numpys_own() -> None:
+    def added_ms() -> float:
+        listing = python("-X", "importtime", "-c", "import numpy, pycollective").stderr
+        found = re.search(r"\|\s*(\d+) \| pycollective$", listing, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) / 1000
+
+    assert min(added_ms() for _ in range(3)) <= 20
+
+
+def test_import_brings_no_framework_and_starts_nothing() -> None:
+    script = """
+import sys, threading, os
+import pycollective
+heavy = {"torch", "cupy", "jax", "ml_dtypes", "asyncio", "multiprocessing", "subprocess", "socket"} & set(sys.modules)
+print(sorted(heavy), threading.active_count(), len(os.listdir("/proc/self/task")))
+"""
+    bare = python("-c", script.replace("import pycollective", "import numpy")).stdout
+    assert python("-c", script).stdout == bare
+
+
+def test_all_lists_the_public_names_and_nothing_else() -> None:
+    import types
+
+    public = {
+        name
+        for name, value in vars(pc).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert set(pc.__all__) == public | {"__version__"}
+    assert pc.__all__ == sorted(pc.__all__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", pc.__version__)
+
+
+Parameters = list[tuple[str, str, bool]]  # name, kind, has a default
+
+
+def parameters(arguments: ast.arguments) -> Parameters:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    without = len(positional) - len(arguments.defaults)
+    found = [(a.arg, "positional", i >= without) for i, a in enumerate(positional) if a.arg != "self"]
+    if arguments.vararg:
+        return [*found, ("*", "rest", True)]
+    return found + [
+        (a.arg, "keyword", d is not None)
+        for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+
+
+def signature_of(function: Any) -> Parameters:
+    try:
+        text = str(inspect.signature(function)).replace("($self, ", "(self, ")
+    except ValueError:  # pybind11 puts it into the first line
+        text = re.search(r"\(.*\)", (function.__doc__ or "").splitlines()[0])[0]
+        text = re.sub(r"<[^<>]*>", "None", text)
+    return parameters(ast.parse(f"def f{text}: ...").body[0].args)
+
+
+STUB_FUNCTIONS = [node for node in STUB.body if isinstance(node, ast.FunctionDef)]
+STUB_CLASSES = [
+    node
+    for node in STUB.body
+    if isinstance(node, ast.ClassDef) and not any(ast.unparse(b) == "Protocol" for b in node.bases)
+]
+
+
+def test_the_stub_has_the_names_of_the_core() -> None:
+    hidden = {"_world"}  # lets the functions travel through pickle
+    names = {name for name in vars(_core) if not name.startswith("__")} - hidden
+    assert {node.name for node in STUB_FUNCTIONS + STUB_CLASSES} == names
+    for node in STUB_CLASSES:
+        members = {name for name in vars(getattr(_core, node.name)) if not name.startswith("_")}
+        assert {item.name for item in node.body if not item.name.startswith("_")} == members
+
+
+STUB_CALLS = [(_core, node) for node in STUB_FUNCTIONS] + [
+    (getattr(_core, node.name), item)
+    for node in STUB_CLASSES
+    for item in node.body
+    if isinstance(item, ast.FunctionDef) and not item.decorator_list and item.name != "__exit__"
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "node"), STUB_CALLS, ids=lambda value: getattr(value, "name", value.__class__.__name__)
+)
+def test_the_stub_has_the_signatures_of_the_core(owner: Any, node: ast.FunctionDef) -> None:
+    assert signature_of(getattr(owner, node.name)) == parameters(node.args)

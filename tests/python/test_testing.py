@@ -1,0 +1,167 @@
+"""pycollective.testing.run: the worlds in which all other Python tests live."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pycollective as pc
+from pycollective import testing
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def total(scale: float) -> float:
+    x = np.full(5, scale * (pc.rank() + 1))
+    pc.allreduce(x)
+    return float(x[4])
+
+
+def place() -> tuple[int, int]:
+    return pc.rank(), pc.size()
+
+
+def not_initialized() -> bool:
+    return pc.is_initialized()
+
+
+def variable() -> str | None:
+    return os.environ.get("TEST_VARIABLE")
+
+
+def fails_on_one() -> int:
+    if pc.rank() == 1:
+        raise LookupError("only here")
+    return 7
+
+
+def killed_on_one() -> None:
+    if pc.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs_on_one() -> int:
+    if pc.rank() == 1:
+        print(f"child {subprocess.Popen(['sleep', '1000']).pid}", flush=True)
+        threading.Event().wait()
+    return os.getpid()
+
+
+def unpicklable() -> object:
+    return lambda: None
+
+
+def prints() -> None:
+    print(f"hello from {pc.rank()}")
+
+
+def exits() -> None:
+    sys.exit("enough")
+
+
+def leaves_a_thread() -> str:
+    threading.Thread(target=threading.Event().wait).start()
+    return "done"
+
+
+def test_results_come_in_rank_order() -> None:
+    assert testing.run(place, 3) == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_arguments_reach_every_rank() -> None:
+    assert testing.run(total, 4, 0.5) == [5.0] * 4
+
+
+def test_init_can_be_left_to_the_function() -> None:
+    assert testing.run(not_initialized, 2, init=False) == [False, False]
+
+
+def test_extra_variables_reach_the_ranks() -> None:
+    assert testing.run(variable, 2, init=False, env={"TEST_VARIABLE": "x"}) == ["x", "x"]
+
+
+def test_an_exception_comes_back_with_its_rank_and_traceback() -> None:
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(fails_on_one, 2, init=False, env={})
+    assert info.value.errors.keys() == {0, 1}  # rank() without init raises on both
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(fails_on_one, 2)
+    error = info.value.errors[1]
+    assert isinstance(error.exception, LookupError)
+    assert error.summary == "LookupError: 'only here'" or error.summary == "LookupError: only here"
+    assert 'raise LookupError("only here")' in error.details
+    assert info.value.results[0] == 7
+    assert "rank 1: LookupError" in str(info.value)
+
+
+def test_a_killed_rank_is_named_with_its_signal() -> None:
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(killed_on_one, 2)
+    assert info.value.errors[1].summary == "killed by SIGKILL"
+
+
+def test_a_late_rank_shows_its_stacks_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(hangs_on_one, 2, timeout_s=3)
+    late = info.value.errors[1]
+    assert late.summary == "still running after 3 s"
+    assert "hangs_on_one" in late.details
+    grandchild = int(capfd.readouterr().out.split("[1] child ")[1].split()[0])
+    assert not alive(grandchild)
+    assert not alive(info.value.results[0])
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_result_that_cannot_travel_is_an_error() -> None:
+    with pytest.raises(testing.WorldFailed, match="the result cannot be pickled"):
+        testing.run(unpicklable, 1)
+
+
+def test_what_ranks_print_comes_out_with_their_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    testing.run(prints, 2)
+    assert sorted(capsys.readouterr().out.splitlines()) == ["[0] hello from 0", "[1] hello from 1"]
+
+
+def test_exit_is_a_failure() -> None:
+    with pytest.raises(testing.WorldFailed, match="SystemExit: enough"):
+        testing.run(exits, 1)
+
+
+def test_a_thread_left_behind_does_not_hold_up_the_world() -> None:
+    assert testing.run(leaves_a_thread, 2) == ["done", "done"]
+
+
+def test_a_function_that_cannot_be_imported_is_refused() -> None:
+    with pytest.raises(pc.InvalidArgument, match="top level"):
+        testing.run(lambda: None, 2)
+
+
+def test_a_function_of_the_main_script_is_found(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pycollective as pc\nfrom pycollective import testing\n"
+        "def who(): return pc.rank()\n"
+        "if __name__ == '__main__': print(testing.run(who, 2))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "[0, 1]\n", done.stderr
+
+
+def test_no_descriptor_is_left_open() -> None:
+    testing.run(prints, 2)
+    before = sorted(os.listdir("/proc/self/fd"))
+    testing.run(prints, 2)
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,125 @@
+"""A collective that writes a tensor looks to autograd like any operation in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import torch
+
+import pycollective as pc
+
+if torch is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+
+def test_a_write_bumps_the_version_counter_and_a_read_does_not(world_of_one: pc.Group) -> None:
+    x, out = torch.ones(3), torch.zeros(3)
+    pc.allreduce(x)
+    assert x._version == 1
+    pc.reduce(x, root=0)
+    assert x._version == 2
+    pc.allreduce(x, out=out)
+    assert (x._version, out._version) == (2, 1)
+    pc.broadcast(x, root=0)  # the root is only read
+    assert x._version == 2
+    with pytest.raises(pc.InvalidArgument):
+        pc.allreduce(x, out=x[:2])
+    assert x._version == 2
+
+
+def test_a_leaf_that_requires_grad_is_written_as_under_no_grad(world_of_one: pc.Group) -> None:
+    for leaf in (torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.ones(3))):
+        assert pc.allreduce(leaf) is leaf
+        assert leaf.requires_grad
+        assert leaf.is_leaf
+        assert leaf._version == 1
+        (leaf * 2).sum().backward()
+        assert pc.allreduce(leaf.grad, "avg").tolist() == [2, 2, 2]
+
+
+def test_a_non_leaf_is_refused_when_it_would_be_written_and_may_be_read(world_of_one: pc.Group) -> None:
+    x = torch.ones(3, requires_grad=True) * 2
+    with pytest.raises(pc.InvalidArgument, match=r"x\.detach\(\)\.clone\(\)"):
+        pc.allreduce(x)
+    with pytest.raises(pc.InvalidArgument, match="allreduce: out requires grad"):
+        pc.allreduce(torch.ones(3), out=x)
+    assert x._version == 0
+    assert pc.allreduce(x, out=torch.empty(3)).tolist() == [2, 2, 2]
+    pc.broadcast(x, root=0)
+
+
+def test_autograd_notices_that_a_saved_tensor_was_overwritten(world_of_one: pc.Group) -> None:
+    weight, x = torch.ones(3, requires_grad=True), torch.ones(3)
+    loss = (weight * x).sum()  # backward needs x
+    pc.allreduce(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def lazily_negated() -> Any:
+    return torch.ones(1, dtype=torch.complex64).conj().imag
+
+
+LAZY_OR_WITHOUT_MEMORY = {
+    "conjugated": lambda: torch.ones(3, dtype=torch.complex64).conj(),
+    "negated": lazily_negated,
+    "negated by strides": lambda: torch.as_strided(
+        torch.ones(3, dtype=torch.complex64).conj().imag, (3,), (1,)
+    ),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "meta": lambda: torch.ones(3, device="meta"),
+    "zero tensor": lambda: torch._efficientzerotensor(3),
+    "float8": lambda: torch.ones(3).to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("case", LAZY_OR_WITHOUT_MEMORY)
+def test_tensors_whose_memory_means_something_else_are_refused(world_of_one: pc.Group, case: str) -> None:
+    with pytest.raises((pc.InvalidArgument, pc.Unsupported), match="allreduce: x "):
+        pc.allreduce(LAZY_OR_WITHOUT_MEMORY[case]())
+
+
+def test_wrapper_subclasses_are_refused(world_of_one: pc.Group) -> None:
+    class Wrapper(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError("must not be asked")
+
+    x = torch.Tensor._make_wrapper_subclass(Wrapper, (3,))
+    with pytest.raises(pc.InvalidArgument, match="wraps other tensors"):
+        pc.allreduce(x)
+
+
+class OldTensor(torch.Tensor):
+    """A tensor of a torch that has no exchange interface yet."""
+
+    __dlpack_c_exchange_api__ = None
+
+
+def old(values: Any, **how: Any) -> Any:
+    return torch.tensor(values, **how).as_subclass(OldTensor)
+
+
+def test_older_torch_goes_through_dlpack_with_the_same_rules(world_of_one: pc.Group) -> None:
+    x = old([1.0, 2.0])
+    assert pc.allreduce(x) is x
+    assert x._version == 1
+    leaf = torch.nn.Parameter(torch.ones(2))
+    assert pc.allreduce(x, out=leaf) is leaf
+    assert leaf.tolist() == [1, 2]
+    weight = torch.ones(2, requires_grad=True).as_subclass(OldTensor)  # not a leaf
+    with pytest.raises(pc.InvalidArgument, match="requires grad"):
+        pc.allreduce(weight)
+    assert pc.allreduce(weight, out=np.empty(2, np.float32)).tolist() == [1, 1]
+    with pytest.raises(pc.InvalidArgument, match="not C-contiguous"):
+        pc.allreduce(old([[1.0, 2.0], [3.0, 4.0]]).T)
+    with pytest.raises(pc.InvalidArgument, match="lazily"):
+        pc.allreduce(lazily_negated().as_subclass(OldTensor))
+
+
+def test_tensors_from_inference_mode_are_written(world_of_one: pc.Group) -> None:
+    with torch.inference_mode():
+        x = torch.ones(3)
+    assert pc.allreduce(x) is x
