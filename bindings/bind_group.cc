@@ -19,7 +19,7 @@ Communicator* usable(const GroupObject& group) {
     PyErr_SetString(
         state.forked_error,
         "this process was forked from one that had called pycollective.init(): a forked child cannot use its "
-        "parent's connections. Start processes by spawn, or call init() after the fork");
+        "parent's connections. Start processes by spawn, or call pycollective.init() after the fork");
     return nullptr;
   }
   if (group.session->runtime != nullptr) return group.communicator;
@@ -46,8 +46,8 @@ Status run(GroupObject& group, Communicator& communicator, Call&& call) {
   Status status = call(communicator);
   PyEval_RestoreThread(thread);
   if (!leaves_world_usable(status.code())) session->failed = true;
-  if (session->runtime ==
-      nullptr) {  // shut down meanwhile: this may be the last reference, and its end may wait
+  if (session->runtime == nullptr) {
+    // Shut down meanwhile: this may be the last reference, and letting it go may wait.
     thread = PyEval_SaveThread();
     runtime.reset();
     PyEval_RestoreThread(thread);

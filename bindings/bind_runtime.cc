@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
 #include <optional>
 
 #include "base/env.h"

@@ -1,5 +1,7 @@
 #include "view.h"
 
+#include <algorithm>
+
 #include "bind_errors.h"
 #include "view_builder.h"
 

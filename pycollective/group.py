@@ -146,8 +146,10 @@ def _at_exit() -> None:
 
 
 def _in_forked_child() -> None:
-    if _runtime is not None:
-        _core._after_fork()
+    # The connections are the parent's: calls on its world raise ForkedProcess until the child calls init() itself.
+    global _runtime
+    _core._after_fork()
+    _runtime = None
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

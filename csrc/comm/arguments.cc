@@ -13,13 +13,17 @@ namespace {
 Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
 
 Status check_buffer(const ConstBuffer& buffer, std::string_view name) {
-  if (static_cast<int>(buffer.dtype) >= kDTypeCount) return invalid(std::string(name) + " has no known dtype");
-  if (buffer.count > std::numeric_limits<std::size_t>::max() / 64) return invalid(std::string(name) + " is impossibly large");
+  if (static_cast<int>(buffer.dtype) >= kDTypeCount)
+    return invalid(std::string(name) + " has no known dtype");
+  if (buffer.count > std::numeric_limits<std::size_t>::max() / 64)
+    return invalid(std::string(name) + " is impossibly large");
   if (buffer.data == nullptr && buffer.count != 0) {
     return invalid(std::string(name) + " has " + std::to_string(buffer.count) + " elements but no memory");
   }
   if (buffer.device.type == DeviceType::kCpu) return Status::ok();
-  return Status(Code::kUnsupported, std::string(name) + " lies in device memory; this group moves CPU memory only: copy it first");
+  return Status(
+      Code::kUnsupported,
+      std::string(name) + " lies in device memory; this group moves CPU memory only: copy it first");
 }
 
 bool overlap(const ConstBuffer& a, const ConstBuffer& b) {
@@ -30,10 +34,12 @@ bool overlap(const ConstBuffer& a, const ConstBuffer& b) {
 // Both are there: as large, of one dtype, and the same memory or memory apart.
 Status check_pair(const Request& request) {
   if (request.in.count != request.out.count) {
-    return invalid("input has " + std::to_string(request.in.count) + " elements and output " + std::to_string(request.out.count));
+    return invalid("input has " + std::to_string(request.in.count) + " elements and output " +
+                   std::to_string(request.out.count));
   }
   if (request.in.dtype != request.out.dtype) {
-    return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " + std::string(name_of(request.out.dtype)));
+    return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
+                   std::string(name_of(request.out.dtype)));
   }
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
   return invalid("input and output overlap without being the same memory");
@@ -51,8 +57,9 @@ Status check_operator(DType dtype, ReduceOp op) {
     const DType other = static_cast<DType>(i);
     if (can_reduce(other, op)) dtypes += (dtypes.empty() ? "" : ", ") + std::string(name_of(other));
   }
-  return Status(Code::kUnsupported, "cannot reduce " + std::string(name_of(dtype)) + " with " + std::string(name_of(op)) + ": " +
-                                        std::string(name_of(dtype)) + " has " + (ops.empty() ? "no operation" : ops) + ", and " +
+  return Status(Code::kUnsupported, "cannot reduce " + std::string(name_of(dtype)) + " with " +
+                                        std::string(name_of(op)) + ": " + std::string(name_of(dtype)) +
+                                        " has " + (ops.empty() ? "no operation" : ops) + ", and " +
                                         std::string(name_of(op)) + " takes " + dtypes);
 }
 
@@ -63,7 +70,8 @@ Status check_broadcast(Request& request, bool at_root) {
   }
   if (request.out.data == nullptr && request.out.count == 0) {
     // The root only sends, so nothing is written through this.
-    request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype, request.in.device};
+    request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype,
+                   request.in.device};
   } else if (request.in.data == nullptr && request.in.count == 0) {
     request.in = request.out;
   }
@@ -74,15 +82,21 @@ Status check_broadcast(Request& request, bool at_root) {
 
 Status check_root(const Request& request, Rank size) {
   if (request.root >= 0 && request.root < size) return Status::ok();
-  return invalid("root " + std::to_string(request.root) + " is no rank of this group: 0 to " + std::to_string(size - 1));
+  return invalid("root " + std::to_string(request.root) + " is no rank of this group: 0 to " +
+                 std::to_string(size - 1));
 }
 
 }  // namespace
 
 Status check_request(Request& request, Rank rank, Rank size) {
   switch (request.collective) {
-    case Collective::kBarrier: request.in = {}; request.out = {}; return Status::ok();
-    case Collective::kBroadcast: PC_TRY(check_root(request, size)); return check_broadcast(request, rank == request.root);
+    case Collective::kBarrier:
+      request.in = {};
+      request.out = {};
+      return Status::ok();
+    case Collective::kBroadcast:
+      PC_TRY(check_root(request, size));
+      return check_broadcast(request, rank == request.root);
     case Collective::kReduce:
       PC_TRY(check_root(request, size));
       if (rank != request.root) request.out = {};
@@ -100,9 +114,11 @@ Status check_request(Request& request, Rank rank, Rank size) {
 
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {
   PC_TRY(check_buffer(data, "the array"));
-  if (peer == rank) return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": that is this rank itself");
+  if (peer == rank)
+    return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": that is this rank itself");
   if (peer >= 0 && peer < size) return Status::ok();
-  return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": the ranks of this group are 0 to " + std::to_string(size - 1));
+  return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": the ranks of this group are 0 to " +
+                 std::to_string(size - 1));
 }
 
 Result<double> check_timeout(double timeout_s, double group_timeout_s) {

@@ -27,8 +27,8 @@ std::vector<std::string> cut(std::string_view text, char at) {
 }
 
 std::string encode(const Member& m) {
-  return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField + m.entry.host_key + kField +
-         std::to_string(m.entry.pid);
+  return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
+         m.entry.host_key + kField + std::to_string(m.entry.pid);
 }
 
 template <class T>
@@ -42,7 +42,8 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   Member m;
   if (fields.size() != 5 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
     return Status(Code::kMismatch, "rank " + std::to_string(rank) +
-                                       " published something unreadable; do all ranks run the same version?").with_peer(rank);
+                                       " published something unreadable; do all ranks run the same version?")
+        .with_peer(rank);
   }
   m.address = fields[1];
   m.entry.host_name = fields[2];
@@ -89,8 +90,9 @@ Status explain_wait(Store& store, const Keys& keys, Rank size, const Status& fai
   Rank first = -1;
   const std::string names = missing_ranks(store, keys, size, deadline, first);
   if (first < 0) return failed;
-  return Status(Code::kTimeout, "of " + std::to_string(size) + " ranks these never came: " + names +
-                                    ". Look whether they were started with the same address and size, and at their output")
+  return Status(Code::kTimeout,
+                "of " + std::to_string(size) + " ranks these never came: " + names +
+                    ". Look whether they were started with the same address and size, and at their output")
       .with_peer(first);
 }
 
@@ -101,9 +103,10 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
     PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.member(rank), deadline));
     PC_ASSIGN_OR_RETURN(const Member member, decode_member(rank, text));
     if (member.size != options.size) {
-      return Status(Code::kMismatch, "rank " + std::to_string(rank) + " was started for " + std::to_string(member.size) +
-                                         " ranks and rank 0 for " + std::to_string(options.size) +
-                                         ": give all the same size").with_peer(rank);
+      return Status(Code::kMismatch, "rank " + std::to_string(rank) + " was started for " +
+                                         std::to_string(member.size) + " ranks and rank 0 for " +
+                                         std::to_string(options.size) + ": give all the same size")
+          .with_peer(rank);
     }
     list += kLine + text;
   }
@@ -111,12 +114,16 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
 }
 
 Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options) {
-  if (list.rfind("error ", 0) == 0) return Status(Code::kAborted, "rank 0 could not start: " + list.substr(6)).with_peer(0);
+  if (list.rfind("error ", 0) == 0)
+    return Status(Code::kAborted, "rank 0 could not start: " + list.substr(6)).with_peer(0);
   const std::vector<std::string> lines = cut(list, kLine);
-  if (lines[0].rfind("ok ", 0) != 0) return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
+  if (lines[0].rfind("ok ", 0) != 0)
+    return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
   if (lines.size() != static_cast<std::size_t>(options.size) + 1) {
-    return Status(Code::kMismatch, "rank 0 was started for " + std::to_string(lines.size() - 1) + " ranks and this one for " +
-                                       std::to_string(options.size) + ": give all the same size").with_peer(0);
+    return Status(Code::kMismatch, "rank 0 was started for " + std::to_string(lines.size() - 1) +
+                                       " ranks and this one for " + std::to_string(options.size) +
+                                       ": give all the same size")
+        .with_peer(0);
   }
   Meeting meeting;
   PC_ASSIGN_OR_RETURN(meeting.selection, SelectionTable::parse(std::string_view(lines[0]).substr(3)));
@@ -137,17 +144,21 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
 
 }  // namespace
 
-Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address, Deadline deadline) {
+Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
+                     Deadline deadline) {
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
   PC_ASSIGN_OR_RETURN(const int64_t claims, store.add(keys.claim(options.rank), 1, patience));
   if (claims != 1) {
-    return Status(Code::kMismatch, "rank " + std::to_string(options.rank) +
-                                       " is taken: two processes were given the same rank, or the store still holds an "
-                                       "earlier run of this job; give every process its own rank, every run its own store or epoch");
+    return Status(
+        Code::kMismatch,
+        "rank " + std::to_string(options.rank) +
+            " is taken: two processes were given the same rank, or the store still holds an "
+            "earlier run of this job; give every process its own rank, every run its own store or epoch");
   }
-  PC_TRY(store.set(keys.member(options.rank), encode(Member{options.size, address, this_process()}), patience));
+  PC_TRY(
+      store.set(keys.member(options.rank), encode(Member{options.size, address, this_process()}), patience));
   if (options.rank == 0) {
     const Result<std::string> list = gather(store, keys, options, patience);
     if (!list.is_ok()) {

@@ -18,7 +18,8 @@ struct Meeting {
 };
 
 // `address` is this rank's, `tune` rank 0's selection overrides. At the deadline the error names who never came.
-Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address, Deadline deadline);
+Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
+                     Deadline deadline);
 
 HostMap::Entry this_process();           // of this rank, without a store
 bool more_ranks_than_cores(Rank local);  // by the affinity mask and the cgroup's cpu.max

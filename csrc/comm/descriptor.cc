@@ -48,7 +48,8 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   const bool rooted = request.collective != Collective::kAllreduce;
   const auto [count, dtype] = elements_of(request);
   digest << static_cast<uint64_t>(dtype) << count;
-  digest << (reduces ? static_cast<uint64_t>(request.op) : 255) << (rooted ? static_cast<uint64_t>(request.root) : 0);
+  digest << (reduces ? static_cast<uint64_t>(request.op) : 255)
+         << (rooted ? static_cast<uint64_t>(request.root) : 0);
   return digest.value();
 }
 

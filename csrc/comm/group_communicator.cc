@@ -32,7 +32,9 @@ class FinishedWork final : public Work {
 class GroupWork final : public Work {
  public:
   GroupWork(GroupCommunicator& group, std::unique_ptr<Work> inner, std::string operation)
-      : group_(group), inner_(std::move(inner)), operation_(std::move(operation)) {}
+      : group_(group),
+        inner_(std::move(inner)),
+        operation_(std::move(operation)) {}
   ~GroupWork() override {
     if (inner_->done()) return;  // else this rank leaves a call that the others are in
     const Status dropped(Code::kAborted, "its Work was dropped before it was done");
@@ -57,9 +59,13 @@ class GroupWork final : public Work {
 
 }  // namespace
 
-GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, Rank rank, std::vector<Rank> world_ranks,
-                                     double timeout_s, SelectionTable selection)
-    : parts_(parts), group_(group), world_ranks_(std::move(world_ranks)), selection_(std::move(selection)) {
+GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, Rank rank,
+                                     std::vector<Rank> world_ranks, double timeout_s,
+                                     SelectionTable selection)
+    : parts_(parts),
+      group_(group),
+      world_ranks_(std::move(world_ranks)),
+      selection_(std::move(selection)) {
   rank_ = rank;
   size_ = static_cast<Rank>(world_ranks_.size());
   timeout_s_ = timeout_s;
@@ -78,7 +84,8 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   PC_ASSIGN_OR_RETURN(const Started started, start(call));
   const Status ended = started.work->wait(context);
   if (ended.is_ok()) return ended;
-  return conclude(ended, operation_text(call, started.choice, started.sequence), seconds - context.deadline.remaining_s());
+  return conclude(ended, operation_text(call, started.choice, started.sequence),
+                  seconds - context.deadline.remaining_s());
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -91,7 +98,8 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
   }
   PC_ASSIGN_OR_RETURN(Started started, start(call));
   std::string operation = operation_text(call, started.choice, started.sequence);
-  return std::unique_ptr<Work>(std::make_unique<GroupWork>(*this, std::move(started.work), std::move(operation)));
+  return std::unique_ptr<Work>(
+      std::make_unique<GroupWork>(*this, std::move(started.work), std::move(operation)));
 }
 
 Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request) {
@@ -101,8 +109,14 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
   PC_TRY(ended_before());
   started.sequence = ++sequence_;
   const uint64_t digest = digest_of(request, started.choice, group_, started.sequence);
-  const Launch launch{group_, started.sequence,    digest,                   rank_,
-                      size_,  world_ranks_.data(), started.choice.algorithm, started.choice.split};
+  const Launch launch{group_,
+                      started.sequence,
+                      digest,
+                      rank_,
+                      size_,
+                      world_ranks_.data(),
+                      started.choice.algorithm,
+                      started.choice.split};
   Result<std::unique_ptr<Work>> launched = parts_.executor->launch(request, launch);
   if (!launched.is_ok()) {
     return conclude(launched.status(), operation_text(request, started.choice, started.sequence), 0);
@@ -118,7 +132,8 @@ Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double
   const WaitContext context = context_for(seconds);
   std::unique_lock<std::mutex> lock(messages_mutex_);
   const MessageId id = next_message(peer, tag, true, data.dtype, data.count);
-  const std::unique_ptr<Work> work = post_send(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
+  const std::unique_ptr<Work> work =
+      post_send(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
   lock.unlock();
   const Status ended = work->wait(context);
   if (ended.is_ok()) return ended;
@@ -132,14 +147,17 @@ Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double time
   const WaitContext context = context_for(seconds);
   std::unique_lock<std::mutex> lock(messages_mutex_);
   const MessageId id = next_message(peer, tag, false, data.dtype, data.count);
-  const std::unique_ptr<Work> work = post_recv(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
+  const std::unique_ptr<Work> work =
+      post_recv(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
   lock.unlock();
   const Status ended = work->wait(context);
   if (ended.is_ok()) return ended;
-  return conclude(ended, message_text("recv from", peer, tag, data), seconds - context.deadline.remaining_s());
+  return conclude(ended, message_text("recv from", peer, tag, data),
+                  seconds - context.deadline.remaining_s());
 }
 
-MessageId GroupCommunicator::next_message(Rank peer, uint32_t tag, bool sends, DType dtype, std::size_t count) {
+MessageId GroupCommunicator::next_message(Rank peer, uint32_t tag, bool sends, DType dtype,
+                                          std::size_t count) {
   const uint64_t key = uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0);
   const uint64_t sequence = ++messages_[key];
   const uint64_t digest = digest_of_message(group_, tag, sequence, dtype, count);
@@ -179,7 +197,9 @@ Status GroupCommunicator::ended_before() const {
   if (ended_word_.load(std::memory_order_acquire) == 0) return Status::ok();
   const std::lock_guard<std::mutex> lock(cause_mutex_);
   const Code code = cause_.code() == Code::kNotInitialized ? Code::kNotInitialized : Code::kAborted;
-  return Status(code, "this group ended earlier: " + cause_.to_string()).with_rank(rank_).with_peer(cause_.peer());
+  return Status(code, "this group ended earlier: " + cause_.to_string())
+      .with_rank(rank_)
+      .with_peer(cause_.peer());
 }
 
 Status GroupCommunicator::conclude(const Status& ended, const std::string& operation, double elapsed_s) {
@@ -208,11 +228,14 @@ std::string GroupCommunicator::advice(const Status& ended) const {
   const std::string who = peer >= 0 && peer < size_ ? name_of_peer(peer) : "a rank of this group";
   switch (ended.code()) {
     case Code::kTimeout:
-      return ". Look whether " + who + " hangs, made fewer calls or is only slow; then a longer timeout helps";
+      return ". Look whether " + who +
+             " hangs, made fewer calls or is only slow; then a longer timeout helps";
     case Code::kPeerFailure:
     case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
     case Code::kMismatch:
-      return ". All ranks must make the same calls in the same order with equal dtype, count, op and root; compare with " + who;
+      return ". All ranks must make the same calls in the same order with equal dtype, count, op and root; "
+             "compare with " +
+             who;
     default: return "";
   }
 }

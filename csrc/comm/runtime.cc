@@ -13,14 +13,17 @@ constexpr uint32_t kWorldGroup = 0;
 
 Status check(const RuntimeOptions& options) {
   const auto invalid = [](const std::string& message) { return Status(Code::kInvalidArgument, message); };
-  if (options.size < 1) return invalid("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
+  if (options.size < 1)
+    return invalid("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
   if (options.rank < 0 || options.rank >= options.size) {
-    return invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + ": ranks are 0 to " +
-                   std::to_string(options.size - 1));
+    return invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                   ": ranks are 0 to " + std::to_string(options.size - 1));
   }
-  if (std::isnan(options.timeout_s) || options.timeout_s < 0) return invalid("the timeout must be 0 or more seconds");
+  if (std::isnan(options.timeout_s) || options.timeout_s < 0)
+    return invalid("the timeout must be 0 or more seconds");
   if (options.size > 1 && !options.store) return invalid("several ranks need a store to find each other");
-  if (options.make_transport || options.transport == "auto" || options.transport == "tcp") return Status::ok();
+  if (options.make_transport || options.transport == "auto" || options.transport == "tcp")
+    return Status::ok();
   return invalid("no transport is called '" + options.transport + "'; there are auto and tcp");
 }
 
@@ -68,8 +71,8 @@ void Runtime::State::make_world(SelectionTable selection) {
   parts.executor = executor.get();
   parts.hosts = &hosts;
   if (options.interrupted) parts.interrupted = &options.interrupted;
-  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup, options.rank, std::move(ranks), options.timeout_s,
-                                              std::move(selection));
+  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup, options.rank, std::move(ranks),
+                                              options.timeout_s, std::move(selection));
 }
 
 Status Runtime::State::start(Deadline deadline) {

@@ -17,22 +17,23 @@ namespace pc {
 struct RuntimeOptions {
   Rank rank = 0;
   Rank size = 1;
-  std::shared_ptr<Store> store;               // may be null if size is 1
+  std::shared_ptr<Store> store;  // may be null if size is 1
   JobId job = {};
   uint32_t epoch = 0;
-  double timeout_s = 600;                     // default deadline of init and of every call
-  std::string transport = "auto";             // "auto" "tcp"; tests: "inproc"
-  std::string address;                        // where the data listener binds; empty: loopback
-  std::string tune;                           // selection overrides of rank 0
-  std::function<bool()> interrupted;          // Ctrl-C probe; asked only by the thread that waits, in slices
-  std::function<std::unique_ptr<class Transport>(Rank)> make_transport;  // tests only: worlds inside one process
+  double timeout_s = 600;             // default deadline of init and of every call
+  std::string transport = "auto";     // "auto" "tcp"; tests: "inproc"
+  std::string address;                // where the data listener binds; empty: loopback
+  std::string tune;                   // selection overrides of rank 0
+  std::function<bool()> interrupted;  // Ctrl-C probe; asked only by the thread that waits, in slices
+  std::function<std::unique_ptr<class Transport>(Rank)>
+      make_transport;  // tests only: worlds inside one process
 };
 
 // What the ranks told each other at init.
 struct HostMap {
   struct Entry {
-    std::string host_name;                    // for people
-    std::string host_key;                     // equal: same kernel and network namespace, as far as names can tell
+    std::string host_name;  // for people
+    std::string host_key;   // equal: same kernel and network namespace, as far as names can tell
     int64_t pid = 0;
   };
   std::vector<Entry> ranks;
@@ -43,7 +44,7 @@ struct HostMap {
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options);
-  ~Runtime();                                 // without shutdown: closes at once, peers see a failure
+  ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.

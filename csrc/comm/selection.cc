@@ -44,7 +44,8 @@ std::string size_text(uint64_t nbytes) {
 }
 
 std::optional<Collective> collective_from(std::string_view name) {
-  for (const Collective c : {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
+  for (const Collective c :
+       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
     if (name_of(c) == name) return c;
   }
   return std::nullopt;
@@ -59,16 +60,17 @@ std::string algorithm_names(Collective collective) {
 }
 
 Status bad_row(std::string_view row, const std::string& why) {
-  return Status(Code::kInvalidArgument, "selection '" + std::string(row) + "': " + why +
-                                            ". A row is collective:from-to:algorithm, for example "
-                                            "allreduce:0-64k:recursive_doubling, then :chunk=1m or :ranks=3 if wanted");
+  return Status(Code::kInvalidArgument,
+                "selection '" + std::string(row) + "': " + why +
+                    ". A row is collective:from-to:algorithm, for example "
+                    "allreduce:0-64k:recursive_doubling, then :chunk=1m or :ranks=3 if wanted");
 }
 
 }  // namespace
 
 SelectionTable SelectionTable::defaults() {
-  const auto row = [](Collective collective, uint64_t from, uint64_t to, std::string_view name, uint64_t chunk,
-                      Rank from_size) {
+  const auto row = [](Collective collective, uint64_t from, uint64_t to, std::string_view name,
+                      uint64_t chunk, Rank from_size) {
     return Row{collective, from, to, find_algorithm(collective, name), chunk, from_size};
   };
   SelectionTable table;
@@ -93,7 +95,8 @@ Result<SelectionTable> SelectionTable::parse(std::string_view text) {
   }
   // Text of a whole table ends with the defaults already; adding them again would change nothing but the text.
   const std::vector<Row> rest = defaults().rows_;
-  const bool whole = table.rows_.size() >= rest.size() && std::equal(rest.rbegin(), rest.rend(), table.rows_.rbegin());
+  const bool whole =
+      table.rows_.size() >= rest.size() && std::equal(rest.rbegin(), rest.rend(), table.rows_.rbegin());
   if (!whole) table.rows_.insert(table.rows_.end(), rest.begin(), rest.end());
   return table;
 }
@@ -107,10 +110,12 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
   if (dash == std::string_view::npos) return bad_row(text, "'" + std::string(fields[1]) + "' is no range");
   const std::optional<uint64_t> from = size_from(fields[1].substr(0, dash));
   const std::optional<uint64_t> to = size_from(fields[1].substr(dash + 1));
-  if (!from || !to || *from >= *to) return bad_row(text, "'" + std::string(fields[1]) + "' is no range of sizes");
+  if (!from || !to || *from >= *to)
+    return bad_row(text, "'" + std::string(fields[1]) + "' is no range of sizes");
   const Algorithm* const algorithm = find_algorithm(*collective, fields[2]);
   if (algorithm == nullptr) {
-    return bad_row(text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
+    return bad_row(
+        text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
   }
   const bool rooted = *collective == Collective::kBroadcast || *collective == Collective::kReduce;
   Row row{*collective, *from, *to, algorithm, rooted ? kChunk : 0, 1};
@@ -134,8 +139,8 @@ std::string SelectionTable::to_string() const {
   std::string text;
   for (const Row& row : rows_) {
     if (!text.empty()) text += ';';
-    text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" + size_text(row.to_nbytes) + ":" +
-            std::string(row.algorithm->name);
+    text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
+            size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
     const bool rooted = row.collective == Collective::kBroadcast || row.collective == Collective::kReduce;
     if (rooted) text += ":chunk=" + size_text(row.chunk_nbytes);
     if (row.from_size != 1) text += ":ranks=" + std::to_string(row.from_size);

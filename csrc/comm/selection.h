@@ -30,12 +30,12 @@ class SelectionTable {
     Collective collective;
     uint64_t from_nbytes, to_nbytes;  // [from, to)
     const Algorithm* algorithm;
-    uint64_t chunk_nbytes;            // rooted algorithms are cut into chunks of about this size; 0: not cut
-    Rank from_size = 1;               // rows of larger groups may differ
+    uint64_t chunk_nbytes;  // rooted algorithms are cut into chunks of about this size; 0: not cut
+    Rank from_size = 1;     // rows of larger groups may differ
     bool operator==(const Row&) const = default;
   };
   static Result<Row> parse_row(std::string_view text);
-  std::vector<Row> rows_;             // the first that matches wins
+  std::vector<Row> rows_;  // the first that matches wins
 };
 
 }  // namespace pc

@@ -44,7 +44,8 @@ HostMap::Entry this_process() {
   char name[256] = "unknown";
   if (::gethostname(name, sizeof name - 1) == 0) entry.host_name = name;
   // Text that travels in lines of fields.
-  std::replace_if(entry.host_name.begin(), entry.host_name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::replace_if(
+      entry.host_name.begin(), entry.host_name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   struct stat network {};
   const bool known = ::stat("/proc/self/ns/net", &network) == 0;
   const std::string boot = first_line("/proc/sys/kernel/random/boot_id");

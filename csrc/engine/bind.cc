@@ -12,7 +12,8 @@ Geometry::Geometry(std::size_t count, std::size_t element_nbytes, uint32_t chunk
   if (chunks == 0) return;
   total_nbytes_ = count * element_nbytes;
   // Every element size divides 64, so rounding bytes never cuts an element.
-  const std::size_t even = chunks == 1 ? total_nbytes_ : total_nbytes_ / chunks + (total_nbytes_ % chunks != 0);
+  const std::size_t even =
+      chunks == 1 ? total_nbytes_ : total_nbytes_ / chunks + (total_nbytes_ % chunks != 0);
   chunk_nbytes_ = (even + kAlign - 1) / kAlign * kAlign;
 }
 

@@ -11,7 +11,7 @@ namespace pc {
 // One launched operation. Thread-safety: done() from anywhere; wait() by one thread at a time.
 class Work {
  public:
-  virtual ~Work() = default;         // of unfinished work: withdraws it first; never throws, never blocks for long
+  virtual ~Work() = default;  // of unfinished work: withdraws it first; never throws, never blocks for long
   virtual bool done() const = 0;
   // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
   // kInterrupted leave it withdrawn, so that the caller's memory is free.
@@ -27,7 +27,7 @@ class Executor {
   virtual std::string_view name() const = 0;
   virtual bool supports(const Request& request, Rank size) const = 0;
   virtual Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) = 0;
-  virtual void abort(const Status& why) noexcept = 0;      // ends everything launched
+  virtual void abort(const Status& why) noexcept = 0;  // ends everything launched
 };
 
 }  // namespace pc

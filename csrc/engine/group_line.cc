@@ -89,9 +89,11 @@ WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
   baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
-  if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0) return WaitEnd::kAborted;
+  if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0)
+    return WaitEnd::kAborted;
   if (context.deadline.expired()) return WaitEnd::kTimeout;
-  if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)()) return WaitEnd::kInterrupted;
+  if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)())
+    return WaitEnd::kInterrupted;
   return WaitEnd::kReady;
 }
 

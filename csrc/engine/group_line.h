@@ -17,19 +17,21 @@ namespace pc {
 class GroupLine {
  public:
   GroupLine(Transport& transport, Reactor& reactor, uint32_t group)
-      : transport_(transport), reactor_(reactor), group_(group) {}
+      : transport_(transport),
+        reactor_(reactor),
+        group_(group) {}
   uint32_t group() const { return group_; }
 
-  std::unique_ptr<PlanRun> new_run();                        // to prepare and enter; reused ones first
-  void enter(PlanRun& run);                                  // last in line; starts it if it is also the first
-  Status wait(PlanRun& run, const WaitContext& context);     // drives the line until `run` has ended
-  void release(std::unique_ptr<PlanRun> run);                // withdraws it if it has not ended; keeps it for reuse
-  void abort(const Status& why);                             // ends every run, now and later
+  std::unique_ptr<PlanRun> new_run();                     // to prepare and enter; reused ones first
+  void enter(PlanRun& run);                               // last in line; starts it if it is also the first
+  Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
+  void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
+  void abort(const Status& why);               // ends every run, now and later
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void start_first(Lock& lock);                              // mutex_ held, baton free
-  void drop_baton();                                         // mutex_ held: removes what has ended
+  void start_first(Lock& lock);                                // mutex_ held, baton free
+  void drop_baton();                                           // mutex_ held: removes what has ended
   void withdraw(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended and left the line
   WaitEnd drive_first(Lock& lock, const WaitContext& context);
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
@@ -37,13 +39,13 @@ class GroupLine {
   Transport& transport_;
   Reactor& reactor_;
   const uint32_t group_;
-  std::mutex mutex_;                              // guards what follows, and the state of runs that have not started
+  std::mutex mutex_;  // guards what follows, and the state of runs that have not started
   std::condition_variable baton_free_;
-  bool driven_ = false;                           // somebody holds the baton: the first run is theirs
+  bool driven_ = false;  // somebody holds the baton: the first run is theirs
   std::deque<PlanRun*> runs_;
   std::vector<std::unique_ptr<PlanRun>> idle_;
   Status aborted_;
-  Scratch scratch_;                               // the baton's
+  Scratch scratch_;  // the baton's
 };
 
 }  // namespace pc

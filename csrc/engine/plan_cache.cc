@@ -36,8 +36,9 @@ Result<CompiledPlan> compile(Plan plan) {
   const std::size_t n = plan.steps.size();
   for (std::size_t i = 0; i < n; ++i) {
     if (sound(plan, i)) continue;
-    return Status(Code::kInternal, "plan " + std::string(plan.algorithm) + " for " + std::to_string(plan.shape.size) +
-                                       " ranks has a malformed step " + std::to_string(i + 1));
+    return Status(Code::kInternal, "plan " + std::string(plan.algorithm) + " for " +
+                                       std::to_string(plan.shape.size) + " ranks has a malformed step " +
+                                       std::to_string(i + 1));
   }
   compiled.message_index.resize(n);
   compiled.lane_begin.push_back(0);
@@ -65,15 +66,17 @@ Result<std::shared_ptr<const CompiledPlan>> PlanCache::get(const Algorithm& algo
     }
   }
   if (!algorithm.supports(shape)) {
-    return Status(Code::kUnsupported, std::string(algorithm.name) + " cannot run " + std::string(name_of(shape.collective)) +
-                                          " on " + std::to_string(shape.size) + " ranks; choose another algorithm");
+    return Status(Code::kUnsupported, std::string(algorithm.name) + " cannot run " +
+                                          std::string(name_of(shape.collective)) + " on " +
+                                          std::to_string(shape.size) + " ranks; choose another algorithm");
   }
   PC_ASSIGN_OR_RETURN(CompiledPlan compiled, compile(algorithm.build(shape)));
   auto plan = std::make_shared<const CompiledPlan>(std::move(compiled));
   const std::lock_guard<std::mutex> lock(mutex_);
   if (entries_.size() >= capacity_) {
-    const auto oldest = std::min_element(entries_.begin(), entries_.end(),
-                                         [](const Entry& a, const Entry& b) { return a.last_used < b.last_used; });
+    const auto oldest =
+        std::min_element(entries_.begin(), entries_.end(),
+                         [](const Entry& a, const Entry& b) { return a.last_used < b.last_used; });
     entries_.erase(oldest);
   }
   entries_.push_back(Entry{&algorithm, shape, ++clock_, plan});

@@ -13,9 +13,10 @@ namespace pc {
 // A plan and what the engine derives from it once.
 struct CompiledPlan {
   Plan plan;
-  std::vector<uint32_t> lane_steps;     // step indices, lane after lane, in list order
-  std::vector<uint32_t> lane_begin;     // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
-  std::vector<uint32_t> message_index;  // per step: which message of its (peer, lane, direction); sends and receives
+  std::vector<uint32_t> lane_steps;  // step indices, lane after lane, in list order
+  std::vector<uint32_t> lane_begin;  // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
+  std::vector<uint32_t>
+      message_index;  // per step: which message of its (peer, lane, direction); sends and receives
 };
 
 // Refuses (kInternal) what would make the engine read or write outside an array.
@@ -36,8 +37,8 @@ class PlanCache {
     std::shared_ptr<const CompiledPlan> plan;
   };
   const std::size_t capacity_;
-  mutable std::mutex mutex_;     // guards what follows
-  std::vector<Entry> entries_;   // a handful in practice: a scan beats a hash
+  mutable std::mutex mutex_;    // guards what follows
+  std::vector<Entry> entries_;  // a handful in practice: a scan beats a hash
   uint64_t clock_ = 0;
 };
 

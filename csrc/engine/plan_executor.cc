@@ -23,7 +23,7 @@ struct PlanExecutor::State {
   Transport& transport;
   Reactor& reactor;
   PlanCache plans;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;                               // guards what follows
   std::vector<std::unique_ptr<GroupLine>> lines;  // one per group; few
   Status aborted;
 };
@@ -34,7 +34,9 @@ namespace {
 class PlanWork final : public Work {
  public:
   PlanWork(std::shared_ptr<void> keep, GroupLine& line, std::unique_ptr<PlanRun> run)
-      : keep_(std::move(keep)), line_(line), run_(std::move(run)) {}
+      : keep_(std::move(keep)),
+        line_(line),
+        run_(std::move(run)) {}
   ~PlanWork() override { line_.release(std::move(run_)); }
   bool done() const override { return run_->ended(); }
   Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }

@@ -18,7 +18,7 @@ class PlanExecutor final : public Executor {
   void abort(const Status& why) noexcept override;
 
  private:
-  struct State;                       // shared with the Work it launched, which may outlive it
+  struct State;  // shared with the Work it launched, which may outlive it
   std::shared_ptr<State> state_;
 };
 

@@ -18,7 +18,8 @@ void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data)
   reduce(to, to, data.data(), data.size() / size_of(dtype), dtype, op, weights);
 }
 
-void PlanRun::prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan) {
+void PlanRun::prepare(const Request& request, const Launch& launch,
+                      std::shared_ptr<const CompiledPlan> plan) {
   plan_ = std::move(plan);
   request_ = request;
   launch_ = launch;
@@ -45,7 +46,8 @@ void PlanRun::start(Scratch& scratch) {
   if (scratch_nbytes != 0) {
     scratch_ = scratch.reserve(scratch_nbytes);
     if (scratch_ == nullptr) {
-      return end(Status(Code::kSystem, "no memory for " + std::to_string(scratch_nbytes) + " bytes of scratch"));
+      return end(
+          Status(Code::kSystem, "no memory for " + std::to_string(scratch_nbytes) + " bytes of scratch"));
     }
   }
   const std::size_t nbytes = request_.in.nbytes();
@@ -186,10 +188,12 @@ Status PlanRun::explain_failure(const Completion& completion) const {
   std::string text = completion.status.message();
   if (completion.status.code() == Code::kMismatch) {
     if (completion.found.sequence != launch_.sequence) {
-      text = who + " is at call #" + std::to_string(completion.found.sequence) + " of this group and this rank at #" +
-             std::to_string(launch_.sequence) + ": one of them skipped or repeated a call (" + text + ")";
+      text = who + " is at call #" + std::to_string(completion.found.sequence) +
+             " of this group and this rank at #" + std::to_string(launch_.sequence) +
+             ": one of them skipped or repeated a call (" + text + ")";
     } else if (completion.found.digest != launch_.digest) {
-      text = who + " made another call here: collective, dtype, op, root, count or algorithm differ (" + text + ")";
+      text = who + " made another call here: collective, dtype, op, root, count or algorithm differ (" +
+             text + ")";
     }
   }
   return Status(completion.status.code(), text + "; in " + describe(i)).with_peer(peer);

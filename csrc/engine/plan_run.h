@@ -23,10 +23,10 @@ class PlanRun {
   explicit PlanRun(Transport& transport) : transport_(transport) {}
 
   void prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan);
-  void start(Scratch& scratch);      // copies input to output and posts what can be posted
-  void advance();                    // takes completions and goes on as far as possible
-  void end(Status result);           // withdraws what is in flight: afterwards the user's memory is free
-  void request_end(Status why) {     // any thread: the next advance() ends the run; wake the reactor afterwards
+  void start(Scratch& scratch);   // copies input to output and posts what can be posted
+  void advance();                 // takes completions and goes on as far as possible
+  void end(Status result);        // withdraws what is in flight: afterwards the user's memory is free
+  void request_end(Status why) {  // any thread: the next advance() ends the run; wake the reactor afterwards
     queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
   }
 
@@ -35,8 +35,8 @@ class PlanRun {
   const Status& result() const { return result_; }                       // once ended
   CompletionQueue& queue() { return queue_; }
   const Launch& launch() const { return launch_; }
-  std::string where() const;         // any thread
-  Rank waits_for() const;            // any thread: group rank, -1: nobody
+  std::string where() const;  // any thread
+  Rank waits_for() const;     // any thread: group rank, -1: nobody
 
  private:
   static constexpr uint64_t kEndToken = ~uint64_t{0};

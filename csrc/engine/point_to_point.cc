@@ -9,7 +9,10 @@ namespace {
 class Message final : public Work {
  public:
   Message(Transport& transport, Reactor& reactor, Rank peer, bool sends)
-      : transport_(transport), reactor_(reactor), peer_(peer), sends_(sends) {}
+      : transport_(transport),
+        reactor_(reactor),
+        peer_(peer),
+        sends_(sends) {}
   ~Message() override {
     if (!done()) transport_.cancel(&queue_);
   }
@@ -62,15 +65,18 @@ class Message final : public Work {
 
 }  // namespace
 
-std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, ConstBuffer data) {
+std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
+                                ConstBuffer data) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true);
   transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0});
   return message;
 }
 
-std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, Buffer data) {
+std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
+                                Buffer data) {
   auto message = std::make_unique<Message>(transport, reactor, peer, false);
-  transport.post_recv(peer, RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
+  transport.post_recv(peer,
+                      RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
   return message;
 }
 

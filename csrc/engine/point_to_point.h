@@ -9,7 +9,9 @@
 namespace pc {
 
 // `id.sequence` counts messages of this (peer, tag) and direction; the caller keeps the counters. `peer` is a world rank.
-std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, ConstBuffer data);
-std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, Buffer data);
+std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
+                                ConstBuffer data);
+std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
+                                Buffer data);
 
 }  // namespace pc

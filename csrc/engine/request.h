@@ -13,12 +13,12 @@ namespace pc {
 
 struct Request {
   Collective collective = Collective::kBarrier;
-  ConstBuffer in;                    // may be `out`'s memory (in place), else must not overlap it
-  Buffer out;                        // off the root of a reduce: empty
+  ConstBuffer in;  // may be `out`'s memory (in place), else must not overlap it
+  Buffer out;      // off the root of a reduce: empty
   ReduceOp op = ReduceOp::kSum;
   Rank root = 0;
-  void* stream = nullptr;            // device arrays only
-  std::string_view label;            // the user's name for this call, shown in errors and traces
+  void* stream = nullptr;  // device arrays only
+  std::string_view label;  // the user's name for this call, shown in errors and traces
 };
 
 // What a checked call is about. Everybody has the output of a broadcast, and everybody has the input of all others.
@@ -36,9 +36,9 @@ inline Elements elements_of(const Request& request) {
 struct Launch {
   uint32_t group = 0;
   uint64_t sequence = 0;
-  uint64_t digest = 0;               // of the full descriptor; travels in every first frame
-  Rank rank = 0, size = 1;           // in the group
-  const Rank* world_ranks = nullptr; // group rank -> world rank, `size` entries; outlives the operation
+  uint64_t digest = 0;                // of the full descriptor; travels in every first frame
+  Rank rank = 0, size = 1;            // in the group
+  const Rank* world_ranks = nullptr;  // group rank -> world rank, `size` entries; outlives the operation
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
 };

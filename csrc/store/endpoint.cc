@@ -9,11 +9,13 @@ namespace pc {
 Result<std::vector<Endpoint>> resolve(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   const bool brackets = !address.empty() && address.front() == '[';
-  const bool whole = colon != std::string::npos && colon + 1 < address.size() && (!brackets || address[colon - 1] == ']');
+  const bool whole =
+      colon != std::string::npos && colon + 1 < address.size() && (!brackets || address[colon - 1] == ']');
   if (!whole || colon == 0) {
     return Status(Code::kInvalidArgument, "'" + address + "' is no address; write host:port, or [ip6]:port");
   }
-  return resolve(brackets ? address.substr(1, colon - 2) : address.substr(0, colon), address.substr(colon + 1));
+  return resolve(brackets ? address.substr(1, colon - 2) : address.substr(0, colon),
+                 address.substr(colon + 1));
 }
 
 Result<std::vector<Endpoint>> resolve(const std::string& host, const std::string& port) {
@@ -39,7 +41,8 @@ Result<std::vector<Endpoint>> resolve(const std::string& host, const std::string
 
 std::string to_string(const Endpoint& endpoint) {
   char host[128], port[16];
-  if (::getnameinfo(endpoint.get(), endpoint.length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+  if (::getnameinfo(endpoint.get(), endpoint.length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "unknown address";
   }
   const bool brackets = endpoint.storage.ss_family == AF_INET6;

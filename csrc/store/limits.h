@@ -19,13 +19,14 @@ inline Status check_key(std::string_view key) {
 inline Status check_entry(std::string_view key, std::string_view value) {
   PC_TRY(check_key(key));
   if (value.size() <= kMaxValueBytes) return Status::ok();
-  return Status(Code::kInvalidArgument, "store value of " + std::to_string(value.size()) + " bytes for key '" +
-                                            std::string(key) + "': at most " + std::to_string(kMaxValueBytes) +
-                                            " are allowed");
+  return Status(Code::kInvalidArgument, "store value of " + std::to_string(value.size()) +
+                                            " bytes for key '" + std::string(key) + "': at most " +
+                                            std::to_string(kMaxValueBytes) + " are allowed");
 }
 
 inline Status key_timeout(std::string_view key) {
-  return Status(Code::kTimeout, "timed out waiting for store key '" + std::string(key) + "': nobody has set it");
+  return Status(Code::kTimeout,
+                "timed out waiting for store key '" + std::string(key) + "': nobody has set it");
 }
 
 // What add() makes of a stored value: text, so that get() of a counter is readable. No value counts as 0.

@@ -11,7 +11,9 @@ namespace pc {
 // Thread-safety: all methods.
 class PrefixStore final : public Store {
  public:
-  PrefixStore(std::string prefix, std::shared_ptr<Store> inner) : prefix_(std::move(prefix)), inner_(std::move(inner)) {}
+  PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
+      : prefix_(std::move(prefix)),
+        inner_(std::move(inner)) {}
   Status set(std::string_view key, std::string_view value, Deadline deadline) override;
   Result<std::string> get(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;

@@ -26,7 +26,8 @@
 
 namespace pc {
 
-static_assert(std::endian::native == std::endian::little, "store/protocol.h copies fields as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "store/protocol.h copies fields as they lie in memory");
 
 enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4 };
 inline constexpr std::size_t kStoreHeaderBytes = 16;
@@ -68,7 +69,8 @@ inline Result<StoreRequest> decode_request(const StoreHeader& h) {
   std::memcpy(&request.value_nbytes, &h[4], 4);
   std::memcpy(&request.delta, &h[8], 8);
   const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kErase;
-  const bool sizes = request.key_nbytes >= 1 && request.key_nbytes <= kMaxKeyBytes && request.value_nbytes <= kMaxValueBytes;
+  const bool sizes =
+      request.key_nbytes >= 1 && request.key_nbytes <= kMaxKeyBytes && request.value_nbytes <= kMaxValueBytes;
   const bool fields = h[1] == 0 && (request.op == StoreOp::kSet || request.value_nbytes == 0) &&
                       (request.op == StoreOp::kAdd || request.delta == 0);
   if (known && sizes && fields) return request;
@@ -79,7 +81,9 @@ inline Result<StoreReply> decode_reply(const StoreHeader& h) {
   reply.code = static_cast<Code>(h[0]);
   std::memcpy(&reply.value_nbytes, &h[4], 4);
   std::memcpy(&reply.number, &h[8], 8);
-  if (reply.code <= Code::kInternal && h[1] == 0 && h[2] == 0 && h[3] == 0 && reply.value_nbytes <= kMaxValueBytes) return reply;
+  if (reply.code <= Code::kInternal && h[1] == 0 && h[2] == 0 && h[3] == 0 &&
+      reply.value_nbytes <= kMaxValueBytes)
+    return reply;
   return Status(Code::kPeerFailure, "malformed store reply");
 }
 

@@ -18,9 +18,10 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual Status set(std::string_view key, std::string_view value, Deadline deadline) = 0;
-  virtual Result<std::string> get(std::string_view key, Deadline deadline) = 0;     // waits for the key
-  virtual Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) = 0;  // missing counts as 0; returns the new value
-  virtual Status erase(std::string_view key, Deadline deadline) = 0;                // of a missing key: OK
+  virtual Result<std::string> get(std::string_view key, Deadline deadline) = 0;  // waits for the key
+  virtual Result<int64_t> add(std::string_view key, int64_t delta,
+                              Deadline deadline) = 0;  // missing counts as 0; returns the new value
+  virtual Status erase(std::string_view key, Deadline deadline) = 0;  // of a missing key: OK
 };
 
 }  // namespace pc

@@ -16,8 +16,8 @@ std::string reply(const Status& status) { return reply(status.code(), status.mes
 
 }  // namespace
 
-std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreRequest& request, std::string_view key,
-                                                   std::string_view value) {
+std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreRequest& request,
+                                                   std::string_view key, std::string_view value) {
   std::vector<Answer> answers;
   const auto found = values_.find(key);
   switch (request.op) {
@@ -57,10 +57,12 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreReques
 Status StoreTable::put(std::string_view key, std::string_view value) {
   const auto found = values_.find(key);
   const bool is_new = found == values_.end();
-  const std::size_t after = nbytes_ + value.size() + (is_new ? key.size() : 0) - (is_new ? 0 : found->second.size());
+  const std::size_t after =
+      nbytes_ + value.size() + (is_new ? key.size() : 0) - (is_new ? 0 : found->second.size());
   if ((is_new && values_.size() >= limits_.keys) || after > limits_.total_nbytes) {
     return Status(Code::kUnsupported, "the store is full: " + std::to_string(values_.size()) + " keys, " +
-                                          std::to_string(nbytes_) + " bytes; it is meant for addresses, not for data");
+                                          std::to_string(nbytes_) +
+                                          " bytes; it is meant for addresses, not for data");
   }
   nbytes_ = after;
   if (is_new) {

@@ -22,7 +22,8 @@ class StoreTable {
 
   // Runs one request of `client` and returns who is to be answered now: the client itself, unless its get has to wait,
   // and those whose key has just been set.
-  std::vector<Answer> handle(int client, const StoreRequest& request, std::string_view key, std::string_view value);
+  std::vector<Answer> handle(int client, const StoreRequest& request, std::string_view key,
+                             std::string_view value);
   void forget(int client);  // it is gone: it waits for nothing
 
  private:

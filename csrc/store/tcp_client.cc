@@ -18,16 +18,17 @@
 namespace pc {
 namespace {
 
-constexpr int kSliceMs = 50;                     // between two looks at the interrupt probe
-constexpr double kAttemptS = 2;                  // one silent address must not use up the time of the others
+constexpr int kSliceMs = 50;     // between two looks at the interrupt probe
+constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
-constexpr std::size_t kMaxIdle = 4;              // connections kept for the next call
+constexpr std::size_t kMaxIdle = 4;  // connections kept for the next call
 using Interrupted = std::function<bool()>;
 
 // fd < 0: just lets the time pass.
 Status wait_for(int fd, short events, Deadline deadline, const Interrupted& interrupted) {
   for (;;) {
-    if (interrupted && interrupted()) return Status(Code::kInterrupted, "interrupted while talking to the store");
+    if (interrupted && interrupted())
+      return Status(Code::kInterrupted, "interrupted while talking to the store");
     pollfd poll_for{fd, events, 0};
     const int ready = ::poll(&poll_for, 1, deadline.slice_ms(kSliceMs));
     if (ready > 0) return Status::ok();
@@ -99,7 +100,9 @@ Status greet(int fd, const JobId& job, Deadline deadline, const Interrupted& int
 class TcpStore final : public Store {
  public:
   TcpStore(std::vector<std::string> addresses, const JobId& job, Interrupted interrupted)
-      : addresses_(std::move(addresses)), job_(job), interrupted_(std::move(interrupted)) {}
+      : addresses_(std::move(addresses)),
+        job_(job),
+        interrupted_(std::move(interrupted)) {}
 
   Status set(std::string_view key, std::string_view value, Deadline deadline) override {
     PC_TRY(check_entry(key, value));
@@ -134,12 +137,14 @@ class TcpStore final : public Store {
     int64_t number = 0;
   };
 
-  Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta, Deadline deadline) {
+  Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
+                      Deadline deadline) {
     Fd fd = take_idle();
     if (!fd.valid()) {
       PC_ASSIGN_OR_RETURN(fd, connect_somewhere(deadline));
     }
-    const StoreHeader header = encode(StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
+    const StoreHeader header = encode(
+        StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
     std::string message(header.data(), header.size());
     message.append(key).append(value);
     // On every failure the connection is dropped: an answer may still come that would be taken for the next one's.
@@ -161,7 +166,9 @@ class TcpStore final : public Store {
       ++rounds;
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
         Result<Fd> fd = connect_to(addresses_[i], deadline);
-        if (fd.is_ok() || fd.status().code() == Code::kInterrupted || fd.status().code() == Code::kInvalidArgument) return fd;
+        if (fd.is_ok() || fd.status().code() == Code::kInterrupted ||
+            fd.status().code() == Code::kInvalidArgument)
+          return fd;
         causes[i] = fd.status().message();
       }
       const Deadline pause = Deadline::after(std::min(pause_ms / 1e3, std::max(deadline.remaining_s(), 0.0)));
@@ -190,7 +197,8 @@ class TcpStore final : public Store {
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       text += (i == 0 ? " at " : "; at ") + addresses_[i] + ": " + causes[i];
     }
-    text += " (" + std::to_string(rounds) + (rounds == 1 ? " attempt" : " attempts") + "). Check that rank 0 runs, that " +
+    text += " (" + std::to_string(rounds) + (rounds == 1 ? " attempt" : " attempts") +
+            "). Check that rank 0 runs, that " +
             "every rank was given its address and this job's key, and that no firewall stands between";
     return Status(Code::kTimeout, text);
   }

@@ -53,7 +53,8 @@ Result<Fd> listen_on(const Endpoint& endpoint) {
   if (!fd.valid()) return system_error("socket for the store", errno);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd.get(), endpoint.get(), endpoint.length) != 0) return system_error("bind " + to_string(endpoint), errno);
+  if (::bind(fd.get(), endpoint.get(), endpoint.length) != 0)
+    return system_error("bind " + to_string(endpoint), errno);
   if (::listen(fd.get(), kBacklog) != 0) return system_error("listen " + to_string(endpoint), errno);
   return fd;
 }
@@ -123,7 +124,8 @@ Status TcpStoreServer::State::open(const std::vector<Endpoint>& endpoints) {
   if (!epoll.valid() || !stop.valid()) return system_error("epoll or eventfd for the store", errno);
   for (const int fd : {listener.get(), stop.get()}) {
     epoll_event event{EPOLLIN, {.fd = fd}};
-    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) return system_error("epoll_ctl for the store", errno);
+    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+      return system_error("epoll_ctl for the store", errno);
   }
   try {
     thread = std::thread([this] { serve(); });
@@ -227,7 +229,8 @@ void TcpStoreServer::State::on_event(int fd, uint32_t events) {
   Connection& c = *at->second;
   bool keep = true;
   if (c.exchange && (events & EPOLLOUT) != 0) keep = answer(c);
-  if (keep && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) keep = c.exchange ? read_request(c) : read_hello(c);
+  if (keep && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
+    keep = c.exchange ? read_request(c) : read_hello(c);
   if (!keep) drop(fd);
 }
 
@@ -244,7 +247,8 @@ bool TcpStoreServer::State::read_hello(Connection& c) {
   ours.epoch = theirs.value().epoch;  // a store outlives epochs
   HelloBytes bytes;
   encode(ours, bytes);  // also to a stranger, so that it can tell its user which job is here
-  const bool sent = ::send(c.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  const bool sent =
+      ::send(c.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   if (!sent || !compatible(ours, theirs.value()).is_ok()) return false;
   c.exchange = std::make_unique<Exchange>();
   --strangers;
@@ -283,7 +287,8 @@ void TcpStoreServer::State::run(int fd, Exchange& exchange) {
   exchange.body = {};
   exchange.header_have = 0;
   exchange.waits = true;
-  for (StoreTable::Answer& each : table.handle(fd, exchange.request, all.substr(0, key_nbytes), all.substr(key_nbytes))) {
+  for (StoreTable::Answer& each :
+       table.handle(fd, exchange.request, all.substr(0, key_nbytes), all.substr(key_nbytes))) {
     const auto at = connections.find(each.client);
     if (at == connections.end()) continue;
     Exchange& answered = *at->second->exchange;
@@ -297,7 +302,8 @@ void TcpStoreServer::State::run(int fd, Exchange& exchange) {
 bool TcpStoreServer::State::answer(Connection& c) {
   Exchange& e = *c.exchange;
   while (e.written < e.answer.size()) {
-    const ssize_t n = ::send(c.fd.get(), e.answer.data() + e.written, e.answer.size() - e.written, MSG_NOSIGNAL);
+    const ssize_t n =
+        ::send(c.fd.get(), e.answer.data() + e.written, e.answer.size() - e.written, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno != EAGAIN) return false;
     if (n < 0) {
@@ -325,10 +331,12 @@ TcpStoreServer::~TcpStoreServer() {
 
 const std::string& TcpStoreServer::address() const { return state_->address; }
 
-Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(const std::string& host, int port, const JobId& job,
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(const std::string& host, int port,
+                                                             const JobId& job,
                                                              const StoreServerLimits& limits) {
   if (port < 0 || port > 65535) {
-    return Status(Code::kInvalidArgument, "port " + std::to_string(port) + " for the store: 0 to 65535 are allowed");
+    return Status(Code::kInvalidArgument,
+                  "port " + std::to_string(port) + " for the store: 0 to 65535 are allowed");
   }
   PC_ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, resolve(host, std::to_string(port)));
   auto state = std::make_unique<State>(job, limits);

@@ -14,7 +14,7 @@
 namespace pc {
 
 struct Capabilities {
-  bool zero_copy = false;        // a send's memory may be read long after it is posted, by the peer itself
+  bool zero_copy = false;  // a send's memory may be read long after it is posted, by the peer itself
   bool same_host_only = false;
 };
 
@@ -22,7 +22,7 @@ struct Capabilities {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;                           // catalog name: "tcp", "inproc"
+  virtual std::string_view name() const = 0;  // catalog name: "tcp", "inproc"
   virtual Capabilities capabilities() const = 0;
   // What a peer needs to reach us, published through the store. Transport-specific text without newline.
   virtual std::string address() const = 0;
@@ -30,9 +30,9 @@ class Transport {
   // An error names the peers that are missing and why.
   virtual Status connect(const std::vector<std::string>& addresses, Deadline deadline) = 0;
 
-  virtual void post_send(Rank peer, const SendOp& op) = 0;             // errors arrive as completions
+  virtual void post_send(Rank peer, const SendOp& op) = 0;  // errors arrive as completions
   virtual void post_recv(Rank peer, const RecvOp& op) = 0;
-  virtual void cancel(const CompletionSink* sink) = 0;                 // see Link::cancel; closes what cannot be kept
+  virtual void cancel(const CompletionSink* sink) = 0;  // see Link::cancel; closes what cannot be kept
   // Moves whatever can be moved now, without blocking. How many frames moved.
   virtual std::size_t poll() = 0;
   // Readable (epoll, level-triggered) when poll() has something to do.

@@ -21,9 +21,9 @@ inline std::string name_of(Over over) { return over == Over::kInproc ? "inproc" 
 struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
-  double timeout_s = 20;   // of init and of every call
+  double timeout_s = 20;  // of init and of every call
   std::string tune = "";
-  bool shut_down = true;   // with the closing barrier; else the runtimes are just destroyed
+  bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
 };
 
 // What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
@@ -38,7 +38,8 @@ inline Status run_rank(RuntimeOptions options, const WorldOptions& world, const 
 
 inline Outcomes run_world(const WorldOptions& world, const Body& body) {
   const auto store = std::make_shared<MemoryStore>();
-  const std::shared_ptr<InprocHub> hub = world.over == Over::kInproc ? InprocHub::create(world.size) : nullptr;
+  const std::shared_ptr<InprocHub> hub =
+      world.over == Over::kInproc ? InprocHub::create(world.size) : nullptr;
   Outcomes outcomes(static_cast<std::size_t>(world.size));
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < world.size; ++rank) {
@@ -50,9 +51,8 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.transport = "tcp";
     options.tune = rank == 0 ? world.tune : "";
     if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
-    ranks.emplace_back([&, rank, options] {
-      outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body);
-    });
+    ranks.emplace_back(
+        [&, rank, options] { outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body); });
   }
   for (std::thread& rank : ranks) rank.join();
   return outcomes;

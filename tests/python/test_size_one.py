@@ -156,7 +156,6 @@ if child == 0:
     try:
         pc.allreduce(np.ones(1))
     except pc.ForkedProcess:
-        pc.shutdown()
         pc.init()
         pc.allreduce(np.ones(1))
         sys.exit(7)

@@ -18,7 +18,7 @@ class FaultyTransport final : public Transport {
  public:
   explicit FaultyTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
 
-  // What is posted to `peer` from now on stays here: to that peer we are alive and silent. release() posts it, in order.
+  // What is posted to `peer` from now on stays here: to that peer we are alive and silent. release() posts it.
   void hold(Rank peer);
   void release(Rank peer);
   // Dies without goodbye, as by SIGKILL, at the post after `posts` more of them.

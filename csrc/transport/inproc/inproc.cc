@@ -28,8 +28,9 @@ struct Pair {
   bool ended = false;         // one side has left: nothing moves any more
 };
 
-// Signals that a rank's poll() has something to do. Rung with the lock of the pair in question held, answered before that
-// lock is taken: so the answer to any ring sees its work, also when it swallows the ring of somebody who came just now.
+// Signals that a rank's poll() has something to do. Rung with the lock of the pair in question held, answered before
+// that lock is taken: so the answer to any ring sees its work, also when it swallows the ring of somebody who came
+// just now.
 struct Doorbell {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> rung{false};  // spares poll() the system call

@@ -1,5 +1,5 @@
-// Turns the frames of a Link into bytes on a socket. Short frames are copied together and leave in one system call; large
-// payloads are sent from where they lie, checksummed piece by piece right before.
+// Turns the frames of a Link into bytes on a socket. Short frames are copied together and leave in one system call;
+// large payloads are sent from where they lie, checksummed piece by piece right before.
 #pragma once
 
 #include <cstddef>

@@ -87,7 +87,7 @@ Result<SocketAddress> parse_endpoint(std::string_view text) {
     const std::from_chars_result parsed = std::from_chars(text.data() + colon + 1, end, port);
     good = parsed.ec == std::errc() && parsed.ptr == end && port != 0;
   }
-  if (!good) return Status(Code::kInvalidArgument, "\"" + std::string(text) + "\" is not an \"ip:port\"");
+  if (!good) return Status(Code::kInvalidArgument, std::string(text) + " is not an ip:port");
   std::string_view ip = text.substr(0, colon);
   if (ip.size() > 2 && ip.front() == '[' && ip.back() == ']') ip = ip.substr(1, ip.size() - 2);
   return parse_ip(std::string(ip), port);
@@ -99,8 +99,9 @@ std::string to_string(const SocketAddress& address) {
                                            NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "(unknown address)";
   }
-  const bool v6 = address.storage.ss_family == AF_INET6;
-  return (v6 ? "[" + std::string(ip) + "]" : std::string(ip)) + ":" + port;
+  std::string text = ip;
+  if (address.storage.ss_family == AF_INET6) text = std::string("[").append(ip).append("]");
+  return text.append(":").append(port);
 }
 
 bool is_wildcard(const SocketAddress& address) {

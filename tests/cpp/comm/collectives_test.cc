@@ -16,7 +16,8 @@ std::vector<ExecutorCase> cases() {
         const auto run = [=](Rank ranks, const Body& body) {
           return run_world({.over = over, .size = ranks, .timeout_s = 60, .tune = tune}, body);
         };
-        all.push_back({name_of(over) + (*tune != 0 ? "_small_pieces_" : "_") + std::to_string(size), size, run});
+        all.push_back(
+            {name_of(over) + (*tune != 0 ? "_small_pieces_" : "_") + std::to_string(size), size, run});
       }
     }
   }

@@ -20,7 +20,9 @@ RuntimeOptions options_of(Rank rank, Rank size, std::shared_ptr<Store> store, do
   options.timeout_s = timeout_s;
   return options;
 }
-bool has(const Status& status, const std::string& part) { return status.to_string().find(part) != std::string::npos; }
+bool has(const Status& status, const std::string& part) {
+  return status.to_string().find(part) != std::string::npos;
+}
 
 // Creates a runtime per given (rank, size), at the same time.
 Outcomes create_all(const std::vector<std::pair<Rank, Rank>>& ranks, double timeout_s) {
@@ -30,7 +32,8 @@ Outcomes create_all(const std::vector<std::pair<Rank, Rank>>& ranks, double time
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
-      Result<std::unique_ptr<Runtime>> created = Runtime::create(options_of(ranks[i].first, ranks[i].second, store, timeout_s));
+      Result<std::unique_ptr<Runtime>> created =
+          Runtime::create(options_of(ranks[i].first, ranks[i].second, store, timeout_s));
       outcomes[i] = created.status();
       if (created.is_ok()) runtimes[i] = std::move(created).value();
     });
@@ -45,7 +48,8 @@ TEST(Runtime, one_rank_needs_neither_store_nor_transport) {
   EXPECT_EQ(runtime->hosts().local_size, 1);
   EXPECT_TRUE(runtime->world().run(Request{}).is_ok());
   EXPECT_TRUE(runtime->world().launch(Request{}).value()->done());
-  EXPECT_TRUE(has(Status(Code::kInternal, runtime->world().explain(Collective::kAllreduce, 8, 0).value()), "nothing to do"));
+  EXPECT_TRUE(has(Status(Code::kInternal, runtime->world().explain(Collective::kAllreduce, 8, 0).value()),
+                  "nothing to do"));
   EXPECT_TRUE(runtime->shutdown(Deadline::after(1)).is_ok());
   EXPECT_EQ(runtime->world().run(Request{}).code(), Code::kNotInitialized);
 }
@@ -73,7 +77,8 @@ TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
 
 TEST(Runtime, a_rank_that_is_given_twice_is_refused) {
   const Outcomes outcomes = create_all({{0, 2}, {1, 2}, {1, 2}}, 5);
-  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), [](const Status& s) { return s.is_ok(); }), 2) << text_of(outcomes);
+  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), [](const Status& s) { return s.is_ok(); }), 2)
+      << text_of(outcomes);
   EXPECT_TRUE(has(outcomes[1], "same rank") || has(outcomes[2], "same rank")) << text_of(outcomes);
 }
 
@@ -83,18 +88,22 @@ TEST(Runtime, ranks_that_disagree_about_the_size_are_told) {
 }
 
 TEST(Runtime, a_bad_tuning_text_of_rank_0_is_reported_everywhere) {
-  const Outcomes outcomes = run_world({.size = 2, .tune = "allreduce:0-64k:magic"}, [](Runtime&, Communicator&) { return Status::ok(); });
-  for (const Status& s : outcomes) EXPECT_TRUE(has(s, "magic") && has(s, "recursive_doubling")) << text_of(outcomes);
+  const Outcomes outcomes = run_world({.size = 2, .tune = "allreduce:0-64k:magic"},
+                                      [](Runtime&, Communicator&) { return Status::ok(); });
+  for (const Status& s : outcomes)
+    EXPECT_TRUE(has(s, "magic") && has(s, "recursive_doubling")) << text_of(outcomes);
 }
 
 TEST(Runtime, rank_0_tunes_everybody) {
-  const Outcomes outcomes = run_world({.size = 3, .tune = "allreduce:0-inf:ring"}, [](Runtime& runtime, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const std::string text, group.explain(Collective::kAllreduce, 8, 0));
-    const HostMap& hosts = runtime.hosts();
-    const bool right = text.find("ring") != std::string::npos && text.find("transport: inproc") != std::string::npos &&
-                       hosts.local_size == 3 && hosts.local_rank == group.rank() && hosts.ranks.size() == 3;
-    return right ? Status::ok() : Status(Code::kInternal, text);
-  });
+  const Outcomes outcomes = run_world(
+      {.size = 3, .tune = "allreduce:0-inf:ring"}, [](Runtime& runtime, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const std::string text, group.explain(Collective::kAllreduce, 8, 0));
+        const HostMap& hosts = runtime.hosts();
+        const bool right = text.find("ring") != std::string::npos &&
+                           text.find("transport: inproc") != std::string::npos && hosts.local_size == 3 &&
+                           hosts.local_rank == group.rank() && hosts.ranks.size() == 3;
+        return right ? Status::ok() : Status(Code::kInternal, text);
+      });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
@@ -112,8 +121,8 @@ TEST(Runtime, an_interrupt_ends_a_waiting_call) {
       const std::unique_ptr<Runtime> runtime = Runtime::create(std::move(options)).value();
       if (rank == 0) interrupted = true;
       std::byte byte{};
-      outcomes[static_cast<std::size_t>(rank)] = rank == 0 ? runtime->world().run(Request{})
-                                                           : runtime->world().recv({&byte, 1, DType::kU8}, 0, 0);
+      outcomes[static_cast<std::size_t>(rank)] =
+          rank == 0 ? runtime->world().run(Request{}) : runtime->world().recv({&byte, 1, DType::kU8}, 0, 0);
     });
   }
   for (std::thread& rank : ranks) rank.join();

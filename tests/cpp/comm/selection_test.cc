@@ -22,8 +22,10 @@ TEST(Selection, the_defaults_change_to_the_ring_at_the_measured_sizes) {
 
 TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_ranks) {
   const SelectionTable table = SelectionTable::defaults();
-  for (const Collective c : {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
-    for (const uint64_t nbytes : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 50, ~uint64_t{0}}) {
+  for (const Collective c :
+       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
+    for (const uint64_t nbytes :
+         {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 50, ~uint64_t{0}}) {
       for (const Rank size : {1, 2, 3, 8, 1000}) EXPECT_NE(table.choose(c, nbytes, size).algorithm, nullptr);
     }
   }
@@ -40,7 +42,8 @@ TEST(Selection, rooted_arrays_are_cut_into_chunks_of_a_mebibyte_and_never_into_t
 }
 
 TEST(Selection, overrides_come_first_and_the_rest_stays) {
-  const SelectionTable table = SelectionTable::parse("allreduce:0-64k:ring:ranks=4;broadcast:1m-inf:binomial:chunk=256k").value();
+  const SelectionTable table =
+      SelectionTable::parse("allreduce:0-64k:ring:ranks=4;broadcast:1m-inf:binomial:chunk=256k").value();
   EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, 4), "ring");
   EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, 3), "recursive_doubling");
   EXPECT_EQ(table.choose(Collective::kBroadcast, 1 << 20, 4).split, 4u);
@@ -48,7 +51,8 @@ TEST(Selection, overrides_come_first_and_the_rest_stays) {
 }
 
 TEST(Selection, text_reads_back_to_the_same_table) {
-  for (const char* const text : {"", "allreduce:0-inf:ring", "reduce:5-1k:binomial:chunk=100:ranks=9;barrier:0-inf:dissemination"}) {
+  for (const char* const text :
+       {"", "allreduce:0-inf:ring", "reduce:5-1k:binomial:chunk=100:ranks=9;barrier:0-inf:dissemination"}) {
     const std::string once = SelectionTable::parse(text).value().to_string();
     EXPECT_EQ(SelectionTable::parse(once).value().to_string(), once);
     EXPECT_EQ(once.rfind(text, 0), 0u) << once;
@@ -56,9 +60,11 @@ TEST(Selection, text_reads_back_to_the_same_table) {
 }
 
 TEST(Selection, what_cannot_be_read_is_refused_with_what_there_is) {
-  for (const char* const text : {"x", "allreduce", "allreduce:0-1k", "gossip:0-1k:ring", "allreduce:1k-1k:ring", "allreduce:0+1k:ring",
-                                 "allreduce:0-1x:ring", "allreduce:0-1k:ring:chunk=1k", "allreduce:0-1k:ring:", "allreduce:0-1k:ring:ranks=0",
-                                 "allreduce:0-99999999999999999999:ring", "broadcast:0-1k:binomial:chunk", "allreduce:0-99999999999g:ring"}) {
+  for (const char* const text :
+       {"x", "allreduce", "allreduce:0-1k", "gossip:0-1k:ring", "allreduce:1k-1k:ring", "allreduce:0+1k:ring",
+        "allreduce:0-1x:ring", "allreduce:0-1k:ring:chunk=1k",
+        "allreduce:0-1k:ring:", "allreduce:0-1k:ring:ranks=0", "allreduce:0-99999999999999999999:ring",
+        "broadcast:0-1k:binomial:chunk", "allreduce:0-99999999999g:ring"}) {
     EXPECT_EQ(SelectionTable::parse(text).status().code(), Code::kInvalidArgument) << text;
   }
   const std::string message = SelectionTable::parse("allreduce:0-1k:magic").status().message();
@@ -85,9 +91,13 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.op = ReduceOp::kMax; }));
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.root = 1; }));
   EXPECT_NE(usual, digest([](Request&, Choice& c) { c.split = 2; }));
-  EXPECT_NE(usual, digest([](Request&, Choice& c) { c.algorithm = find_algorithm(Collective::kAllreduce, "ring"); }));
+  EXPECT_NE(usual, digest([](Request&, Choice& c) {
+              c.algorithm = find_algorithm(Collective::kAllreduce, "ring");
+            }));
   EXPECT_EQ(usual, digest([&](Request& r, Choice&) { r.in.data = memory + 16; }));
-  EXPECT_EQ(usual, digest([&](Request& r, Choice&) { r.out = {memory, 4, DType::kF32}; }));  // the root has one
+  EXPECT_EQ(usual, digest([&](Request& r, Choice&) {
+              r.out = {memory, 4, DType::kF32};
+            }));  // the root has one
   EXPECT_EQ(usual, digest([](Request& r, Choice&) { r.label = "mine"; }));
 }
 

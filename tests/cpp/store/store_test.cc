@@ -24,7 +24,8 @@ OpenedStore open_tcp() {
 OpenedStore open_prefix() {
   const auto inner = std::make_shared<MemoryStore>();
   (void)inner->set("a", "not seen through a prefix", Deadline::after(1));
-  return {nullptr, std::make_shared<PrefixStore>("job/", inner), std::make_shared<PrefixStore>("job/", inner)};
+  return {nullptr, std::make_shared<PrefixStore>("job/", inner),
+          std::make_shared<PrefixStore>("job/", inner)};
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreSuite,

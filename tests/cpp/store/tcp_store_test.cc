@@ -75,8 +75,10 @@ TEST_F(TcpStore, a_client_may_come_before_the_server) {
 
 TEST_F(TcpStore, the_address_that_answers_with_the_right_job_is_taken) {
   serve();
-  const std::unique_ptr<TcpStoreServer> other = TcpStoreServer::open("127.0.0.1", 0, JobId{std::byte{8}}).value();
-  const Result<std::unique_ptr<Store>> store = connect_tcp_store({other->address(), server_->address()}, kJob, soon());
+  const std::unique_ptr<TcpStoreServer> other =
+      TcpStoreServer::open("127.0.0.1", 0, JobId{std::byte{8}}).value();
+  const Result<std::unique_ptr<Store>> store =
+      connect_tcp_store({other->address(), server_->address()}, kJob, soon());
   ASSERT_TRUE(store.is_ok()) << store.status().to_string();
   EXPECT_EQ(store.value()->add("n", 1, soon()).value(), 1);
 }
@@ -94,7 +96,8 @@ TEST_F(TcpStore, an_unreachable_store_is_a_timeout_that_names_address_attempts_a
 
 TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
   serve();
-  const Status status = connect_tcp_store({server_->address()}, JobId{std::byte{9}}, Deadline::after(0.1)).status();
+  const Status status =
+      connect_tcp_store({server_->address()}, JobId{std::byte{9}}, Deadline::after(0.1)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_NE(status.message().find("job"), std::string::npos) << status.message();
 }
@@ -102,7 +105,8 @@ TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
 TEST_F(TcpStore, an_interrupt_ends_every_wait) {
   serve();
   bool interrupted = false;
-  const std::unique_ptr<Store> store = connect_tcp_store({server_->address()}, kJob, soon(), [&] { return interrupted; }).value();
+  const std::unique_ptr<Store> store =
+      connect_tcp_store({server_->address()}, kJob, soon(), [&] { return interrupted; }).value();
   interrupted = true;
   EXPECT_EQ(store->get("never", soon()).status().code(), Code::kInterrupted);
 }
@@ -112,14 +116,16 @@ TEST_F(TcpStore, a_server_that_goes_is_an_error_and_no_hang) {
   const std::unique_ptr<Store> store = client();
   server_.reset();
   const Status status = store->get("a", Deadline::after(1)).status();
-  EXPECT_TRUE(status.code() == Code::kPeerFailure || status.code() == Code::kSystem || status.code() == Code::kTimeout)
+  EXPECT_TRUE(status.code() == Code::kPeerFailure || status.code() == Code::kSystem ||
+              status.code() == Code::kTimeout)
       << status.to_string();
 }
 
 TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
   serve();
   const std::unique_ptr<Store> store = client();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(store->get("k", Deadline::after(0.001)).status().code(), Code::kTimeout);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(store->get("k", Deadline::after(0.001)).status().code(), Code::kTimeout);
   ASSERT_TRUE(store->set("k", "v", soon()).is_ok());
   EXPECT_EQ(store->get("k", soon()).value(), "v");
 }
@@ -149,8 +155,9 @@ TEST_F(TcpStore, another_job_or_role_gets_our_hello_and_no_more) {
 TEST_F(TcpStore, malformed_requests_are_cut_off) {
   serve();
   const std::vector<StoreRequest> bad = {
-      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(5), 1, 0, 0}, {StoreOp::kGet, 0, 0, 0},
-      {StoreOp::kGet, 4097, 0, 0},        {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
+      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(5), 1, 0, 0},
+      {StoreOp::kGet, 0, 0, 0},           {StoreOp::kGet, 4097, 0, 0},
+      {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
       {StoreOp::kSet, 1, 0, 1},
   };
   for (const StoreRequest& request : bad) {

@@ -190,9 +190,9 @@ void wait_until_asleep(const std::atomic<pid_t>& thread) {
   }
 }
 
-// Two threads sleep, the first with the baton. When it leaves, the second must learn that it polls for everybody now. If the
-// hand-over got lost, it would find out only at the end of its slice of 50 ms, in every round; on a busy machine some rounds
-// may take as long all the same, but not the fastest.
+// Two threads sleep, the first with the baton. When it leaves, the second must learn that it polls for everybody now.
+// If the hand-over got lost, it would find out only at the end of its slice of 50 ms, in every round; on a busy machine
+// some rounds may take as long all the same, but not the fastest.
 TEST_F(ReactorTest, WhoeverLeavesHandsTheBatonToASleeper) {
   double fastest = kPatience;
   for (int round = 0; round < 20; ++round) {
