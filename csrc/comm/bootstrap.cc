@@ -70,7 +70,7 @@ class Keys {
   std::string prefix_;
 };
 
-// "1, 2, 5 and 7 more": who has not published. Asks for little time only; a rank that cannot be asked for counts as missing.
+// "1, 2, 5 and 7 more": who has not published. Asks for little time only; who cannot be asked for counts as missing.
 std::string missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline, Rank& first) {
   constexpr int kNamed = 16;
   std::string names;

@@ -1,5 +1,6 @@
-// How ranks that only share a store become a world: each publishes where it is, rank 0 gathers all and publishes the list
-// and the selection table, everybody reads that one key. The store sees three requests per rank, and is not needed again.
+// How ranks that only share a store become a world: each publishes where it is, rank 0 gathers all and publishes
+// the list and the selection table, everybody reads that one key. The store sees a handful of requests per rank, and
+// is not needed again.
 #pragma once
 
 #include <string>

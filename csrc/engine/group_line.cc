@@ -37,7 +37,7 @@ void GroupLine::enter(PlanRun& run) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return run.end(aborted_);
   runs_.push_back(&run);
-  if (!driven_ && runs_.size() == 1) start_first(lock);
+  if (!driven_) start_first(lock);
 }
 
 void GroupLine::start_first(Lock& lock) {

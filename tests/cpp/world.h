@@ -1,5 +1,5 @@
-// Runs a body on every rank of a world of threads, over any transport, and reports each rank's outcome. Every world has a
-// deadline: what hangs fails with every rank's words, and does not stick.
+// Runs a body on every rank of a world of threads, over any transport, and reports each rank's outcome. Every world
+// has a deadline: what hangs fails with every rank's words, and does not stick.
 #pragma once
 
 #include <functional>

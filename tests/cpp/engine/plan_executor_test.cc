@@ -1,0 +1,187 @@
+// The engine against a transport that does nothing until it is told to: what is posted when, and what an end leaves.
+#include "engine/plan_executor.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <functional>
+#include <vector>
+
+#include "base/fd.h"
+#include "conformance/elements.h"
+
+namespace pc::testing {
+namespace {
+
+class ScriptedTransport final : public Transport {
+ public:
+  std::vector<SendOp> sends;
+  std::vector<RecvOp> recvs;
+  int cancels = 0;
+  std::function<void()> on_poll;  // moves things while somebody waits
+
+  void complete(const SendOp& op, const Status& status = {}) {
+    op.completions->complete({op.token, status, op.id, 0});
+  }
+  void deliver(const RecvOp& op, const Elements& message) {
+    ASSERT_EQ(op.nbytes, message.bytes.size());
+    if (op.consumer != nullptr) {
+      op.consumer->consume(0, message.bytes);
+    } else {
+      std::copy(message.bytes.begin(), message.bytes.end(), op.payload.begin());
+    }
+    op.completions->complete({op.token, {}, op.id, op.nbytes});
+  }
+
+  std::string_view name() const override { return "scripted"; }
+  Capabilities capabilities() const override { return {}; }
+  std::string address() const override { return ""; }
+  Status connect(const std::vector<std::string>&, Deadline) override { return {}; }
+  void post_send(Rank, const SendOp& op) override { sends.push_back(op); }
+  void post_recv(Rank, const RecvOp& op) override { recvs.push_back(op); }
+  void cancel(const CompletionSink* sink) override {
+    ++cancels;
+    std::erase_if(sends, [&](const SendOp& op) { return op.completions == sink; });
+    std::erase_if(recvs, [&](const RecvOp& op) { return op.completions == sink; });
+  }
+  std::size_t poll() override {
+    if (!on_poll) return 0;
+    on_poll();
+    return 1;
+  }
+  int wait_fd() const override { return never_.get(); }
+  void shutdown(Deadline) override {}
+  void abort(const Status&) noexcept override {}
+
+ private:
+  const Fd never_{::eventfd(0, EFD_CLOEXEC)};
+};
+
+// Rank 0 of 2.
+class PlanExecutorTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(reactor_.add(&transport_).is_ok()); }
+  void TearDown() override { reactor_.remove(&transport_); }
+
+  std::unique_ptr<Work> allreduce(Elements& x, const char* algorithm) {
+    Request request;
+    request.collective = Collective::kAllreduce;
+    request.in = x.view();
+    request.out = x.buffer();
+    Launch launch;
+    launch.group = 3;
+    launch.sequence = ++sequence_;
+    launch.digest = 99;
+    launch.size = 2;
+    launch.world_ranks = world_ranks_;
+    launch.algorithm = find_algorithm(Collective::kAllreduce, algorithm);
+    return executor_.launch(request, launch).value();
+  }
+  static WaitContext soon(double seconds = 10) { return {Deadline::after(seconds)}; }
+
+  const Rank world_ranks_[2] = {0, 1};
+  uint64_t sequence_ = 0;
+  ScriptedTransport transport_;
+  Reactor reactor_{false};
+  PlanExecutor executor_{transport_, reactor_};
+  const Elements theirs_ = contribution(DType::kF32, 8, 1, 2);
+};
+
+TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_name) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  ASSERT_EQ(transport_.sends.size(), 1u);
+  ASSERT_EQ(transport_.recvs.size(), 1u);
+  const MessageId& id = transport_.sends[0].id;
+  EXPECT_TRUE(id.stream == (Stream{3, StreamClass::kCollective, 0}) && id.sequence == 1 && id.index == 0 &&
+              id.digest == 99);
+  EXPECT_EQ(transport_.sends[0].payload.data(), x.bytes.data());
+  EXPECT_FALSE(work->done());
+  EXPECT_EQ(work->where(), "step 2/3: recv chunk 0 from rank 1");
+}
+
+TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const Elements before = x;
+  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  int polls = 0;
+  transport_.on_poll = [&] {
+    ++polls;
+    if (polls == 1) return transport_.deliver(transport_.recvs[0], theirs_);
+    if (polls > 2) return;
+    EXPECT_TRUE(x.bytes == before.bytes) << "added into memory whose send was not complete";
+    transport_.complete(transport_.sends[0]);
+  };
+  ASSERT_TRUE(work->wait(soon()).is_ok());
+  EXPECT_GE(polls, 2);
+  EXPECT_TRUE(x.bytes == reduced(DType::kF32, ReduceOp::kSum, 8, 2).bytes);
+}
+
+TEST_F(PlanExecutorTest, a_call_is_not_over_before_its_last_send_is) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  transport_.deliver(transport_.recvs[0], theirs_);
+  EXPECT_EQ(work->wait(soon(0.01)).code(), Code::kTimeout);
+}
+
+TEST_F(PlanExecutorTest, the_next_call_posts_nothing_until_the_first_has_ended) {
+  Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
+  const std::unique_ptr<Work> first = allreduce(x, "recursive_doubling");
+  const std::unique_ptr<Work> second = allreduce(y, "recursive_doubling");
+  EXPECT_EQ(transport_.sends.size(), 1u);
+  EXPECT_EQ(second->where(), "not started: earlier calls of this group are not done");
+  transport_.deliver(transport_.recvs[0], theirs_);
+  transport_.complete(transport_.sends[0]);
+  ASSERT_TRUE(first->wait(soon()).is_ok());
+  ASSERT_EQ(transport_.sends.size(), 2u) << "peers must not wait until somebody here waits";
+  EXPECT_EQ(transport_.sends[1].id.sequence, 2u);
+  transport_.deliver(transport_.recvs[1], theirs_);
+  transport_.complete(transport_.sends[1]);
+  EXPECT_TRUE(second->wait(soon()).is_ok());
+  EXPECT_TRUE(y.bytes == reduced(DType::kF32, ReduceOp::kSum, 8, 2).bytes);
+}
+
+TEST_F(PlanExecutorTest, a_timeout_takes_everything_back_so_that_memory_is_free) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const std::unique_ptr<Work> work = allreduce(x, "ring");
+  ASSERT_FALSE(transport_.sends.empty() || transport_.recvs.empty());
+  const Status status = work->wait(soon(0.01));
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_EQ(status.peer(), 1);
+  EXPECT_NE(status.message().find("step 2/4: recv_reduce chunk 1 from rank 1"), std::string::npos)
+      << status.message();
+  EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+  EXPECT_EQ(work->wait(soon()).code(), Code::kTimeout) << "asking again tells the same";
+}
+
+TEST_F(PlanExecutorTest, dropped_work_takes_everything_back) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  allreduce(x, "ring").reset();
+  EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+}
+
+TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_come_later) {
+  Elements x = contribution(DType::kF32, 8, 0, 2), y = x, z = x;
+  const std::unique_ptr<Work> running = allreduce(x, "ring"), waiting = allreduce(y, "ring");
+  executor_.abort(Status(Code::kAborted, "enough"));
+  const std::unique_ptr<Work> later = allreduce(z, "ring");
+  for (const std::unique_ptr<Work>* work : {&running, &waiting, &later}) {
+    EXPECT_TRUE((*work)->done());
+    EXPECT_EQ((*work)->wait(soon()).message(), "enough");
+  }
+  EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+}
+
+TEST_F(PlanExecutorTest, a_broken_message_ends_the_call_with_peer_and_step) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const std::unique_ptr<Work> work = allreduce(x, "ring");
+  transport_.complete(transport_.sends[0], Status(Code::kPeerFailure, "reset by peer"));
+  const Status status = work->wait(soon());
+  EXPECT_EQ(status.code(), Code::kPeerFailure);
+  EXPECT_EQ(status.peer(), 1);
+  EXPECT_EQ(status.message(), "reset by peer; in step 1/4: send chunk 0 to rank 1");
+  EXPECT_TRUE(transport_.recvs.empty());
+}
+
+}  // namespace
+}  // namespace pc::testing
