@@ -13,8 +13,9 @@ class Deadline {
  public:
   static Deadline after(double seconds) {  // clamped to 30 years, so that 1e300 does not overflow; NaN is 0
     const double s = seconds > 0 ? std::min(seconds, 1e9) : 0.0;
-    return Deadline(std::chrono::steady_clock::now() +
-                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s)));
+    return Deadline(
+        std::chrono::steady_clock::now() +
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s)));
   }
   explicit Deadline(TimePoint when) : when_(when) {}
   TimePoint when() const { return when_; }

@@ -46,16 +46,24 @@ Status Status::edited(F edit) const {
 }
 
 Status Status::with_rank(Rank rank) const {
-  return edited([&](State& s) { if (s.rank < 0) s.rank = rank; });
+  return edited([&](State& s) {
+    if (s.rank < 0) s.rank = rank;
+  });
 }
 Status Status::with_peer(Rank peer) const {
-  return edited([&](State& s) { if (s.peer < 0) s.peer = peer; });
+  return edited([&](State& s) {
+    if (s.peer < 0) s.peer = peer;
+  });
 }
 Status Status::with_operation(std::string_view operation) const {
-  return edited([&](State& s) { if (s.operation.empty()) s.operation = operation; });
+  return edited([&](State& s) {
+    if (s.operation.empty()) s.operation = operation;
+  });
 }
 Status Status::with_elapsed(double seconds) const {
-  return edited([&](State& s) { if (s.elapsed_s < 0) s.elapsed_s = seconds; });
+  return edited([&](State& s) {
+    if (s.elapsed_s < 0) s.elapsed_s = seconds;
+  });
 }
 
 std::string Status::to_string() const {

@@ -15,17 +15,17 @@ namespace pc {
 
 enum class Code : uint8_t {
   kOk,
-  kInvalidArgument,   // the caller's fault; nothing was sent, everything is as before
-  kMismatch,          // ranks disagree about a call
-  kTimeout,           // a deadline passed
-  kPeerFailure,       // a peer died or its connection broke
-  kPeerExited,        // a peer said goodbye
-  kInterrupted,       // Ctrl-C
-  kAborted,           // somebody else ended this operation; the cause is in the message
-  kUnsupported,       // valid, but this build or path cannot do it
+  kInvalidArgument,  // the caller's fault; nothing was sent, everything is as before
+  kMismatch,         // ranks disagree about a call
+  kTimeout,          // a deadline passed
+  kPeerFailure,      // a peer died or its connection broke
+  kPeerExited,       // a peer said goodbye
+  kInterrupted,      // Ctrl-C
+  kAborted,          // somebody else ended this operation; the cause is in the message
+  kUnsupported,      // valid, but this build or path cannot do it
   kNotInitialized,
-  kSystem,            // the operating system refused: message has the call, errno text and the address
-  kInternal,          // our bug
+  kSystem,    // the operating system refused: message has the call, errno text and the address
+  kInternal,  // our bug
 };
 std::string_view name_of(Code code);
 
@@ -47,7 +47,7 @@ class [[nodiscard]] Status {
   Status with_peer(Rank peer) const;
   Status with_operation(std::string_view operation) const;  // "allreduce #12 (ring, 64 MiB float32)"
   Status with_elapsed(double seconds) const;
-  Rank rank() const { return state_ ? state_->rank : -1; }   // -1: not known
+  Rank rank() const { return state_ ? state_->rank : -1; }  // -1: not known
   Rank peer() const { return state_ ? state_->peer : -1; }
   const std::string& operation() const;
   double elapsed_s() const { return state_ ? state_->elapsed_s : -1.0; }
@@ -64,7 +64,8 @@ class [[nodiscard]] Status {
     std::string operation;
     double elapsed_s = -1.0;
   };
-  template <class F> Status edited(F edit) const;
+  template <class F>
+  Status edited(F edit) const;
   std::shared_ptr<const State> state_;
 };
 
@@ -74,10 +75,10 @@ Status system_error(std::string_view call, int error_number);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Result(Status status) : v_(std::move(status)) {}   // NOLINT(google-explicit-constructor): must not be OK
+  Result(T value) : v_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : v_(std::move(status)) {}  // NOLINT(google-explicit-constructor): must not be OK
   bool is_ok() const { return v_.index() == 0; }
-  const Status& status() const {                     // OK when there is a value
+  const Status& status() const {  // OK when there is a value
     static const Status kFine;
     return is_ok() ? kFine : std::get<1>(v_);
   }
@@ -90,9 +91,9 @@ class [[nodiscard]] Result {
 };
 
 // Returns the Status of the expression from this function unless it is OK.
-#define PC_TRY(expr)                                  \
-  do {                                                \
-    ::pc::Status pc_try_status_ = (expr);             \
+#define PC_TRY(expr)                                    \
+  do {                                                  \
+    ::pc::Status pc_try_status_ = (expr);               \
     if (!pc_try_status_.is_ok()) return pc_try_status_; \
   } while (0)
 

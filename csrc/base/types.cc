@@ -10,6 +10,7 @@ struct DTypeRow {
   std::string_view name;
   std::size_t nbytes;
 };
+// clang-format off
 constexpr std::array<DTypeRow, kDTypeCount> kDTypes = {{
     {DType::kBool, "bool", 1},        {DType::kU8, "uint8", 1},      {DType::kI8, "int8", 1},
     {DType::kU16, "uint16", 2},       {DType::kI16, "int16", 2},     {DType::kU32, "uint32", 4},
@@ -17,6 +18,7 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes = {{
     {DType::kF16, "float16", 2},      {DType::kBF16, "bfloat16", 2}, {DType::kF32, "float32", 4},
     {DType::kF64, "float64", 8},      {DType::kC64, "complex64", 8}, {DType::kC128, "complex128", 16},
 }};
+// clang-format on
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kDTypes.size(); ++i) {
     if (static_cast<std::size_t>(kDTypes[i].dtype) != i) return false;

@@ -16,8 +16,8 @@ namespace pc {
 // What every wait in this process looks at besides its own condition. Copied freely; holds no ownership.
 struct WaitContext {
   Deadline deadline;
-  const std::atomic<uint32_t>* abort_word = nullptr;            // non-zero: somebody ended this group's operations
-  const std::function<bool()>* interrupted = nullptr;           // true: Ctrl-C is pending (asked in slices only)
+  const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: somebody ended this group's operations
+  const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (asked in slices only)
 };
 enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 
@@ -55,16 +55,17 @@ class Waiter {
     }
   }
 
-  static WaitEnd check(const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
+  static WaitEnd check(
+      const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
 
  private:
   static constexpr int kMaxSliceMs = 50;
   static constexpr int kMinBudget = 1;
-  static constexpr int kMaxBudget = 64;                       // polls, each a system call for sockets: about 20 us
+  static constexpr int kMaxBudget = 64;  // polls, each a system call for sockets: about 20 us
   static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
   static TimePoint now() { return std::chrono::steady_clock::now(); }
   static void cpu_pause();
-  static bool yield_gave_way();                      // sched_yield; true if somebody else ran meanwhile
+  static bool yield_gave_way();  // sched_yield; true if somebody else ran meanwhile
   void grow(int used) {
     if (used > budget_ / 2) budget_ = budget_ * 2 + 1 < kMaxBudget ? budget_ * 2 + 1 : kMaxBudget;
   }

@@ -21,7 +21,7 @@ inline Place input(uint32_t chunk) { return {Area::kInput, {chunk, 1}, {chunk, 1
 inline Place output(uint32_t chunk) { return {Area::kOutput, {chunk, 1}, {chunk, 1}}; }
 inline Place scratch(uint32_t slot, uint32_t chunk) { return {Area::kScratch, {slot, 1}, {chunk, 1}}; }
 
-struct Weights {
+struct Contributions {
   Rank dst = 0;  // how many ranks' contributions the destination holds before the step
   Rank src = 0;  // and the operand that is added to it
 };
@@ -42,11 +42,11 @@ class PlanBuilder {
     return append(step);
   }
   uint32_t recv(Rank from, const Place& into) { return receive(StepKind::kRecv, from, into, {}); }
-  uint32_t recv_reduce(Rank from, const Place& into, Weights weights) {
-    return receive(StepKind::kRecvReduce, from, into, weights);
+  uint32_t recv_reduce(Rank from, const Place& into, Contributions held) {
+    return receive(StepKind::kRecvReduce, from, into, held);
   }
-  uint32_t reduce(const Place& from, const Place& into, Weights weights) {
-    return local(StepKind::kReduce, from, into, weights);
+  uint32_t reduce(const Place& from, const Place& into, Contributions held) {
+    return local(StepKind::kReduce, from, into, held);
   }
   uint32_t copy(const Place& from, const Place& into) { return local(StepKind::kCopy, from, into, {}); }
 
@@ -64,19 +64,19 @@ class PlanBuilder {
   Plan take() { return std::move(plan_); }
 
  private:
-  uint32_t receive(StepKind kind, Rank from, const Place& into, Weights weights) {
+  uint32_t receive(StepKind kind, Rank from, const Place& into, Contributions held) {
     Step step{.kind = kind, .dst_area = into.area, .peer = from, .dst = into.memory};
     if (into.area == Area::kScratch) step.src = into.moved;
-    return append(weighted(step, weights));
+    return append(weighted(step, held));
   }
-  uint32_t local(StepKind kind, const Place& from, const Place& into, Weights weights) {
+  uint32_t local(StepKind kind, const Place& from, const Place& into, Contributions held) {
     const Step step{
         .kind = kind, .src_area = from.area, .dst_area = into.area, .src = from.memory, .dst = into.memory};
-    return append(weighted(step, weights));
+    return append(weighted(step, held));
   }
-  static Step weighted(Step step, Weights weights) {
-    step.dst_weight = static_cast<uint16_t>(weights.dst);
-    step.src_weight = static_cast<uint16_t>(weights.src);
+  static Step weighted(Step step, Contributions held) {
+    step.dst_weight = static_cast<uint16_t>(held.dst);
+    step.src_weight = static_cast<uint16_t>(held.src);
     return step;
   }
   uint32_t append(Step step) {

@@ -15,31 +15,31 @@ namespace pc {
 inline constexpr uint32_t kFrameMagic = 0x31464350;  // "PCF1" little-endian
 inline constexpr uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 64;
-inline constexpr std::size_t kTrailerBytes = 4;                  // CRC32C of the segment's payload; absent if it is empty
+inline constexpr std::size_t kTrailerBytes = 4;  // CRC32C of the segment's payload; absent if it is empty
 inline constexpr std::size_t kMaxSegmentBytes = 256UL * 1024;
-inline constexpr std::size_t kEagerBytes = 64UL * 1024;          // larger messages ask first (REQUEST / CLEAR)
+inline constexpr std::size_t kEagerBytes = 64UL * 1024;  // larger messages ask first (REQUEST / CLEAR)
 
 enum class FrameType : uint8_t {
-  kData = 1,      // one segment of a message
-  kRequest = 2,   // "I have a message of message_nbytes for you"
-  kClear = 3,     // "send it": the receive for exactly this message is posted
-  kCredit = 4,    // "`offset` more bytes of eager messages may be sent"
-  kGoodbye = 5,   // orderly end: nothing follows
-  kNotice = 6,    // a rank's descriptor of a call that others disagree with       (control plane)
-  kDead = 7,      // a rank is known to be dead                                    (control plane)
-  kCancel = 8,    // an operation ends here; discard what is left of it            (control plane)
-  kPing = 9,      // heartbeat                                                     (control plane)
+  kData = 1,     // one segment of a message
+  kRequest = 2,  // "I have a message of message_nbytes for you"
+  kClear = 3,    // "send it": the receive for exactly this message is posted
+  kCredit = 4,   // "`offset` more bytes of eager messages may be sent"
+  kGoodbye = 5,  // orderly end: nothing follows
+  kNotice = 6,   // a rank's descriptor of a call that others disagree with       (control plane)
+  kDead = 7,     // a rank is known to be dead                                    (control plane)
+  kCancel = 8,   // an operation ends here; discard what is left of it            (control plane)
+  kPing = 9,     // heartbeat                                                     (control plane)
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
-inline constexpr uint8_t kFlagEager = 1;      // DATA: sent on credit, a whole message in one segment
-inline constexpr uint8_t kFlagWithdrawn = 2;  // CLEAR: forget the CLEAR for this message, it is not wanted any more
+inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
+inline constexpr uint8_t kFlagWithdrawn = 2;  // CLEAR: forget the one for this message, it is not wanted any more
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
 // Messages of one stream between two ranks are delivered in order; different streams do not wait for each other.
 struct Stream {
   uint32_t group = 0;
   StreamClass klass = StreamClass::kCollective;
-  uint32_t tag = 0;             // collective: the plan's lane; point-to-point: the user's tag
+  uint32_t tag = 0;  // collective: the plan's lane; point-to-point: the user's tag
   bool operator==(const Stream&) const = default;
 };
 // Names one message. `sequence`: the group's collective number, or the point-to-point message's number on (peer, tag).
@@ -66,11 +66,12 @@ void encode(const FrameHeader& header, HeaderBytes& out);
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
 
 // First bytes of every connection, both ways. Fixed size, so that nothing is allocated for a stranger.
-using JobId = std::array<std::byte, 16>;      // public name of the job, derived from its key; strangers do not know it
+using JobId =
+    std::array<std::byte, 16>;  // public name of the job, derived from its key; strangers do not know it
 enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
 struct Hello {
   Role role = Role::kData;
-  Rank rank = -1;                             // the sender's, in the world; -1: not a rank (a launcher)
+  Rank rank = -1;  // the sender's, in the world; -1: not a rank (a launcher)
   Rank size = 0;
   uint32_t epoch = 0;
   JobId job = {};

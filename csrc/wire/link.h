@@ -14,11 +14,12 @@
 
 namespace pc {
 
-struct LinkLimits {                               // equal on both sides; part of the protocol version
-  std::size_t segment_bytes = kMaxSegmentBytes;   // at most kMaxSegmentBytes, a multiple of 64
+struct LinkLimits {                              // equal on both sides; part of the protocol version
+  std::size_t segment_bytes = kMaxSegmentBytes;  // at most kMaxSegmentBytes, a multiple of 64
   std::size_t eager_bytes = kEagerBytes;
-  std::size_t credit_bytes = 1024UL * 1024;       // unexpected eager bytes (headers counted) that a peer may have in our memory
-  uint32_t max_requests = 4096;                   // unanswered REQUESTs a peer may have with us
+  std::size_t credit_bytes =
+      1024UL * 1024;  // unexpected eager bytes (headers counted) that a peer may have in our memory
+  uint32_t max_requests = 4096;  // unanswered REQUESTs a peer may have with us
 };
 
 // Thread-safety: none; its transport's lock guards it.
@@ -41,15 +42,15 @@ class Link {
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte> payload;           // valid until written() or fail(); trailer is the mover's job
+    std::span<const std::byte> payload;  // valid until written() or fail(); trailer is the mover's job
   };
-  std::optional<OutFrame> next_frame();           // nothing to write: nullopt. At most one frame is out at a time
-  void written();                                 // the frame last given has been written entirely
-  bool has_output() const;                        // next_frame() has one to give, or one is out
+  std::optional<OutFrame> next_frame();  // nothing to write: nullopt. At most one frame is out at a time
+  void written();                        // the frame last given has been written entirely
+  bool has_output() const;               // next_frame() has one to give, or one is out
 
   // ---- incoming, frame by frame.
   struct Destination {
-    std::span<std::byte> where;                   // segment_nbytes bytes to put the payload; staging if it is consumed later
+    std::span<std::byte> where;  // segment_nbytes bytes to put the payload; staging if it is consumed later
   };
   // What the peer did wrong (then call fail()), or where this header's payload goes.
   Result<Destination> header_arrived(const FrameHeader& header);

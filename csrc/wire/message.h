@@ -13,7 +13,7 @@ namespace pc {
 
 struct Completion {
   uint64_t token = 0;
-  Status status;                    // kMismatch: `found` says what the peer sent instead
+  Status status;  // kMismatch: `found` says what the peer sent instead
   MessageId found;
   uint64_t nbytes = 0;
 };
@@ -21,7 +21,8 @@ struct Completion {
 // Where completions go. Implementations are thread-safe: the thread that polls is not always the one that posted.
 class CompletionSink {
  public:
-  virtual void complete(Completion&& completion) = 0;  // called with the transport's lock held: be short, post nothing
+  virtual void complete(
+      Completion&& completion) = 0;  // called with the transport's lock held: be short, post nothing
 
  protected:
   ~CompletionSink() = default;
@@ -39,14 +40,14 @@ class SegmentSink {
 
 struct SendOp {
   MessageId id;
-  std::span<const std::byte> payload;      // busy until completed
-  CompletionSink* completions = nullptr;   // outlives the operation
+  std::span<const std::byte> payload;     // busy until completed
+  CompletionSink* completions = nullptr;  // outlives the operation
   uint64_t token = 0;
 };
 struct RecvOp {
-  MessageId id;                            // matched by stream, sequence and index; another digest or size is a mismatch
-  std::span<std::byte> payload;            // destination; busy until completed. Empty if `consumer` is set
-  uint64_t nbytes = 0;                     // the message must have exactly this size
+  MessageId id;  // matched by stream, sequence and index; another digest or size is a mismatch
+  std::span<std::byte> payload;  // destination; busy until completed. Empty if `consumer` is set
+  uint64_t nbytes = 0;           // the message must have exactly this size
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
