@@ -48,7 +48,10 @@ struct ConstBuffer {
   Device device = {};
   ConstBuffer() = default;
   ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {})
-      : data(data_), count(count_), dtype(dtype_), device(device_) {}
+      : data(data_),
+        count(count_),
+        dtype(dtype_),
+        device(device_) {}
   // implicit: a view of what may be written is a view of what may be read.
   ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device) {}
   std::size_t nbytes() const { return count * size_of(dtype); }

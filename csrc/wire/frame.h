@@ -32,7 +32,8 @@ enum class FrameType : uint8_t {
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
-inline constexpr uint8_t kFlagWithdrawn = 2;  // CLEAR: forget the one for this message, it is not wanted any more
+inline constexpr uint8_t kFlagWithdrawn =
+    2;  // CLEAR: forget the one for this message, it is not wanted any more
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
 // Messages of one stream between two ranks are delivered in order; different streams do not wait for each other.
