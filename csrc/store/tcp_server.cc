@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -136,6 +137,7 @@ Status TcpStoreServer::State::open(const std::vector<Endpoint>& endpoints) {
 }
 
 void TcpStoreServer::State::serve() {
+  ::pthread_setname_np(::pthread_self(), "pc-store");  // what top -H and gdb show
   for (;;) {
     std::array<epoll_event, 64> events;
     const int n = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()),

@@ -4,12 +4,56 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 import pycollective as pc
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _own_descriptors() -> dict[str, str]:
+    """Sockets, pipes, epolls and memory files of this process: what pycollective opens."""
+    found = {}
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(fd)
+        except FileNotFoundError:  # the listing's own
+            continue
+        if target.startswith(("socket:", "pipe:", "anon_inode:", "/memfd:")):
+            found[fd.name] = target
+    return found
+
+
+def _own_threads() -> list[str]:
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    return [name for name in names if name.startswith("pc-")]
+
+
+def _processes_marked(marker: str) -> list[str]:
+    """Every process that was started under this run, however deep and by whomever it was adopted."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("TESTS_OF_PYCOLLECTIVE") == marker:
+                found.append(f"{process.pid}: {' '.join(process.cmdline())}")
+        except psutil.Error:  # gone, or not ours
+            continue
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """After the last test: no descriptor, thread or process of ours that was not there before the first."""
+    marker = os.environ["TESTS_OF_PYCOLLECTIVE"] = str(os.getpid())
+    before = _own_descriptors()
+    yield
+    after = _own_descriptors()
+    assert {fd: what for fd, what in after.items() if before.get(fd) != what} == {}
+    assert _own_threads() == []
+    assert _processes_marked(marker) == []
 
 
 @pytest.fixture(autouse=True)
