@@ -103,12 +103,13 @@ bool to_timeout(const State& state, const char* function, PyObject* value, doubl
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
                 int64_t* out) {
   if (value == nullptr) return true;
-  PyObject* index = PyNumber_Index(value);
-  if (index == nullptr) {
+  if (PyIndex_Check(value) == 0) {
     PyErr_Format(PyExc_TypeError, "%s(): %s must be an integer, not %s", function, name,
                  Py_TYPE(value)->tp_name);
     return false;
   }
+  PyObject* index = PyNumber_Index(value);
+  if (index == nullptr) return false;
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
   Py_DECREF(index);

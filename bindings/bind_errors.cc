@@ -48,13 +48,23 @@ bool refuse(const State& state, std::string message) {
   return refuse(state, Code::kInvalidArgument, std::move(message));
 }
 
+bool clear_python_error() {
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  PyErr_Clear();
+  return true;
+}
+
 std::string take_python_error() {
-  std::string text;
-  try {
-    throw py::error_already_set();
-  } catch (py::error_already_set& e) {
-    text = py::str(e.value()).cast<std::string>();
-  }
+  if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_Exception) == 0) return {};
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  std::string text = "an error without a text";
+  PyObject* shown = value == nullptr ? nullptr : PyObject_Str(value);
+  PyObject* utf8 = shown == nullptr ? nullptr : PyUnicode_AsEncodedString(shown, "utf-8", "replace");
+  if (utf8 != nullptr) text = PyBytes_AS_STRING(utf8);
+  clear_python_error();  // of __str__
+  for (PyObject* object : {type, value, traceback, shown, utf8}) Py_XDECREF(object);
   return text.substr(0, text.find('\n'));
 }
 

@@ -15,7 +15,10 @@ PyObject* raise_status(const State& state, const Status& status);
 bool refuse(const State& state, std::string message);
 bool refuse(const State& state, Code code, std::string message);
 
-// Text of the pending Python error, first line only; clears it.
+// Forget the pending Python error, unless it is Ctrl-C or the like (no Exception): that stays pending, false is returned, and
+// a later raise_status() or refuse() leaves it alone.
+bool clear_python_error();
+// Likewise, and returns the error's text, first line only.
 std::string take_python_error();
 
 }  // namespace pc

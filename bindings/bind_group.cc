@@ -2,204 +2,14 @@
 
 #include <new>
 
-#include "arguments.h"
 #include "bind_errors.h"
+#include "calls.h"
 #include "group_docs.h"
-#include "view.h"
+
+namespace py = pybind11;
 
 namespace pc {
 namespace {
-
-constexpr int64_t kMostTag = UINT32_MAX;
-
-// nullptr with a Python error set if calls on this group cannot be made.
-Communicator* usable(const GroupObject& group) {
-  const State& state = *group.state;
-  if (group.session->forked) {
-    PyErr_SetString(
-        state.forked_error,
-        "this process was forked from one that had called pycollective.init(): a forked child cannot use its "
-        "parent's connections. Start processes by spawn, or call pycollective.init() after the fork");
-    return nullptr;
-  }
-  if (group.session->runtime != nullptr) return group.communicator;
-  raise_status(
-      state,
-      Status(Code::kNotInitialized,
-             "this group belongs to a world that was shut down: call pycollective.init() again and take "
-             "the new world"));
-  return nullptr;
-}
-
-bool leaves_world_usable(Code code) {
-  return code == Code::kOk || code == Code::kInvalidArgument || code == Code::kUnsupported;
-}
-
-// Runs `call(communicator)`. Alone in the world it cannot wait, so the GIL is kept: giving it away and taking it back
-// costs more than the call.
-template <class Call>
-Status run(GroupObject& group, Communicator& communicator, Call&& call) {
-  if (group.size == 1) return call(communicator);
-  const std::shared_ptr<Session> session = group.session;
-  std::shared_ptr<Runtime> runtime = session->runtime;
-  PyThreadState* thread = PyEval_SaveThread();
-  Status status = call(communicator);
-  PyEval_RestoreThread(thread);
-  if (!leaves_world_usable(status.code())) session->failed = true;
-  if (session->runtime == nullptr) {
-    // Shut down meanwhile: this may be the last reference, and letting it go may wait.
-    thread = PyEval_SaveThread();
-    runtime.reset();
-    PyEval_RestoreThread(thread);
-  }
-  return status;
-}
-
-// The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
-PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result) {
-  const State& state = *group.state;
-  if (status.is_ok() && (group.size == 1 || PyErr_Occurred() == nullptr)) [[likely]] {
-    return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
-  }
-  if (!status.is_ok()) raise_status(state, status);  // else: a signal handler raised while the call waited
-  if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
-  PyObject *type = nullptr, *value = nullptr,
-           *traceback = nullptr;  // the memory may have been written in part
-  PyErr_Fetch(&type, &value, &traceback);
-  if (!written->note_write(state)) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
-  return nullptr;
-}
-
-PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"allreduce", 1, 2, 4, {kX, kOp, kOut, kTimeout}};
-  State& state = *group.state;
-  PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return nullptr;
-  Request request;
-  request.collective = Collective::kAllreduce;
-  double timeout = -1;
-  if (!to_op(state, "allreduce", given[1], &request.op) ||
-      !to_timeout(state, "allreduce", given[3], &timeout)) {
-    return nullptr;
-  }
-  PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
-  View in_view, out_view;
-  if (!in_view.take(state, given[0], {"allreduce", "x", out == given[0]})) return nullptr;
-  const View* written = &in_view;
-  if (out != given[0]) {
-    const Use use = {"allreduce", "out", true};
-    if (!out_view.take(state, out, use) || !out_view.matches(state, in_view, use)) return nullptr;
-    written = &out_view;
-  }
-  request.in = in_view.buffer();
-  request.out = written->buffer();
-  const Status status = run(group, *communicator, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, written, out);
-}
-
-PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"broadcast", 1, 2, 3, {kX, kRoot, kTimeout}};
-  State& state = *group.state;
-  PyObject* given[3];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return nullptr;
-  int64_t root = 0;
-  double timeout = -1;
-  if (!to_integer(state, "broadcast", "root", given[1], group.size - 1, &root) ||
-      !to_timeout(state, "broadcast", given[2], &timeout)) {
-    return nullptr;
-  }
-  const bool writes = root != group.rank;
-  View view;
-  if (!view.take(state, given[0], {"broadcast", "x", writes})) return nullptr;
-  Request request;
-  request.collective = Collective::kBroadcast;
-  request.root = static_cast<Rank>(root);
-  request.out = view.buffer();
-  if (!writes) request.in = view.buffer();
-  const Status status = run(group, *communicator, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, writes ? &view : nullptr, given[0]);
-}
-
-PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"reduce", 1, 2, 4, {kX, kOp, kRoot, kTimeout}};
-  State& state = *group.state;
-  PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return nullptr;
-  Request request;
-  request.collective = Collective::kReduce;
-  int64_t root = 0;
-  double timeout = -1;
-  if (!to_op(state, "reduce", given[1], &request.op) ||
-      !to_integer(state, "reduce", "root", given[2], group.size - 1, &root) ||
-      !to_timeout(state, "reduce", given[3], &timeout)) {
-    return nullptr;
-  }
-  const bool writes = root == group.rank;
-  View view;
-  if (!view.take(state, given[0], {"reduce", "x", writes})) return nullptr;
-  request.root = static_cast<Rank>(root);
-  request.in = view.buffer();
-  if (writes) request.out = view.buffer();
-  const Status status = run(group, *communicator, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, writes ? &view : nullptr, given[0]);
-}
-
-// send and recv differ in direction only.
-PyObject* point_to_point(GroupObject& group, bool sends, PyObject* const* args, Py_ssize_t nargs,
-                         PyObject* kwnames) {
-  static constexpr Signature kSend = {"send", 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
-  static constexpr Signature kRecv = {"recv", 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
-  const Signature& signature = sends ? kSend : kRecv;
-  State& state = *group.state;
-  PyObject* given[4];
-  if (!parse(state, signature, args, nargs, kwnames, given)) return nullptr;
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return nullptr;
-  int64_t peer = 0, tag = 0;
-  double timeout = -1;
-  if (!to_integer(state, signature.function, "peer", given[1], group.size - 1, &peer) ||
-      !to_integer(state, signature.function, "tag", given[2], kMostTag, &tag) ||
-      !to_timeout(state, signature.function, given[3], &timeout)) {
-    return nullptr;
-  }
-  View view;
-  if (!view.take(state, given[0], {signature.function, "x", !sends})) return nullptr;
-  const Rank rank = static_cast<Rank>(peer);
-  const uint32_t tag32 = static_cast<uint32_t>(tag);
-  const Status status = run(group, *communicator, [&](Communicator& c) {
-    return sends ? c.send(view.buffer(), rank, tag32, timeout) : c.recv(view.buffer(), rank, tag32, timeout);
-  });
-  return finish(group, status, sends ? nullptr : &view, given[0]);
-}
-
-PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return point_to_point(group, true, args, nargs, kwnames);
-}
-
-PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return point_to_point(group, false, args, nargs, kwnames);
-}
-
-PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"barrier", 0, 0, 1, {kTimeout}};
-  State& state = *group.state;
-  PyObject* given[1];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
-  Communicator* communicator = usable(group);
-  double timeout = -1;
-  if (communicator == nullptr || !to_timeout(state, "barrier", given[0], &timeout)) return nullptr;
-  Request request;
-  request.collective = Collective::kBarrier;
-  const Status status = run(group, *communicator, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, nullptr, Py_None);
-}
 
 using Call = PyObject* (*)(GroupObject&, PyObject* const*, Py_ssize_t, PyObject*);
 
@@ -209,47 +19,38 @@ struct WorldObject {
   State* state;
 };
 
+// No exception of C++ may pass through the interpreter. Not noexcept: glibc ends a thread by unwinding its stack.
+template <class Body>
+PyObject* guarded(Body&& body) {
+  try {
+    return body();
+  } catch (py::error_already_set& e) {
+    e.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
+}
+
 template <Call call>
 PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return call(*reinterpret_cast<GroupObject*>(self), args, nargs, kwnames);
+  return guarded([&] { return call(*reinterpret_cast<GroupObject*>(self), args, nargs, kwnames); });
 }
 
 template <Call call>
 PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  const State& state = *reinterpret_cast<WorldObject*>(self)->state;
-  if (state.world != nullptr) [[likely]] {
-    return call(*state.world, args, nargs, kwnames);
-  }
-  return raise_status(state,
-                      Status(Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
+  return guarded([&]() -> PyObject* {
+    // Held: shutdown() in another thread lets go of the world while this call waits.
+    const py::object world = current_world(*reinterpret_cast<WorldObject*>(self)->state);
+    if (!world) return nullptr;
+    return call(*reinterpret_cast<GroupObject*>(world.ptr()), args, nargs, kwnames);
+  });
 }
 
-PyObject* explain(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"collective", "nbytes", "root", nullptr};
-  const GroupObject& group = *reinterpret_cast<GroupObject*>(self);
-  const char* name = nullptr;
-  long long nbytes = 0;
-  int root = 0;
-  if (PyArg_ParseTupleAndKeywords(args, kwargs, "s|$Li:explain", const_cast<char**>(names), &name, &nbytes,
-                                  &root) == 0) {
-    return nullptr;
-  }
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return nullptr;
-  if (nbytes < 0) return refuse(*group.state, "explain: nbytes must not be negative"), nullptr;
-  std::string known;
-  for (const Collective c :
-       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
-    if (name_of(c) != name) {
-      known += (known.empty() ? "" : ", ") + std::string(name_of(c));
-      continue;
-    }
-    const Result<std::string> text = communicator->explain(c, static_cast<uint64_t>(nbytes), root);
-    if (!text.is_ok()) return raise_status(*group.state, text.status());
-    return PyUnicode_FromStringAndSize(text.value().data(), static_cast<Py_ssize_t>(text.value().size()));
-  }
-  return refuse(*group.state, "explain: collective \"" + std::string(name) + "\" is not one of " + known),
-         nullptr;
+PyObject* explain_group(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] { return explain(*reinterpret_cast<GroupObject*>(self), args, kwargs); });
 }
 
 PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
@@ -267,7 +68,7 @@ PyMethodDef* group_methods() {
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
-      {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain)),
+      {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
       {},
   };
@@ -379,6 +180,14 @@ PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session
   group.local_rank = session->runtime->hosts().local_rank;
   group.local_size = session->runtime->hosts().local_size;
   return self;
+}
+
+py::object current_world(const State& state) {
+  if (state.world != nullptr) [[likely]] {
+    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(state.world));
+  }
+  raise_status(state, Status(Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
+  return py::object();
 }
 
 bool is_group(const State& state, PyObject* object) { return Py_TYPE(object) == state.group_type; }

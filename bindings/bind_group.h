@@ -1,6 +1,8 @@
 // The Python class Group, and the calls of the module that act on the current world.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <memory>
 
 #include "comm/runtime.h"
@@ -30,6 +32,8 @@ bool add_group(PyObject* module, State* state);
 
 // New reference, or nullptr with a Python error set.
 PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session);
+// The group that the functions of the module act on; null with NotInitialized set if there is none.
+pybind11::object current_world(const State& state);
 bool is_group(const State& state, PyObject* object);
 
 }  // namespace pc

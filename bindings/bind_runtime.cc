@@ -101,6 +101,7 @@ class PyRuntime {
     native.epoch = options.epoch;
     native.address = options.address;
     native.interrupted = interrupt_probe();
+    native.log = value_or_raise(*state, Logger::from_environment());
     timeout_s_ = native.timeout_s;
     Status status;
     std::unique_ptr<Runtime> runtime;
@@ -161,7 +162,7 @@ class PyRuntime {
       PC_ASSIGN_OR_RETURN(
           native.store, connect_tcp_store(options.store_addresses, native.job, deadline, native.interrupted));
     }
-    PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native)));
+    PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native), deadline));
     // When everybody is past this barrier nobody needs the store any more, and a later init() can open it afresh.
     PC_TRY((*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0)));
     server_.reset();

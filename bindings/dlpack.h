@@ -7,7 +7,7 @@
 namespace pc::dlpack {
 
 inline constexpr uint32_t kMajorVersion = 1;  // another major version: another layout
-inline constexpr uint64_t kFlagReadOnly = 1;
+inline constexpr uint64_t kFlagReadOnly = 1, kFlagCopied = 2;
 inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
 inline constexpr const char* kVersionedCapsule = "dltensor_versioned";
 inline constexpr const char* kLegacyCapsule = "dltensor";

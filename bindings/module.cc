@@ -5,6 +5,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "bind_runtime.h"
+#include "calls.h"
 #include "kernels/reduce.h"
 
 namespace py = pybind11;
@@ -23,11 +24,17 @@ void set_world(pc::State& state, const py::object& group) {
 }
 
 py::object world(const pc::State& state) {
-  if (state.world != nullptr)
-    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(state.world));
-  pc::raise_status(
-      state, pc::Status(pc::Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
-  throw py::error_already_set();
+  py::object group = pc::current_world(state);
+  if (!group) throw py::error_already_set();
+  return group;
+}
+
+py::object time_calls(const pc::State& state, const py::object& group, const py::object& array,
+                      int64_t count) {
+  if (!pc::is_group(state, group.ptr())) throw py::type_error("group must be a Group");
+  PyObject* seconds = pc::time_calls(*reinterpret_cast<pc::GroupObject*>(group.ptr()), array.ptr(), count);
+  if (seconds == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(seconds);
 }
 
 }  // namespace
@@ -54,6 +61,13 @@ Example:
   m.def("_after_fork", [state] {
     if (state->world != nullptr) state->world->session->forked = true;
   });
+  m.def(
+      "_time_calls",
+      [state](const py::object& group, const py::object& x, int64_t count) {
+        return time_calls(*state, group, x, count);
+      },
+      py::arg("group"), py::arg("x"), py::arg("count"),
+      "Seconds that `count` sums of `x` over the group take in C++ alone.");
   m.def("environment_markdown", &pc::environment_markdown, "The text of docs/environment.md.");
   m.def(
       "reduce_target", [] { return std::string(pc::reduce_target()); },

@@ -39,9 +39,11 @@ struct State {
   std::array<PyObject*, 16> errors{};           // exception class of each Code
   PyObject* forked_error = nullptr;
   PyObject* ndarray = nullptr;                            // numpy.ndarray
+  int bfloat16 = -1;                                      // NumPy's number of ml_dtypes' type, once seen
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
-  PyObject *is_conj = nullptr, *is_neg = nullptr;         // methods of torch.Tensor, once torch is seen
-  PyObject* increment_version = nullptr;                  // torch's, once torch is seen
+  PyObject *is_conj = nullptr, *is_neg = nullptr,
+           *detach = nullptr;             // methods of torch.Tensor, once torch is seen
+  PyObject* increment_version = nullptr;  // torch's, once torch is seen
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;

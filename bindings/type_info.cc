@@ -1,6 +1,7 @@
 // Which way leads into the memory of a type; decided once per type.
 #include <pybind11/pybind11.h>
 
+#include "bind_errors.h"
 #include "view_builder.h"
 
 namespace py = pybind11;
@@ -29,7 +30,8 @@ bool bumps(const py::object& function, const py::object& tensor) {
     const py::object before = tensor.attr("_version");
     function(py::make_tuple(tensor));
     return !py::object(tensor.attr("_version")).equal(before);
-  } catch (py::error_already_set&) {
+  } catch (py::error_already_set& e) {
+    if (!e.matches(PyExc_Exception)) throw;
     return false;
   }
 }
@@ -40,6 +42,7 @@ void learn_torch(State& state) {
   const py::object tensor_type = torch.attr("Tensor");
   state.is_conj = py::object(tensor_type.attr("is_conj")).release().ptr();
   state.is_neg = py::object(tensor_type.attr("is_neg")).release().ptr();
+  state.detach = py::object(tensor_type.attr("detach")).release().ptr();
   py::object fast = py::getattr(torch.attr("_C"), "_increment_version", py::object());
   if (fast && bumps(fast, torch.attr("empty")(0))) {
     state.increment_takes_tuple = true;
@@ -79,11 +82,18 @@ TypeInfo classify(State& state, PyObject* array) {
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};
-  if (py::hasattr(array, "__dlpack__")) return {Access::kDlpack, nullptr};
+  if (has_dlpack(array)) return {Access::kDlpack, nullptr};
   return {};
 }
 
 }  // namespace
+
+bool has_dlpack(PyObject* array) {
+  PyObject* method = PyObject_GetAttrString(array, "__dlpack__");
+  Py_XDECREF(method);
+  if (method == nullptr && !clear_python_error()) throw py::error_already_set();
+  return method != nullptr;
+}
 
 const TypeInfo* type_info(State& state, PyObject* array) {
   PyTypeObject* type = Py_TYPE(array);

@@ -15,6 +15,7 @@ struct Use {
   const char* function;  // "allreduce"
   const char* argument;  // "x" or "out"
   bool written;
+  bool held;  // other code may run before the call is over: the memory must not go away
 };
 
 // Keeps the exporter of the memory from moving it (buffer protocol, DLPack capsules).

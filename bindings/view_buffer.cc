@@ -51,8 +51,8 @@ std::optional<DType> dtype_of(std::string_view format, std::size_t nbytes) {
 bool ViewBuilder::from_buffer() {
   auto hold = std::make_unique<BufferHold>();
   if (PyObject_GetBuffer(array_, &hold->raw, PyBUF_FULL_RO) != 0) {
-    PyErr_Clear();
-    if (PyObject_HasAttrString(array_, "__dlpack__") != 0) return from_dlpack();
+    if (!clear_python_error()) return false;
+    if (has_dlpack(array_)) return from_dlpack();
     return refuse_it("(" + type_name() + ") does not give its memory away: pass a NumPy array");
   }
   hold->exported = true;

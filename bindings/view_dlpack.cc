@@ -58,13 +58,20 @@ Managed* take_over(py::handle capsule, const char* name, const char* used_name) 
   return managed;
 }
 
-py::object export_capsule(py::handle exporter) {
-  try {
-    return exporter.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 1));
-  } catch (py::error_already_set& e) {
-    if (!e.matches(PyExc_TypeError)) throw;
+// A copy of what is to be written would swallow the result: exporters that know the word are asked for none.
+py::object export_capsule(py::handle exporter, bool written) {
+  const py::object method = exporter.attr("__dlpack__");
+  const py::tuple version = py::make_tuple(1, 1);
+  for (const bool no_copy : {true, false}) {
+    if (no_copy && !written) continue;
+    try {
+      return no_copy ? method(py::arg("max_version") = version, py::arg("copy") = false)
+                     : method(py::arg("max_version") = version);
+    } catch (py::error_already_set& e) {
+      if (!e.matches(PyExc_TypeError)) throw;
+    }
   }
-  return exporter.attr("__dlpack__")();  // written before DLPack 1.0
+  return method();  // written before DLPack 1.0
 }
 
 }  // namespace
@@ -87,7 +94,7 @@ bool ViewBuilder::fill(const dlpack::Tensor& t) {
       }
       Py_DECREF(own);
     }
-    PyErr_Clear();
+    clear_python_error();
     return refuse_dtype(name, Code::kUnsupported);
   }
   void* data = t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + t.byte_offset;
@@ -96,7 +103,7 @@ bool ViewBuilder::fill(const dlpack::Tensor& t) {
 
 bool ViewBuilder::from_capsule(PyObject* exporter) {
   try {
-    const py::object capsule = export_capsule(exporter);
+    const py::object capsule = export_capsule(exporter, use_.written);
     if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule) != 0) {
       auto* managed =
           take_over<dlpack::ManagedTensor>(capsule, dlpack::kVersionedCapsule, "used_dltensor_versioned");
@@ -107,15 +114,25 @@ bool ViewBuilder::from_capsule(PyObject* exporter) {
             Code::kUnsupported);
       }
       if (use_.written && (managed->flags & dlpack::kFlagReadOnly) != 0) return refuse_read_only();
+      if (use_.written && (managed->flags & dlpack::kFlagCopied) != 0) {
+        return refuse_it("(" + type_name() +
+                         ") exports only a copy of itself, in which the result would be lost: pass a NumPy "
+                         "array or a torch tensor");
+      }
       return fill(managed->tensor);
     }
     auto* managed = take_over<dlpack::LegacyManagedTensor>(capsule, dlpack::kLegacyCapsule, "used_dltensor");
     view_.hold_ = std::make_unique<CapsuleHold<dlpack::LegacyManagedTensor>>(managed);
+    if (use_.written && view_.torch_tensor_ == nullptr) {  // torch's are neither read-only nor copies
+      return refuse_it(
+          "(" + type_name() +
+          ") speaks a DLPack older than 1.0, which cannot say whether its memory may be written: "
+          "pass a NumPy array or a torch tensor");
+    }
     return fill(managed->tensor);
   } catch (py::error_already_set& e) {
     e.restore();
   }
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;  // Ctrl-C stays what it is
   return refuse_it("(" + type_name() + ") cannot be exported by __dlpack__: " + take_python_error());
 }
 

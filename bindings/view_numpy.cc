@@ -31,9 +31,11 @@ bool ViewBuilder::from_numpy() {
   if (dtype->type_num >= 0 && static_cast<std::size_t>(dtype->type_num) < kByNumber.size()) {
     known = kByNumber[static_cast<std::size_t>(dtype->type_num)];
   }
+  if (dtype->type_num == state_.bfloat16) known = id(DType::kBF16);
   if (known == kNothing) {
     const std::string name = py::str(descr.attr("name"));
     if (dtype->type_num >= kFirstUserType && name == "bfloat16") {  // ml_dtypes
+      state_.bfloat16 = dtype->type_num;
       known = id(DType::kBF16);
     } else {
       const bool later = dtype->type_num >= kFirstUserType || dtype->type_num == kLongDouble ||

@@ -7,6 +7,21 @@
 namespace py = pybind11;
 
 namespace pc {
+namespace {
+
+// A second tensor on the same storage: x.set_() in another thread gives x a new one, and the old one stays.
+class TensorHold final : public Hold {
+ public:
+  explicit TensorHold(PyObject* alias) : alias_(alias) {}
+  ~TensorHold() override { Py_DECREF(alias_); }
+  TensorHold(const TensorHold&) = delete;
+  TensorHold& operator=(const TensorHold&) = delete;
+
+ private:
+  PyObject* alias_;
+};
+
+}  // namespace
 
 bool ViewBuilder::check_torch_grad() {
   PyObject* requires_grad = PyObject_GetAttr(array_, state_.requires_grad);
@@ -41,8 +56,14 @@ bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
 bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   view_.torch_tensor_ = array_;
   if (use_.written && !check_torch_grad()) return false;
+  PyObject* source = array_;
+  if (use_.held) {
+    source = PyObject_CallOneArg(state_.detach, array_);
+    if (source == nullptr) return false;
+    view_.hold_ = std::make_unique<TensorHold>(source);
+  }
   dlpack::Tensor tensor;
-  if (exchange.tensor_from_object(array_, &tensor) != 0) {
+  if (exchange.tensor_from_object(source, &tensor) != 0) {
     return refuse_it(
         "has no plain memory (sparse, quantized, nested, meta and functional tensors have none): " +
         take_python_error());

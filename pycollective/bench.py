@@ -171,6 +171,14 @@ def number_of_bytes(text: str) -> int:
     return value
 
 
+def iterations(text: str) -> int:
+    """0 means that the size decides."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be at least 0")
+    return value
+
+
 def sizes(text: str) -> list[int]:
     """`8,64K` is [8, 65536]."""
     return [number_of_bytes(word) for word in text.split(",")]
@@ -192,7 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", type=sizes, default=sizes("8,64K,1M,16M"), help="bytes: 8,64K,1M,16M")
     parser.add_argument("--ops", type=names, default=["allreduce"], help=",".join(OPERATION_NAMES))
     parser.add_argument("--dtype", choices=TYPES, default="float32")
-    parser.add_argument("--iters", type=int, default=0, help="per size (default: by size)")
+    parser.add_argument("--iters", type=iterations, default=0, help="per size (default: by size)")
     parser.add_argument("--explain", action="store_true", help="say what the columns mean")
 
 

@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from pycollective.launch.run import Options, run
 
     if options.command_name == "bench":
-        command = [sys.executable, bench.__file__, *bench.words(options)]
+        command = [sys.executable, "-m", bench.__name__, *bench.words(options)]
         return run(Options(ranks=options.ranks, command=command, prefix=False))
     command = python_command(options.program, module=options.module)
     if not command:

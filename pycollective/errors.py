@@ -6,14 +6,15 @@
     ├── CollectiveTimeout (also a TimeoutError) a deadline passed; the message says who was waited for
     ├── PeerFailure (also a ConnectionError)    a rank died or its connection broke
     │   ├── PeerExited                          it said goodbye and ended while it was still needed
-    │   ├── PeerUnresponsive                    its connection stands, but it does not answer
-    │   └── PeerInterrupted                     somebody pressed Ctrl-C there
-    ├── Excluded                                the others went on without this rank
+    │   ├── PeerUnresponsive (reserved)         its connection stands, but it does not answer
+    │   └── PeerInterrupted (reserved)          somebody pressed Ctrl-C there
+    ├── Excluded (reserved)                     the others went on without this rank
     ├── Aborted                                 an earlier failure ended this group; the message has the first cause
     ├── Unsupported                             valid, but this build or this path cannot do it
     ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
     └── ForkedProcess                           a forked child uses connections that belong to its parent
 
+Reserved: for the control plane that is to come; this version never raises it.
 Ctrl-C raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python function.
 All of them can be pickled, with their attributes.
 """
@@ -42,9 +43,9 @@ class CollectiveError(Exception):
 
     Attributes:
         rank: the rank that raises; None if it is not known.
-        peer: the rank at the other end; None if no single one is to blame.
-        operation: what was running, for example "allreduce #12 (ring, 64 MiB float32)"; None if nothing was.
-        elapsed_s: seconds from the start of that operation; None if nothing was running.
+        peer: the rank at the other end; None if no single one is known.
+        operation: what was running, for example "allreduce #12 (ring, 64 MiB float32)"; None if nothing had begun.
+        elapsed_s: seconds from the start of that operation; None if nothing had begun.
     """
 
     rank: int | None
@@ -89,15 +90,15 @@ class PeerExited(PeerFailure):
 
 
 class PeerUnresponsive(PeerFailure):
-    """A rank's connection stands, but it does not answer."""
+    """A rank's connection stands, but it does not answer. Reserved: not raised yet."""
 
 
 class PeerInterrupted(PeerFailure):
-    """Somebody pressed Ctrl-C at another rank."""
+    """Somebody pressed Ctrl-C at another rank. Reserved: not raised yet; it is a PeerFailure today."""
 
 
 class Excluded(CollectiveError):
-    """The others went on without this rank."""
+    """The others went on without this rank. Reserved: not raised yet."""
 
 
 class Aborted(CollectiveError):

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pycollective import _core
-from pycollective.errors import CollectiveError, InvalidArgument, Unsupported
+from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
     from pycollective.launch.detect import Placement
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
 BACKENDS = ("auto", "tcp")
+KEY_FD = "PYCOLLECTIVE_KEY_FD"
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
 
 _runtime: _core.Runtime | None = None
 _epochs: dict[bytes, int] = {}
+_parents_key: str | None = None  # in a forked child: the job key's descriptor that its parent was given
 
 
 def init(
@@ -28,7 +30,7 @@ def init(
     rank: int | None = None,
     size: int | None = None,
     timeout: float | None = None,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> _core.Group:
     """Join the world and return its group, which the functions of this module act on from then on.
 
@@ -41,12 +43,13 @@ def init(
         rank: this process, from 0 to `size` - 1.
         size: how many processes there are.
         timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
-        backend: "auto", or "tcp".
+        backend: "auto" or "tcp"; default PYCOLLECTIVE_TRANSPORT, else "auto".
 
     Raises:
         InvalidArgument: the arguments or the environment describe no place in a world, or there is a world already.
         CollectiveTimeout: not all ranks came; the message names those that are missing.
         Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
+        ForkedProcess: the launcher's place belongs to the process that this one was forked from.
 
     Example:
         >>> import pycollective as pc
@@ -60,37 +63,39 @@ def init(
         raise InvalidArgument(
             "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
         )
-    if backend not in BACKENDS:
+    if backend is not None and backend not in BACKENDS:
         raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
     if timeout is not None and not timeout > 0:
         raise InvalidArgument(f"timeout must be a positive number of seconds, not {timeout}")
     placement = _placement(address, rank, size)
+    # Which world of this job it is: the same number on every rank, so that the worlds of one job are kept apart.
+    epoch = _epochs.get(placement.job, 0)
     runtime = _core.Runtime(
         placement.rank,
         placement.size,
         store_addresses=placement.store_addresses,
         host_store=placement.host_store,
         job=placement.job,
-        epoch=_next_epoch(placement.job),
+        epoch=epoch,
         address=placement.address,
         local_rank=placement.local_rank,
         local_size=placement.local_size,
         timeout_s=timeout,
-        transport=None if backend == "auto" else backend,
+        transport=backend,
     )
+    _epochs[placement.job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     _core._set_world(runtime.world)
     _runtime = runtime
     return runtime.world
 
 
-def _next_epoch(job: bytes) -> int:
-    """Which init() of this job it is: the same number on every rank, so that the worlds of one job are kept apart."""
-    _epochs[job] = _epochs.get(job, -1) + 1
-    return _epochs[job]
-
-
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
     if address is None and rank is None and size is None:
+        if _parents_key is not None and os.environ.get(KEY_FD) == _parents_key:
+            raise ForkedProcess(
+                "this process was forked from a rank, and there is only one place for the two: call init() in one of "
+                "them, or give this one a place of its own with init(address, rank=, size=)"
+            )
         from pycollective.launch.detect import detect
 
         return detect()
@@ -147,12 +152,25 @@ def _at_exit() -> None:
 
 def _in_forked_child() -> None:
     # The connections are the parent's: calls on its world raise ForkedProcess until the child calls init() itself.
-    global _runtime
+    # The launcher's place is the parent's as well.
+    global _parents_key, _runtime
     _core._after_fork()
     _runtime = None
+    _parents_key = os.environ.get(KEY_FD)
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
+
+
+def _keep_key() -> None:
+    """What this rank starts is not a rank, whether it is started before init() or after."""
+    if os.environ.get(KEY_FD, "").isdecimal():
+        from pycollective.launch.key import read_key
+
+        read_key(int(os.environ[KEY_FD]))
+
+
+_keep_key()
 
 
 def is_initialized() -> bool:

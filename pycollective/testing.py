@@ -17,10 +17,10 @@ import contextlib
 import os
 import pickle
 import selectors
-import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
@@ -30,7 +30,8 @@ from pycollective.launch import child
 from pycollective.launch.child import Child, KeyFiles
 from pycollective.launch.environment import World, free_port, rank_environment
 from pycollective.launch.key import job_id, new_key
-from pycollective.launch.worker import Job, Outcome
+from pycollective.launch.verdict import signal_name
+from pycollective.launch.worker import MAIN, Job, Outcome
 
 __all__ = ["RankError", "WorldFailed", "run"]
 
@@ -96,10 +97,22 @@ def run(
         finally:
             for each in ranks:
                 each.end()
+    # Only now, when no process is left: reading a rank's objects runs code that is not ours.
+    errors: dict[int, RankError] = {}
+    results: dict[int, Any] = {}
     for each in ranks:
+        each.read()
         each.show()
-    errors = {each.rank: error for each in ranks if (error := each.error(timeout_s)) is not None}
-    results = {each.rank: each.outcome.result for each in ranks if each.outcome and each.outcome.returned}
+        try:
+            if each.outcome and each.outcome.returned:
+                results[each.rank] = pickle.loads(each.outcome.result)
+        except Exception as error:
+            summary = f"its result cannot be unpickled here: {error!r}"
+            errors[each.rank] = RankError(
+                each.rank, summary, "".join(traceback.format_exception(error)), None
+            )
+        if (failed := each.error(timeout_s)) is not None:
+            errors[each.rank] = failed
     if errors:
         raise WorldFailed(errors, results, n)
     return [results[rank] for rank in range(n)]
@@ -119,6 +132,7 @@ def describe(function: Callable[..., Any], args: tuple[object, ...], timeout_s: 
             raise InvalidArgument(
                 f"{name} was typed in by hand; another process cannot import it. Put it into a file"
             )
+        sys.modules[MAIN] = sys.modules["__main__"]  # so that what is defined there can come back
     return Job(module, script and os.path.abspath(script), name, pickle.dumps(args), timeout_s, init)
 
 
@@ -140,13 +154,13 @@ class Running:
     def end(self) -> None:
         self.status = self.child.exit_status()
         self.child.reap()
+
+    def read(self) -> None:
         with self.reply, self.printed:
             self.reply.seek(0)
             self.printed.seek(0)
             self.lines = self.printed.read().decode(errors="replace").splitlines()
-            with contextlib.suppress(
-                EOFError, pickle.UnpicklingError
-            ):  # it was killed before or while it wrote
+            with contextlib.suppress(Exception):  # it was killed before or while it wrote
                 self.outcome = pickle.load(self.reply)
 
     def show(self) -> None:
@@ -158,10 +172,12 @@ class Running:
         if self.status is None:
             return RankError(self.rank, f"still running after {timeout_s:g} s", last_words, None)
         if outcome is not None and outcome.error is not None:
-            exception = pickle.loads(outcome.exception) if outcome.exception else None
+            exception: BaseException | None = None
+            with contextlib.suppress(Exception):  # the summary and the traceback say it all the same
+                exception = pickle.loads(outcome.exception) if outcome.exception else None
             return RankError(self.rank, outcome.error, outcome.traceback, exception)
         if self.status < 0:
-            return RankError(self.rank, f"killed by {signal.Signals(-self.status).name}", last_words, None)
+            return RankError(self.rank, f"killed by {signal_name(-self.status)}", last_words, None)
         if self.status > 0 or outcome is None:
             return RankError(self.rank, f"ended with exit code {self.status}", last_words, None)
         return None

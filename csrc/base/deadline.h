@@ -11,11 +11,11 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class Deadline {
  public:
-  static Deadline after(double seconds) {  // clamped to 30 years, so that 1e300 does not overflow; NaN is 0
+  // Clamped to 30 years, so that 1e300 does not overflow; NaN is 0. `from`: for callers that have just asked the clock.
+  static Deadline after(double seconds, TimePoint from = std::chrono::steady_clock::now()) {
     const double s = seconds > 0 ? std::min(seconds, 1e9) : 0.0;
-    return Deadline(
-        std::chrono::steady_clock::now() +
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s)));
+    return Deadline(from + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                               std::chrono::duration<double>(s)));
   }
   explicit Deadline(TimePoint when) : when_(when) {}
   TimePoint when() const { return when_; }

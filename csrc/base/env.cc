@@ -38,8 +38,8 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "environment.",
      "0.1"},
     {Env::kPort, "PYCOLLECTIVE_PORT", EnvType::kInteger, EnvSetBy::kUser, "", "", 1, 65535,
-     "Port of rank 0's store when only RANK, WORLD_SIZE and MASTER_ADDR are given; unset: derived from them. "
-     "MASTER_PORT is never bound.",
+     "Port of rank 0's store when RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say where this "
+     "process is; unset: derived from them. MASTER_PORT is never bound.",
      "0.1"},
 }};
 constexpr bool in_enum_order() {

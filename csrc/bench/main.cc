@@ -56,8 +56,9 @@ Result<bool> run_rank(const Options& options, Rank rank, const JobId& job, const
   native.job = job;
   native.timeout_s = kTimeoutS;
   native.tune = options.tune;
-  PC_ASSIGN_OR_RETURN(native.store, connect_tcp_store({store}, job, Deadline::after(kTimeoutS)));
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::create(std::move(native)));
+  const Deadline deadline = Deadline::after(kTimeoutS);
+  PC_ASSIGN_OR_RETURN(native.store, connect_tcp_store({store}, job, deadline));
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::create(std::move(native), deadline));
   PC_ASSIGN_OR_RETURN(const bool right, measure_all(runtime->world(), options));
   PC_TRY(runtime->shutdown(Deadline::after(kTimeoutS)));
   return right;

@@ -63,16 +63,21 @@ Status check_operator(DType dtype, ReduceOp op) {
                                         std::string(name_of(op)) + " takes " + dtypes);
 }
 
+// Not given at all; an empty array says its dtype.
+bool absent(const ConstBuffer& buffer) {
+  return buffer.data == nullptr && buffer.count == 0 && buffer.dtype == ConstBuffer().dtype;
+}
+
 Status check_broadcast(Request& request, bool at_root) {
   if (!at_root) {
     request.in = {};
     return check_buffer(request.out, "the array to receive into");
   }
-  if (request.out.data == nullptr && request.out.count == 0) {
+  if (absent(request.out) && !absent(request.in)) {
     // The root only sends, so nothing is written through this.
     request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype,
                    request.in.device};
-  } else if (request.in.data == nullptr && request.in.count == 0) {
+  } else if (absent(request.in)) {
     request.in = request.out;
   }
   PC_TRY(check_buffer(request.in, "input"));

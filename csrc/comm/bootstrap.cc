@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 
 namespace pc {
 namespace {
@@ -51,17 +50,11 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   return m;
 }
 
-// Keys of one job and one epoch, so that a store can serve several.
+// Keys of one job and one epoch, so that a store can serve several. They stand in messages: not the job's id itself.
 class Keys {
  public:
-  explicit Keys(const RuntimeOptions& options) : prefix_("pycollective/") {
-    for (const std::byte b : options.job) {
-      char hex[3];
-      std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned>(b));
-      prefix_ += hex;
-    }
-    prefix_ += "/" + std::to_string(options.epoch) + "/";
-  }
+  explicit Keys(const RuntimeOptions& options)
+      : prefix_("pycollective/" + fingerprint(options.job) + "/" + std::to_string(options.epoch) + "/") {}
   std::string member(Rank rank) const { return prefix_ + "rank/" + std::to_string(rank); }
   std::string claim(Rank rank) const { return prefix_ + "claim/" + std::to_string(rank); }
   std::string list() const { return prefix_ + "members"; }
@@ -85,8 +78,13 @@ std::string missing_ranks(Store& store, const Keys& keys, Rank size, Deadline de
   return names;
 }
 
-Status explain_wait(Store& store, const Keys& keys, Rank size, const Status& failed, Deadline deadline) {
+Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& options, const Status& failed,
+                    Deadline deadline) {
   if (failed.code() != Code::kTimeout) return failed;
+  // Our own key is there: if it does not come, it is the store that is missing, and not the ranks.
+  const Deadline own = Deadline::after(std::max(deadline.remaining_s() / 2, 0.002));
+  if (!store.get(keys.member(options.rank), own).is_ok()) return failed;
+  const Rank size = options.size;
   Rank first = -1;
   const std::string names = missing_ranks(store, keys, size, deadline, first);
   if (first < 0) return failed;
@@ -162,7 +160,7 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   if (options.rank == 0) {
     const Result<std::string> list = gather(store, keys, options, patience);
     if (!list.is_ok()) {
-      const Status why = explain_wait(store, keys, options.size, list.status(), deadline);
+      const Status why = explain_wait(store, keys, options, list.status(), deadline);
       // So that the others need not wait for their own deadlines. If this fails too, they have them.
       (void)store.set(keys.list(), "error " + why.to_string(), Deadline::after(kNamingS));
       return why;
@@ -171,7 +169,7 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
     return read_list(list.value(), options);
   }
   const Result<std::string> list = store.get(keys.list(), patience);
-  if (!list.is_ok()) return explain_wait(store, keys, options.size, list.status(), deadline);
+  if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);
   return read_list(list.value(), options);
 }
 

@@ -4,14 +4,14 @@
 
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
+#include "comm/group_ending.h"
+#include "comm/reentry.h"
 #include "engine/point_to_point.h"
 
 namespace pc {
 namespace {
 
-double seconds_since(TimePoint began) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-}
+TimePoint now() { return std::chrono::steady_clock::now(); }
 
 // With one rank every collective leaves the input in the output.
 void copy_input(const Request& request) {
@@ -28,36 +28,48 @@ class FinishedWork final : public Work {
   std::string where() const override { return "ended"; }
 };
 
+}  // namespace
+
+struct GroupCommunicator::Shared {
+  GroupEnding ending;
+  Reentry reentry = {};
+};
+
 // A launched collective whose outcome is told in the words of its group.
-class GroupWork final : public Work {
+class GroupCommunicator::GroupWork final : public Work {
  public:
-  GroupWork(GroupCommunicator& group, std::unique_ptr<Work> inner, std::string operation)
-      : group_(group),
+  GroupWork(std::shared_ptr<Shared> group, std::unique_ptr<Work> inner, std::string operation,
+            TimePoint began)
+      : group_(std::move(group)),
         inner_(std::move(inner)),
-        operation_(std::move(operation)) {}
+        operation_(std::move(operation)),
+        began_(began) {}
   ~GroupWork() override {
-    if (inner_->done()) return;  // else this rank leaves a call that the others are in
-    const Status dropped(Code::kAborted, "its Work was dropped before it was done");
-    concluded_ = group_.conclude(dropped, operation_, seconds_since(began_));
+    if (told_) return;
+    // A failure that nobody asked for ends the group all the same; so does leaving a call that the others are in.
+    const Status ended = inner_->done() ? inner_->wait({Deadline(began_)})
+                                        : Status(Code::kAborted, "its Work was dropped before it was done");
+    if (!ended.is_ok()) (void)group_->ending.conclude(ended, operation_, began_);
   }
   bool done() const override { return inner_->done(); }
   Status wait(const WaitContext& context) override {
-    const Status ended = inner_->wait(context);
-    if (ended.is_ok()) return ended;
-    if (concluded_.is_ok()) concluded_ = group_.conclude(ended, operation_, seconds_since(began_));
-    return concluded_;
+    if (told_) return outcome_;
+    PC_TRY(group_->reentry.check());
+    outcome_ = group_->reentry.wait(*inner_, context, [this] { return operation_; });
+    if (!outcome_.is_ok()) outcome_ = group_->ending.conclude(outcome_, operation_, began_);
+    told_ = true;
+    return outcome_;
   }
   std::string where() const override { return inner_->where(); }
 
  private:
-  GroupCommunicator& group_;
+  const std::shared_ptr<Shared> group_;
   const std::unique_ptr<Work> inner_;
   const std::string operation_;
-  const TimePoint began_ = std::chrono::steady_clock::now();
-  Status concluded_;
+  const TimePoint began_;
+  bool told_ = false;
+  Status outcome_;
 };
-
-}  // namespace
 
 GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, Rank rank,
                                      std::vector<Rank> world_ranks, double timeout_s,
@@ -65,10 +77,19 @@ GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, Rank ra
     : parts_(parts),
       group_(group),
       world_ranks_(std::move(world_ranks)),
-      selection_(std::move(selection)) {
+      selection_(std::move(selection)),
+      shared_(new Shared{
+          GroupEnding({parts.transport, parts.reactor, parts.executor}, rank, world_ranks_, parts.hosts)}) {
   rank_ = rank;
   size_ = static_cast<Rank>(world_ranks_.size());
   timeout_s_ = timeout_s;
+}
+
+GroupCommunicator::~GroupCommunicator() { abort(Status(Code::kNotInitialized, "the group was closed")); }
+
+Status GroupCommunicator::usable() const {
+  PC_TRY(shared_->ending.before());
+  return shared_->reentry.check();
 }
 
 Status GroupCommunicator::run(const Request& request, double timeout_s) {
@@ -76,37 +97,42 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   PC_TRY(check_request(call, rank_, size_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   if (size_ == 1) {
-    PC_TRY(ended_before());
+    PC_TRY(usable());
     copy_input(call);
     return Status::ok();
   }
-  const WaitContext context = context_for(seconds);
-  PC_ASSIGN_OR_RETURN(const Started started, start(call));
-  const Status ended = started.work->wait(context);
-  if (ended.is_ok()) return ended;
-  return conclude(ended, operation_text(call, started.choice, started.sequence),
-                  seconds - context.deadline.remaining_s());
+  const TimePoint began = now();
+  PC_ASSIGN_OR_RETURN(const Started started, start(call, began));
+  const auto operation = [&] { return operation_text(call, started.choice, started.sequence); };
+  const Status ended = shared_->reentry.wait(*started.work, context_for(seconds, began), operation);
+  return ended.is_ok() ? ended : shared_->ending.conclude(ended, operation(), began);
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
   if (size_ == 1) {
-    PC_TRY(ended_before());
+    PC_TRY(usable());
     copy_input(call);
     return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
   }
-  PC_ASSIGN_OR_RETURN(Started started, start(call));
+  const TimePoint began = now();
+  PC_ASSIGN_OR_RETURN(Started started, start(call, began));
   std::string operation = operation_text(call, started.choice, started.sequence);
   return std::unique_ptr<Work>(
-      std::make_unique<GroupWork>(*this, std::move(started.work), std::move(operation)));
+      std::make_unique<GroupWork>(shared_, std::move(started.work), std::move(operation), began));
 }
 
-Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request) {
+Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request, TimePoint began) {
+  if (!parts_.executor->supports(request, size_)) {
+    return Status(Code::kUnsupported, "the executor '" + std::string(parts_.executor->name()) +
+                                          "' of this group cannot run this " +
+                                          std::string(name_of(request.collective)));
+  }
   Started started;
   started.choice = selection_.choose(request.collective, elements_of(request).nbytes(), size_);
   const std::lock_guard<std::mutex> lock(turn_mutex_);
-  PC_TRY(ended_before());
+  PC_TRY(usable());
   started.sequence = ++sequence_;
   const uint64_t digest = digest_of(request, started.choice, group_, started.sequence);
   const Launch launch{group_,
@@ -119,41 +145,41 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                       started.choice.split};
   Result<std::unique_ptr<Work>> launched = parts_.executor->launch(request, launch);
   if (!launched.is_ok()) {
-    return conclude(launched.status(), operation_text(request, started.choice, started.sequence), 0);
+    const std::string operation = operation_text(request, started.choice, started.sequence);
+    return shared_->ending.conclude(launched.status(), operation, began);
   }
   started.work = std::move(launched).value();
   return started;
 }
 
-Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s) {
-  PC_TRY(check_message(data, peer, rank_, size_, "send to"));
+// send and recv differ in what `post` does with (world rank of the peer, name of the message).
+template <class Post>
+Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends,
+                                   double timeout_s, Post&& post) {
+  const std::string_view verb = sends ? "send to" : "recv from";
+  PC_TRY(check_message(data, peer, rank_, size_, verb));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
-  PC_TRY(ended_before());
-  const WaitContext context = context_for(seconds);
+  PC_TRY(usable());
+  const TimePoint began = now();
   std::unique_lock<std::mutex> lock(messages_mutex_);
-  const MessageId id = next_message(peer, tag, true, data.dtype, data.count);
-  const std::unique_ptr<Work> work =
-      post_send(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
+  const MessageId id = next_message(peer, tag, sends, data.dtype, data.count);
+  const std::unique_ptr<Work> work = post(world_ranks_[static_cast<std::size_t>(peer)], id);
   lock.unlock();
-  const Status ended = work->wait(context);
-  if (ended.is_ok()) return ended;
-  return conclude(ended, message_text("send to", peer, tag, data), seconds - context.deadline.remaining_s());
+  const auto operation = [&] { return message_text(verb, peer, tag, data); };
+  const Status ended = shared_->reentry.wait(*work, context_for(seconds, began), operation);
+  return ended.is_ok() ? ended : shared_->ending.conclude(ended.with_peer(peer), operation(), began);
+}
+
+Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s) {
+  return exchange(data, peer, tag, true, timeout_s, [&](Rank world_rank, const MessageId& id) {
+    return post_send(*parts_.transport, *parts_.reactor, world_rank, id, data);
+  });
 }
 
 Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s) {
-  PC_TRY(check_message(data, peer, rank_, size_, "recv from"));
-  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
-  PC_TRY(ended_before());
-  const WaitContext context = context_for(seconds);
-  std::unique_lock<std::mutex> lock(messages_mutex_);
-  const MessageId id = next_message(peer, tag, false, data.dtype, data.count);
-  const std::unique_ptr<Work> work =
-      post_recv(*parts_.transport, *parts_.reactor, world_rank(peer), id, data);
-  lock.unlock();
-  const Status ended = work->wait(context);
-  if (ended.is_ok()) return ended;
-  return conclude(ended, message_text("recv from", peer, tag, data),
-                  seconds - context.deadline.remaining_s());
+  return exchange(data, peer, tag, false, timeout_s, [&](Rank world_rank, const MessageId& id) {
+    return post_recv(*parts_.transport, *parts_.reactor, world_rank, id, data);
+  });
 }
 
 MessageId GroupCommunicator::next_message(Rank peer, uint32_t tag, bool sends, DType dtype,
@@ -164,8 +190,8 @@ MessageId GroupCommunicator::next_message(Rank peer, uint32_t tag, bool sends, D
   return {Stream{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
 }
 
-WaitContext GroupCommunicator::context_for(double timeout_s) const {
-  return {Deadline::after(timeout_s), &ended_word_, parts_.interrupted};
+WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) const {
+  return {Deadline::after(timeout_s, began), shared_->ending.word(), parts_.interrupted};
 }
 
 Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t nbytes, Rank root) const {
@@ -180,64 +206,6 @@ Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t n
   return text + pc::explain(plan);
 }
 
-void GroupCommunicator::abort(const Status& why) noexcept {
-  {
-    const std::lock_guard<std::mutex> lock(cause_mutex_);
-    if (!cause_.is_ok()) return;
-    cause_ = why;
-  }
-  ended_word_.store(1, std::memory_order_release);
-  if (size_ == 1) return;
-  parts_.executor->abort(why);
-  parts_.transport->abort(why);  // peers see broken connections and need not wait for their own deadlines
-  parts_.reactor->wake();
-}
-
-Status GroupCommunicator::ended_before() const {
-  if (ended_word_.load(std::memory_order_acquire) == 0) return Status::ok();
-  const std::lock_guard<std::mutex> lock(cause_mutex_);
-  const Code code = cause_.code() == Code::kNotInitialized ? Code::kNotInitialized : Code::kAborted;
-  return Status(code, "this group ended earlier: " + cause_.to_string())
-      .with_rank(rank_)
-      .with_peer(cause_.peer());
-}
-
-Status GroupCommunicator::conclude(const Status& ended, const std::string& operation, double elapsed_s) {
-  if (const Status before = ended_before(); !before.is_ok() && ended.code() == Code::kAborted) {
-    return before.with_operation(operation).with_elapsed(elapsed_s);
-  }
-  const Status told = Status(ended.code(), ended.message() + advice(ended))
-                          .with_rank(rank_)
-                          .with_peer(ended.peer())
-                          .with_operation(operation)
-                          .with_elapsed(elapsed_s);
-  abort(told);
-  return told;
-}
-
-std::string GroupCommunicator::name_of_peer(Rank peer) const {
-  std::string name = "rank " + std::to_string(peer);
-  const std::size_t world = static_cast<std::size_t>(world_rank(peer));
-  if (parts_.hosts == nullptr || world >= parts_.hosts->ranks.size()) return name;
-  const HostMap::Entry& entry = parts_.hosts->ranks[world];
-  return name + " (host " + entry.host_name + ", pid " + std::to_string(entry.pid) + ")";
-}
-
-std::string GroupCommunicator::advice(const Status& ended) const {
-  const Rank peer = ended.peer();
-  const std::string who = peer >= 0 && peer < size_ ? name_of_peer(peer) : "a rank of this group";
-  switch (ended.code()) {
-    case Code::kTimeout:
-      return ". Look whether " + who +
-             " hangs, made fewer calls or is only slow; then a longer timeout helps";
-    case Code::kPeerFailure:
-    case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
-    case Code::kMismatch:
-      return ". All ranks must make the same calls in the same order with equal dtype, count, op and root; "
-             "compare with " +
-             who;
-    default: return "";
-  }
-}
+void GroupCommunicator::abort(const Status& why) noexcept { shared_->ending.abort(why); }
 
 }  // namespace pc

@@ -1,6 +1,8 @@
 #include "comm/runtime.h"
 
+#include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
@@ -10,11 +12,16 @@ namespace pc {
 namespace {
 
 constexpr uint32_t kWorldGroup = 0;
+constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
 Status check(const RuntimeOptions& options) {
   const auto invalid = [](const std::string& message) { return Status(Code::kInvalidArgument, message); };
   if (options.size < 1)
     return invalid("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
+  if (options.size > kMostRanks) {
+    return invalid("size is " + std::to_string(options.size) + ": a world has at most " +
+                   std::to_string(kMostRanks) + " ranks");
+  }
   if (options.rank < 0 || options.rank >= options.size) {
     return invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                    ": ranks are 0 to " + std::to_string(options.size - 1));
@@ -34,8 +41,21 @@ Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options)
   tcp.size = options.size;
   tcp.job = options.job;
   tcp.epoch = options.epoch;
+  tcp.log = options.log;
   if (!options.address.empty()) tcp.bind_address = options.address;
   return make_tcp_transport(tcp);
+}
+
+std::string describe(const RuntimeOptions& options, const Transport& transport, const Meeting& meeting) {
+  const HostMap& hosts = meeting.hosts;
+  std::string text = "connected as rank " + std::to_string(options.rank) + " of " +
+                     std::to_string(options.size) + " (rank " + std::to_string(hosts.local_rank) + " of " +
+                     std::to_string(hosts.local_size) + " on " +
+                     hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
+                     fingerprint(options.job) + ", transport " + std::string(transport.name()) +
+                     ", selection " + meeting.selection.to_string() + ", addresses";
+  for (const std::string& address : meeting.addresses) text += " " + address;
+  return text;
 }
 
 }  // namespace
@@ -84,8 +104,11 @@ Status Runtime::State::start(Deadline deadline) {
   }
   PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
   PC_ASSIGN_OR_RETURN(Meeting meeting, meet(*options.store, options, transport->address(), deadline));
+  const std::function<bool()>* const probe = options.interrupted ? &options.interrupted : nullptr;
+  PC_TRY(transport->connect(meeting.addresses, {deadline, nullptr, probe}));
+  options.store.reset();
+  options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
-  PC_TRY(transport->connect(meeting.addresses, deadline));
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
@@ -96,16 +119,17 @@ Status Runtime::State::start(Deadline deadline) {
 Runtime::Runtime() = default;
 Runtime::~Runtime() = default;
 
-Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options) {
+Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadline deadline) {
+  const TimePoint began = std::chrono::steady_clock::now();
   PC_TRY(check(options));
-  const Deadline deadline = Deadline::after(options.timeout_s);
+  options.log = options.log.with_rank(options.rank);
   std::unique_ptr<Runtime> runtime(new Runtime());
   runtime->state_ = std::make_unique<State>(std::move(options));
   State& state = *runtime->state_;
   const Status started = state.start(deadline);
   if (started.is_ok()) return runtime;
-  const double elapsed = state.options.timeout_s - deadline.remaining_s();
-  return started.with_rank(state.options.rank).with_operation("init").with_elapsed(elapsed);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
+  return started.with_rank(state.options.rank).with_operation("init").with_elapsed(elapsed.count());
 }
 
 Communicator& Runtime::world() { return *state_->world; }

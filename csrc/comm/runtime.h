@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "store/store.h"
@@ -17,14 +19,15 @@ namespace pc {
 struct RuntimeOptions {
   Rank rank = 0;
   Rank size = 1;
-  std::shared_ptr<Store> store;  // may be null if size is 1
+  std::shared_ptr<Store> store;  // may be null if size is 1; let go as soon as all are connected
   JobId job = {};
   uint32_t epoch = 0;
-  double timeout_s = 600;             // default deadline of init and of every call
+  double timeout_s = 600;             // default deadline of every call
   std::string transport = "auto";     // "auto" "tcp"; tests: "inproc"
   std::string address;                // where the data listener binds; empty: loopback
   std::string tune;                   // selection overrides of rank 0
   std::function<bool()> interrupted;  // Ctrl-C probe; asked only by the thread that waits, in slices
+  Logger log = Logger();              // gets this rank's number
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
 };
@@ -43,7 +46,7 @@ struct HostMap {
 // Thread-safety: world() and its calls from any thread; shutdown once.
 class Runtime {
  public:
-  static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options);
+  static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;

@@ -16,9 +16,12 @@ class Work {
   // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
   // kInterrupted leave it withdrawn, so that the caller's memory is free.
   virtual Status wait(const WaitContext& context) = 0;
-  // "step 3/6: recv_reduce chunk 2 from rank 1": what it waits for now. For errors.
+  // "step 3/6: recv_reduce chunk 2 <- rank 1": what it waits for now. For errors.
   virtual std::string where() const = 0;
 };
+
+// How work ends whose wait did: a timeout names `peer`, whom it waited for (-1: nobody).
+Status ended_early(WaitEnd end, const std::string& where, Rank peer);
 
 // Thread-safety: all methods. Launches of one group come in the same order on every rank; the communicator sees to that.
 class Executor {

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 
+#include "engine/executor.h"
+
 namespace pc {
 namespace {
 
 constexpr std::size_t kMaxIdleRuns = 16;
 constexpr int kSliceMs = 50;
-
-Status ended_early(WaitEnd end, const PlanRun& run) {
-  const std::string where = run.where();
-  switch (end) {
-    case WaitEnd::kTimeout: return Status(Code::kTimeout, "timed out in " + where).with_peer(run.waits_for());
-    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted in " + where);
-    default: return Status(Code::kAborted, "aborted in " + where);
-  }
-}
 
 }  // namespace
 
@@ -29,7 +22,17 @@ std::unique_ptr<PlanRun> GroupLine::new_run() {
 
 void GroupLine::release(std::unique_ptr<PlanRun> run) {
   Lock lock(mutex_);
-  withdraw(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
+  if (!run->ended() || std::find(runs_.begin(), runs_.end(), run.get()) != runs_.end()) {
+    const Status why(Code::kAborted, "dropped by its owner before it was done");
+    if (driven_here(
+            *run)) {  // a signal handler drops what this thread waits for: there is nobody to wait for
+      run->end(why);
+      run->request_end(why);  // so that the frame below wakes
+      dropped_ = std::move(run);
+      return;
+    }
+    withdraw(lock, *run, why);
+  }
   if (idle_.size() < kMaxIdleRuns) idle_.push_back(std::move(run));
 }
 
@@ -43,7 +46,7 @@ void GroupLine::enter(PlanRun& run) {
 void GroupLine::start_first(Lock& lock) {
   while (!runs_.empty() && !runs_.front()->started()) {
     PlanRun& first = *runs_.front();
-    driven_ = true;
+    take_baton();
     lock.unlock();
     first.start(scratch_);
     lock.lock();
@@ -51,10 +54,20 @@ void GroupLine::start_first(Lock& lock) {
   }
 }
 
+void GroupLine::take_baton() {
+  driven_ = true;
+  driver_ = std::this_thread::get_id();
+}
+
 void GroupLine::drop_baton() {
   driven_ = false;
   if (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
+  if (dropped_ != nullptr) idle_.push_back(std::move(dropped_));
   baton_free_.notify_all();
+}
+
+bool GroupLine::driven_here(const PlanRun& run) const {
+  return driven_ && driver_ == std::this_thread::get_id() && !runs_.empty() && runs_.front() == &run;
 }
 
 Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
@@ -63,14 +76,14 @@ Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
   while (!run.ended()) {
     const WaitEnd end = driven_ ? wait_for_baton(lock, context) : drive_first(lock, context);
     if (end == WaitEnd::kReady || run.ended()) continue;
-    withdraw(lock, run, ended_early(end, run));
+    withdraw(lock, run, ended_early(end, run.where(), run.waits_for()));
   }
   return run.result();
 }
 
 WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
   PlanRun& first = *runs_.front();
-  driven_ = true;
+  take_baton();
   lock.unlock();
   WaitEnd end = WaitEnd::kReady;
   if (!first.started()) first.start(scratch_);
@@ -89,21 +102,16 @@ WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
   baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
-  if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0)
-    return WaitEnd::kAborted;
-  if (context.deadline.expired()) return WaitEnd::kTimeout;
-  if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)())
-    return WaitEnd::kInterrupted;
-  return WaitEnd::kReady;
+  lock.unlock();  // the probe may run a signal handler, and that may call anything
+  const WaitEnd end = Waiter::check(context);
+  lock.lock();
+  return end;
 }
 
 void GroupLine::withdraw(Lock& lock, PlanRun& run, const Status& why) {
   const auto driven_by_another = [&] { return driven_ && !runs_.empty() && runs_.front() == &run; };
   if (driven_by_another()) {
-    if (!run.ended()) {
-      run.request_end(why);
-      reactor_.wake();
-    }
+    if (!run.ended()) run.request_end(why);
     baton_free_.wait(lock, [&] { return !driven_by_another(); });  // its driver sees the request at once
   }
   run.end(why);
@@ -115,10 +123,7 @@ void GroupLine::abort(const Status& why) {
   const Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   aborted_ = why;
-  if (driven_ && !runs_.empty()) {
-    runs_.front()->request_end(why);
-    reactor_.wake();
-  }
+  if (driven_ && !runs_.empty()) runs_.front()->request_end(why);
   for (PlanRun* run : runs_) {
     if (!driven_ || run != runs_.front()) run->end(why);
   }

@@ -1,12 +1,13 @@
-// The runs of one group, in issue order. Messages of a group's lanes travel in order, so a run may post only when all
-// earlier runs have ended; whoever waits for a later run first drives the earlier ones. One thread at a time holds the
-// baton and drives; the others sleep until it is free or their own wait ends.
+// The runs of one group, in issue order. They share one scratch memory and often the caller's arrays, so a run posts
+// only when all earlier runs have ended; whoever waits for a later run first drives the earlier ones. One thread at a
+// time holds the baton and drives; the others sleep until it is free or their own wait ends.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "engine/plan_run.h"
@@ -30,8 +31,10 @@ class GroupLine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void start_first(Lock& lock);                                // mutex_ held, baton free
-  void drop_baton();                                           // mutex_ held: removes what has ended
+  void start_first(Lock& lock);                // mutex_ held, baton free
+  void take_baton();                           // mutex_ held
+  void drop_baton();                           // mutex_ held: removes what has ended
+  bool driven_here(const PlanRun& run) const;  // mutex_ held: by an outer frame of this thread
   void withdraw(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended and left the line
   WaitEnd drive_first(Lock& lock, const WaitContext& context);
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
@@ -41,9 +44,12 @@ class GroupLine {
   const uint32_t group_;
   std::mutex mutex_;  // guards what follows, and the state of runs that have not started
   std::condition_variable baton_free_;
-  bool driven_ = false;  // somebody holds the baton: the first run is theirs
+  bool driven_ = false;     // somebody holds the baton: the first run is theirs
+  std::thread::id driver_;  // who, while driven_
   std::deque<PlanRun*> runs_;
   std::vector<std::unique_ptr<PlanRun>> idle_;
+  std::unique_ptr<PlanRun>
+      dropped_;  // the first run, if its owner let it go while a frame below still drives it
   Status aborted_;
   Scratch scratch_;  // the baton's
 };

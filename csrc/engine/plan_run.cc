@@ -3,15 +3,6 @@
 #include <cstring>
 
 namespace pc {
-namespace {
-
-std::string chunk_text(Chunks c) {
-  if (c.count == 0) return "nothing";
-  if (c.count == 1) return "chunk " + std::to_string(c.first);
-  return "chunks " + std::to_string(c.first) + "-" + std::to_string(uint64_t{c.first} + c.count - 1);
-}
-
-}  // namespace
 
 void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data) {
   std::byte* const to = dst + offset;
@@ -20,6 +11,9 @@ void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data)
 
 void PlanRun::prepare(const Request& request, const Launch& launch,
                       std::shared_ptr<const CompiledPlan> plan) {
+  Completion late;  // a request to end the last call that came just after its end
+  while (queue_.take(late)) {
+  }
   plan_ = std::move(plan);
   request_ = request;
   launch_ = launch;
@@ -186,15 +180,11 @@ Status PlanRun::explain_failure(const Completion& completion) const {
   const Rank peer = plan_->plan.steps[i].peer;
   const std::string who = "rank " + std::to_string(peer);
   std::string text = completion.status.message();
-  if (completion.status.code() == Code::kMismatch) {
-    if (completion.found.sequence != launch_.sequence) {
-      text = who + " is at call #" + std::to_string(completion.found.sequence) +
-             " of this group and this rank at #" + std::to_string(launch_.sequence) +
-             ": one of them skipped or repeated a call (" + text + ")";
-    } else if (completion.found.digest != launch_.digest) {
-      text = who + " made another call here: collective, dtype, op, root, count or algorithm differ (" +
-             text + ")";
-    }
+  if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
+    text = who +
+           " made another call here: collective, dtype, op, root, count or algorithm differ, or one of "
+           "the two skipped or repeated a call (" +
+           text + ")";
   }
   return Status(completion.status.code(), text + "; in " + describe(i)).with_peer(peer);
 }
@@ -221,12 +211,8 @@ std::string PlanRun::where() const {
 }
 
 std::string PlanRun::describe(uint32_t i) const {
-  const Step& step = plan_->plan.steps[i];
-  const bool is_send = step.kind == StepKind::kSend;
-  std::string text = "step " + std::to_string(i + 1) + "/" + std::to_string(states_.size()) + ": ";
-  text += std::string(name_of(step.kind)) + " " + chunk_text(is_send ? step.src : step.dst);
-  if (step.peer >= 0) text += (is_send ? " to rank " : " from rank ") + std::to_string(step.peer);
-  return text;
+  return "step " + std::to_string(i + 1) + "/" + std::to_string(states_.size()) + ": " +
+         to_string(plan_->plan.steps[i]);
 }
 
 }  // namespace pc

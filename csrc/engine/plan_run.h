@@ -26,7 +26,7 @@ class PlanRun {
   void start(Scratch& scratch);   // copies input to output and posts what can be posted
   void advance();                 // takes completions and goes on as far as possible
   void end(Status result);        // withdraws what is in flight: afterwards the user's memory is free
-  void request_end(Status why) {  // any thread: the next advance() ends the run; wake the reactor afterwards
+  void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
     queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
   }
 
@@ -34,7 +34,6 @@ class PlanRun {
   bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
   const Status& result() const { return result_; }                       // once ended
   CompletionQueue& queue() { return queue_; }
-  const Launch& launch() const { return launch_; }
   std::string where() const;  // any thread
   Rank waits_for() const;     // any thread: group rank, -1: nobody
 

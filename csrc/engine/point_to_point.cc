@@ -8,10 +8,9 @@ namespace {
 // Thread-safety: done() from anywhere, the rest by one thread at a time.
 class Message final : public Work {
  public:
-  Message(Transport& transport, Reactor& reactor, Rank peer, bool sends)
+  Message(Transport& transport, Reactor& reactor, bool sends)
       : transport_(transport),
         reactor_(reactor),
-        peer_(peer),
         sends_(sends) {}
   ~Message() override {
     if (!done()) transport_.cancel(&queue_);
@@ -29,13 +28,11 @@ class Message final : public Work {
       if (end == WaitEnd::kReady) continue;
       transport_.cancel(&queue_);
       if (queue_.take(completion)) break;  // it made it after all
-      return finish(ended_early(end));
+      return finish(ended_early(end, where(), -1));
     }
-    return finish(completion.status.is_ok() ? Status() : explain_failure(completion));
+    return finish(Status(completion.status.code(), completion.status.message()));
   }
-  std::string where() const override {
-    return std::string(sends_ ? "send to rank " : "recv from rank ") + std::to_string(peer_);
-  }
+  std::string where() const override { return sends_ ? "send" : "recv"; }
 
  private:
   Status finish(Status result) {
@@ -43,20 +40,9 @@ class Message final : public Work {
     ended_.store(true, std::memory_order_release);
     return result_;
   }
-  Status ended_early(WaitEnd end) const {
-    switch (end) {
-      case WaitEnd::kTimeout: return Status(Code::kTimeout, "timed out in " + where()).with_peer(peer_);
-      case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted in " + where());
-      default: return Status(Code::kAborted, "aborted in " + where());
-    }
-  }
-  Status explain_failure(const Completion& completion) const {
-    return Status(completion.status.code(), completion.status.message() + "; in " + where()).with_peer(peer_);
-  }
 
   Transport& transport_;
   Reactor& reactor_;
-  const Rank peer_;
   const bool sends_;
   CompletionQueue queue_;
   Status result_;
@@ -67,14 +53,14 @@ class Message final : public Work {
 
 std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
                                 ConstBuffer data) {
-  auto message = std::make_unique<Message>(transport, reactor, peer, true);
+  auto message = std::make_unique<Message>(transport, reactor, true);
   transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0});
   return message;
 }
 
 std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
                                 Buffer data) {
-  auto message = std::make_unique<Message>(transport, reactor, peer, false);
+  auto message = std::make_unique<Message>(transport, reactor, false);
   transport.post_recv(peer,
                       RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
   return message;

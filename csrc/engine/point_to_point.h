@@ -8,7 +8,8 @@
 
 namespace pc {
 
-// `id.sequence` counts messages of this (peer, tag) and direction; the caller keeps the counters. `peer` is a world rank.
+// `id.sequence` counts messages of this (peer, tag) and direction; the caller keeps the counters. `peer` is a world rank;
+// how the Work ends names nobody, because the caller knows the peer by its rank in the group.
 std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
                                 ConstBuffer data);
 std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,

@@ -36,7 +36,7 @@ inline Elements elements_of(const Request& request) {
 struct Launch {
   uint32_t group = 0;
   uint64_t sequence = 0;
-  uint64_t digest = 0;                // of the full descriptor; travels in every first frame
+  uint64_t digest = 0;                // of the full descriptor; travels in every frame
   Rank rank = 0, size = 1;            // in the group
   const Rank* world_ranks = nullptr;  // group rank -> world rank, `size` entries; outlives the operation
   const Algorithm* algorithm = nullptr;

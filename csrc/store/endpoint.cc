@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 
+#include <charconv>
 #include <cstring>
 
 namespace pc {
@@ -19,6 +20,11 @@ Result<std::vector<Endpoint>> resolve(const std::string& address) {
 }
 
 Result<std::vector<Endpoint>> resolve(const std::string& host, const std::string& port) {
+  uint16_t number = 0;  // the library would take 99999 for another port
+  const std::from_chars_result parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size()) {
+    return Status(Code::kInvalidArgument, "'" + port + "' is no port; 0 to 65535 are");
+  }
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;

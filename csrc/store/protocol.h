@@ -1,6 +1,7 @@
 // What travels between a store client and the store server. Little-endian, one request at a time per connection:
 //
-//   both ways first   Hello (wire/frame.h), role kStore, with the job's id; a stranger is told ours and cut off
+//   both ways first   Hello (wire/frame.h), role kStore, with the job's id. The client speaks first; one
+//                     with another id is cut off without a word, because the id is what members know
 //   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase
 //                     1  u8   0
 //                     2  u16  key bytes, 1..4096

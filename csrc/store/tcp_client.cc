@@ -91,9 +91,40 @@ Status greet(int fd, const JobId& job, Deadline deadline, const Interrupted& int
   HelloBytes bytes;
   encode(ours, bytes);
   PC_TRY(send_all(fd, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, deadline, interrupted));
-  PC_TRY(recv_all(fd, reinterpret_cast<char*>(bytes.data()), bytes.size(), deadline, interrupted));
+  const Status answered =
+      recv_all(fd, reinterpret_cast<char*>(bytes.data()), bytes.size(), deadline, interrupted);
+  if (answered.code() == Code::kPeerFailure) {  // what a store does to strangers
+    return Status(
+        Code::kPeerFailure,
+        "it closed the connection without a word: it is no store, or that of another job than ours (" +
+            fingerprint(job) + ")");
+  }
+  PC_TRY(answered);
   PC_ASSIGN_OR_RETURN(const Hello theirs, decode_hello(bytes));
   return compatible(ours, theirs);
+}
+
+// Memory grows with what has really come, whatever length was announced.
+Result<std::string> recv_value(int fd, std::size_t nbytes, Deadline deadline,
+                               const Interrupted& interrupted) {
+  constexpr std::size_t kPiece = 64 * 1024;
+  std::string value;
+  while (value.size() < nbytes) {
+    const std::size_t have = value.size();
+    value.resize(std::min(nbytes, have + kPiece));
+    PC_TRY(recv_all(fd, value.data() + have, value.size() - have, deadline, interrupted));
+  }
+  return value;
+}
+
+std::string_view name_of(StoreOp op) {
+  switch (op) {
+    case StoreOp::kSet: return "set";
+    case StoreOp::kGet: return "get";
+    case StoreOp::kAdd: return "add";
+    case StoreOp::kErase: return "erase";
+  }
+  return "call";
 }
 
 // Thread-safety: all methods.
@@ -110,14 +141,13 @@ class TcpStore final : public Store {
   }
   Result<std::string> get(std::string_view key, Deadline deadline) override {
     PC_TRY(check_key(key));
-    Result<Answer> answer = call(StoreOp::kGet, key, {}, 0, deadline);
-    if (answer.is_ok()) return std::move(answer.value().value);
-    return answer.status().code() == Code::kTimeout ? key_timeout(key) : answer.status();
+    PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kGet, key, {}, 0, deadline));
+    return std::move(answer.value);
   }
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
     PC_TRY(check_key(key));
     PC_ASSIGN_OR_RETURN(const Answer answer, call(StoreOp::kAdd, key, {}, delta, deadline));
-    return answer.number;
+    return answer.reply.number;
   }
   Status erase(std::string_view key, Deadline deadline) override {
     PC_TRY(check_key(key));
@@ -133,29 +163,45 @@ class TcpStore final : public Store {
 
  private:
   struct Answer {
-    std::string value;
-    int64_t number = 0;
+    StoreReply reply;
+    std::string value;  // or the text of the error in `reply`
   };
 
   Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
                       Deadline deadline) {
-    Fd fd = take_idle();
-    if (!fd.valid()) {
-      PC_ASSIGN_OR_RETURN(fd, connect_somewhere(deadline));
-    }
     const StoreHeader header = encode(
         StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
     std::string message(header.data(), header.size());
     message.append(key).append(value);
+    bool asked = false;
+    Result<Answer> answer = exchange(message, deadline, asked);
+    if (answer.is_ok()) {
+      const Code code = answer.value().reply.code;
+      return code == Code::kOk ? std::move(answer) : Status(code, answer.value().value);
+    }
+    const Status& why = answer.status();
+    // Only a store that was asked and stays silent means that the key is missing.
+    if (op == StoreOp::kGet && asked && why.code() == Code::kTimeout) return key_timeout(key);
+    return Status(why.code(), "store " + std::string(name_of(op)) + " of key '" + std::string(key) +
+                                  "': " + why.message());
+  }
+
+  // `asked`: the request was sent whole.
+  Result<Answer> exchange(std::string_view message, Deadline deadline, bool& asked) {
+    Fd fd = take_idle();
+    if (!fd.valid()) {
+      PC_ASSIGN_OR_RETURN(fd, connect_somewhere(deadline));
+    }
     // On every failure the connection is dropped: an answer may still come that would be taken for the next one's.
     PC_TRY(send_all(fd.get(), message, deadline, interrupted_));
-    StoreHeader reply_header;
-    PC_TRY(recv_all(fd.get(), reply_header.data(), reply_header.size(), deadline, interrupted_));
-    PC_ASSIGN_OR_RETURN(const StoreReply reply, decode_reply(reply_header));
-    Answer answer{std::string(reply.value_nbytes, '\0'), reply.number};
-    PC_TRY(recv_all(fd.get(), answer.value.data(), answer.value.size(), deadline, interrupted_));
+    asked = true;
+    StoreHeader header;
+    PC_TRY(recv_all(fd.get(), header.data(), header.size(), deadline, interrupted_));
+    Answer answer;
+    PC_ASSIGN_OR_RETURN(answer.reply, decode_reply(header));
+    PC_ASSIGN_OR_RETURN(answer.value,
+                        recv_value(fd.get(), answer.reply.value_nbytes, deadline, interrupted_));
     give_back(std::move(fd));
-    if (reply.code != Code::kOk) return Status(reply.code, answer.value);
     return answer;
   }
 

@@ -64,7 +64,8 @@ bool is_wildcard(const Endpoint& endpoint) {
   if (endpoint.storage.ss_family == AF_INET) {
     return reinterpret_cast<const sockaddr_in&>(endpoint.storage).sin_addr.s_addr == INADDR_ANY;
   }
-  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(endpoint.storage).sin6_addr);
+  const in6_addr& ip = reinterpret_cast<const sockaddr_in6&>(endpoint.storage).sin6_addr;
+  return IN6_IS_ADDR_UNSPECIFIED(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr32[3] == INADDR_ANY);
 }
 
 }  // namespace
@@ -176,7 +177,7 @@ void TcpStoreServer::State::accept_all() {
       }
       return;
     }
-    if (connections.size() < limits.connections || drop_oldest_stranger()) add(std::move(fd));
+    if (strangers < limits.strangers || drop_oldest_stranger()) add(std::move(fd));
   }
 }
 
@@ -242,13 +243,13 @@ bool TcpStoreServer::State::read_hello(Connection& c) {
   c.hello_have += static_cast<std::size_t>(n);
   if (c.hello_have < c.hello.size()) return true;
   const Result<Hello> theirs = decode_hello(c.hello);
-  if (!theirs.is_ok()) return false;
+  if (!theirs.is_ok() || theirs.value().job != job) return false;  // the id is all that members have to show
   Hello ours;
   ours.role = Role::kStore;
   ours.job = job;
   ours.epoch = theirs.value().epoch;  // a store outlives epochs
   HelloBytes bytes;
-  encode(ours, bytes);  // also to a stranger, so that it can tell its user which job is here
+  encode(ours, bytes);  // also if the role is wrong, so that it can tell its user
   const bool sent =
       ::send(c.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   if (!sent || !compatible(ours, theirs.value()).is_ok()) return false;

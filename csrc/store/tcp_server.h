@@ -10,7 +10,7 @@
 namespace pc {
 
 struct StoreServerLimits {
-  std::size_t connections = 1024;
+  std::size_t strangers = 1024;  // connections that have not said who they are; members are not limited
   std::size_t keys = 100'000;
   std::size_t total_nbytes = std::size_t{1} << 30;  // of all keys and values
   double hello_s = 3;                               // then a connection that has not said who it is goes

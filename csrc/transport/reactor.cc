@@ -28,7 +28,9 @@ constexpr std::chrono::milliseconds kLookAtContext{50};
 // ---- CompletionQueue
 
 CompletionQueue::CompletionQueue() = default;
-CompletionQueue::~CompletionQueue() = default;
+CompletionQueue::~CompletionQueue() {
+  const std::lock_guard lock(mutex_);  // who completed the last item may not have let go yet
+}
 
 void CompletionQueue::complete(Completion&& completion) {
   // Everything happens under the lock: the taker, who may destroy this queue next, must come through it first.
@@ -223,14 +225,6 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
     const WaitEnd seen = Waiter::check(context);
     if (seen != WaitEnd::kReady) return seen;
   }
-}
-
-std::size_t Reactor::poll() {
-  if (state_->baton.exchange(true)) return 0;  // somebody polls already
-  const std::size_t moved = state_->poll_all();
-  state_->baton.store(false);
-  state_->hand_over();
-  return moved;
 }
 
 void Reactor::wake() {

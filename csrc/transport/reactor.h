@@ -14,7 +14,7 @@
 namespace pc {
 
 // Completions of one operation's owner (a plan run, a send, a receive). Any thread may complete; one thread takes.
-// May be destroyed once nothing that reports to it is posted any more.
+// May be destroyed once nothing that reports to it is posted any more, also while complete() is on its way out.
 class CompletionQueue final : public CompletionSink {
  public:
   CompletionQueue();
@@ -52,8 +52,7 @@ class Reactor {
   // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
   // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  std::size_t poll();  // one round without blocking
-  void wake();         // whoever sleeps in wait() looks again (abort words, new work)
+  void wake();  // whoever sleeps in wait() looks again (abort words, new work)
 
  private:
   struct State;

@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "base/waiter.h"
 #include "wire/message.h"
 
 namespace pc {
@@ -27,8 +28,8 @@ class Transport {
   // What a peer needs to reach us, published through the store. Transport-specific text without newline.
   virtual std::string address() const = 0;
   // Connects to every peer: addresses[i] is world rank i's (our own entry is ignored). Collective over the world.
-  // An error names the peers that are missing and why.
-  virtual Status connect(const std::vector<std::string>& addresses, Deadline deadline) = 0;
+  // An error names the peers that are missing and why. `context` is looked at in slices; abort() ends it too.
+  virtual Status connect(const std::vector<std::string>& addresses, const WaitContext& context) = 0;
 
   virtual void post_send(Rank peer, const SendOp& op) = 0;  // errors arrive as completions
   virtual void post_recv(Rank peer, const RecvOp& op) = 0;

@@ -189,15 +189,6 @@ Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
 
 namespace {
 
-std::string hex(const JobId& job) {
-  std::string text;
-  char two[3];
-  for (const std::byte byte : job) {
-    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned>(byte));
-    text += two;
-  }
-  return text;
-}
 std::string_view name_of(Role role) {
   switch (role) {
     case Role::kData: return "data";
@@ -209,10 +200,16 @@ std::string_view name_of(Role role) {
 
 }  // namespace
 
+std::string fingerprint(const JobId& job) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(crc32c(job)));
+  return text;
+}
+
 Status compatible(const Hello& ours, const Hello& theirs) {
   std::string why;
   if (ours.job != theirs.job) {
-    why = "it belongs to job " + hex(theirs.job) + ", we to job " + hex(ours.job) +
+    why = "it belongs to job " + fingerprint(theirs.job) + ", we to job " + fingerprint(ours.job) +
           ": two jobs use the same address, or their keys differ; start all ranks with one key and give each "
           "job its own port";
   } else if (ours.role != theirs.role) {

@@ -28,7 +28,7 @@ enum class FrameType : uint8_t {
   kNotice = 6,   // a rank's descriptor of a call that others disagree with       (control plane)
   kDead = 7,     // a rank is known to be dead                                    (control plane)
   kCancel = 8,   // an operation ends here; discard what is left of it            (control plane)
-  kPing = 9,     // heartbeat                                                     (control plane)
+  kPing = 9,     // heartbeat; index 1: the answer to one                         (control plane)
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
@@ -36,7 +36,8 @@ inline constexpr uint8_t kFlagWithdrawn =
     2;  // CLEAR: forget the one for this message, it is not wanted any more
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
-// Messages of one stream between two ranks are delivered in order; different streams do not wait for each other.
+// Separates what must not be mixed up. Messages are matched by name, never by order of arrival: within a stream by
+// sequence and index, and no message waits for another one.
 struct Stream {
   uint32_t group = 0;
   StreamClass klass = StreamClass::kCollective;
@@ -66,10 +67,12 @@ void encode(const FrameHeader& header, HeaderBytes& out);
 // segment not above kMaxSegmentBytes. What it means in context is Link's business.
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
 
-// First bytes of every connection, both ways. Fixed size, so that nothing is allocated for a stranger.
-using JobId =
-    std::array<std::byte, 16>;  // public name of the job, derived from its key; strangers do not know it
+// Names the job; derived from its key. Strangers do not know it and are not told.
+using JobId = std::array<std::byte, 16>;
+// 8 hex digits for messages and keys: tells jobs apart, says no more.
+std::string fingerprint(const JobId& job);
 enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
+// First bytes of every connection, both ways. Fixed size, so that nothing is allocated for a stranger.
 struct Hello {
   Role role = Role::kData;
   Rank rank = -1;  // the sender's, in the world; -1: not a rank (a launcher)

@@ -35,7 +35,9 @@ def read_key(fd: int) -> bytes | None:
     """The key behind `fd`, or None if there is no key. It stays open, so that init() works again after shutdown()."""
     try:
         key = os.pread(fd, KEY_BYTES + 1, 0)
+        if len(key) != KEY_BYTES:  # somebody else's file
+            return None
         os.set_inheritable(fd, False)  # what this rank starts is not a rank
-    except OSError:
+    except (OSError, OverflowError):  # OverflowError: no descriptor has such a number
         return None
-    return key if len(key) == KEY_BYTES else None
+    return key

@@ -3,17 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import queue
 import sys
+import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, BinaryIO, TextIO
+from typing import IO, TextIO
 
 TAIL_LINES = 40
 READ_BYTES = 1 << 16
 LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+class Writer:
+    """Writes to one descriptor from its own thread: whoever reads it may pause, and signals must still be heard."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None  # started at the first line, after the last fork
+
+    def write(self, data: bytes) -> asyncio.Future[None]:
+        """In the order of the calls. The future ends when all is written, or with the OSError that prevented it."""
+        done = asyncio.get_running_loop().create_future()
+        self.jobs.put((data, done))
+        if self.thread is None:
+            # A daemon: it may wait for a reader who never goes on, and that must not keep us from exiting.
+            self.thread = threading.Thread(target=self.work, daemon=True)
+            self.thread.start()
+        return done
+
+    def work(self) -> None:
+        failure: OSError | None = None
+        while True:
+            data, done = self.jobs.get()
+            try:
+                if failure is None:
+                    write_all(self.fd, data)
+            except OSError as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                done.get_loop().call_soon_threadsafe(finish, done, failure)
+
+
+def finish(done: asyncio.Future[None], failure: OSError | None) -> None:
+    if done.done():  # cancelled
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)
 
 
 class Screen:
@@ -24,27 +73,32 @@ class Screen:
         self.on_closed = on_closed  # called once, when nobody reads us any more
         self.closed = False
         self.tails: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
-        self.streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
+        streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
+        self.writers = {name: Writer(stream.fileno()) for name, stream in streams.items()}
+        self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
         self.coloured = {
-            name: stream.isatty() and "NO_COLOR" not in os.environ for name, stream in self.streams.items()
+            name: stream.isatty() and "NO_COLOR" not in os.environ for name, stream in streams.items()
         }
 
-    def show(self, rank: int, name: str, lines: list[bytes]) -> None:
+    def show(self, rank: int, name: str, lines: list[bytes]) -> asyncio.Task[None]:
+        """Hands the lines to the writer at once; the task ends when they are written."""
         if name == "err":
             self.tails[rank].extend(lines)
-        if self.closed:
-            return
         label = self.label(rank, name)
+        # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
+        text = b"".join(label + line.rstrip(b"\r").rpartition(b"\r")[2] + b"\n" for line in lines)
+        task = asyncio.get_running_loop().create_task(self.written(self.writers[name].write(text)))
+        self.waiting.add(task)
+        task.add_done_callback(self.waiting.discard)
+        return task
+
+    async def written(self, done: asyncio.Future[None]) -> None:
         try:
-            stream = self.streams[name].buffer
-            # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
-            stream.write(b"".join(label + line.rstrip(b"\r").rpartition(b"\r")[2] + b"\n" for line in lines))
-            stream.flush()
+            await done
         except BrokenPipeError:
-            self.closed = True
-            # Python flushes at exit and would complain; there is nobody to hear it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.streams[name].fileno())
-            self.on_closed()
+            if not self.closed:
+                self.closed = True
+                self.on_closed()
 
     def label(self, rank: int, name: str) -> bytes:
         if not self.prefix:
@@ -54,26 +108,45 @@ class Screen:
         return b"\x1b[%dm[%d]\x1b[0m " % (COLOURS[rank % len(COLOURS)], rank)
 
 
-async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log_dir: Path | None) -> None:
-    """Moves lines from a rank's pipe to the screen and to `rank<rank>.<name>` until the pipe ends."""
+async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[bytes] | None) -> None:
+    """Moves lines from a rank's pipe to the screen and to its log file until the pipe ends."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
-    log: BinaryIO | None = (log_dir / f"rank{rank}.{name}").open("wb", buffering=0) if log_dir else None
     rest = b""
     try:
         while data := await reader.read(READ_BYTES):
             if log:
-                log.write(data)
+                write_log(log, data)
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > LONGEST_LINE:
                 lines, rest = [*lines, rest], b""
             if lines:
-                screen.show(rank, name, lines)
+                await screen.show(rank, name, lines)
     finally:
         if rest:
             screen.show(rank, name, [rest])
         transport.close()
-        if log:
-            log.close()
+
+
+def write_log(log: IO[bytes], data: bytes) -> None:
+    try:
+        write_all(log.fileno(), data)
+    except OSError as error:
+        error.filename = log.name
+        raise
+
+
+def open_logs(
+    folder: Path | None, ranks: int, files: contextlib.ExitStack
+) -> dict[tuple[int, str], IO[bytes]]:
+    """`rank0.out`, `rank0.err`, ...: all of them before the first rank is started, so that none writes in vain."""
+    if folder is None:
+        return {}
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        (rank, name): files.enter_context((folder / f"rank{rank}.{name}").open("wb", buffering=0))
+        for rank in range(ranks)
+        for name in ("out", "err")
+    }

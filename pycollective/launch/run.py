@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -17,12 +17,12 @@ from pycollective.launch import child, guard
 from pycollective.launch.child import Child, KeyFiles
 from pycollective.launch.environment import World, free_port, rank_environment
 from pycollective.launch.key import job_id, new_key
-from pycollective.launch.output import Screen, pump
+from pycollective.launch.output import Screen, open_logs, pump
 from pycollective.launch.verdict import Failure, culprit, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
-DRAIN_S = 2.0  # how long we read on when all ranks have ended
+DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -39,17 +39,21 @@ class Options:
 class Launch:
     """One running world. Everything happens in the one thread of its event loop."""
 
-    def __init__(self, options: Options, guard_pipe: IO[str]) -> None:
+    def __init__(self, options: Options, guard_fd: int, logs: Mapping[tuple[int, str], IO[bytes]]) -> None:
         self.options = options
-        self.guard_pipe = guard_pipe
+        self.guard_fd = guard_fd
+        self.logs = logs
         self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads)
         self.running: dict[int, Child] = {}
         self.failures: list[Failure] = []
+        self.lost: BaseException | None = (
+            None  # why output could not be written: the world ends rather than lose it
+        )
         self.asked: list[signal.Signals] = []  # signals that ended us, in order
         self.stopping = False
         self.loop = asyncio.get_running_loop()
 
-    async def run(self, world: World, key: bytes) -> int:
+    async def run(self, world: World, key: bytes) -> None:
         children: list[Child] = []
         pumps: list[asyncio.Task[None]] = []
         try:
@@ -60,12 +64,26 @@ class Launch:
             await asyncio.gather(*follows)
             for each in children:
                 each.signal(signal.SIGKILL)  # what the ranks left behind would hold our pipes open
-            await asyncio.wait(pumps, timeout=DRAIN_S)
+            await self.drain(pumps)
         finally:
             for each in children:
                 each.reap()
                 self.tell_guard("-", each)
-        return self.exit_code()
+
+    async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
+        """All that the ranks have printed is shown, however long our reader pauses, unless we are told to stop."""
+        pending = set(pumps)
+        while pending:
+            _, pending = await asyncio.wait(pumps, timeout=DRAIN_S)
+            if self.asked or not self.screen.waiting:
+                break
+        for each in pending:
+            each.cancel()  # it then shows its last, unfinished line
+        await asyncio.gather(*pumps, return_exceptions=True)
+        while waiting := self.screen.waiting:
+            done, _ = await asyncio.wait(waiting, timeout=DRAIN_S)
+            if self.asked and not done:
+                break
 
     def start(self, world: World, rank: int, key_fd: int) -> Child:
         env = rank_environment(os.environ, world, rank, key_fd)
@@ -77,7 +95,7 @@ class Launch:
 
     def tell_guard(self, sign: str, each: Child) -> None:
         with contextlib.suppress(BrokenPipeError):  # somebody killed it: we go on without
-            print(f"{sign}{each.group}", file=self.guard_pipe, flush=True)
+            os.write(self.guard_fd, b"%s%d\n" % (sign.encode(), each.group))
 
     async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:
         """From a rank's start to its end, and what its end means for the others."""
@@ -85,9 +103,11 @@ class Launch:
         assert out is not None
         assert err is not None
         tasks = [
-            self.loop.create_task(pump(pipe, each.rank, name, self.screen, self.options.log_dir))
+            self.loop.create_task(pump(pipe, each.rank, name, self.screen, self.logs.get((each.rank, name))))
             for name, pipe in (("out", out), ("err", err))
         ]
+        for task in tasks:
+            task.add_done_callback(self.pumped)
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
@@ -112,6 +132,12 @@ class Launch:
         status = each.exit_status()
         assert status is not None
         return status
+
+    def pumped(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.lost = self.lost or error
+            self.stop()
 
     def stop(self) -> None:
         """Ends the other ranks: politely, then not."""
@@ -139,9 +165,13 @@ class Launch:
         for each in self.running.values():  # to the rank alone: what it started would die of it
             each.signal_alone(number)
 
-    def exit_code(self) -> int:
+    def report(self) -> int:
+        """Says what went wrong; returns the exit code."""
         if self.asked:
             return 128 + self.asked[0]
+        if self.lost is not None:
+            print(f"pycollective run: {cannot_write(self.lost)}; the ranks were stopped", file=sys.stderr)
+            return 1
         failure = culprit(self.failures)
         if failure is None:
             return 0
@@ -153,39 +183,55 @@ class Launch:
         return failure.exit_code
 
 
-async def launch(options: Options, world: World, key: bytes) -> int:
-    with guarded() as guard_pipe:
-        launched = Launch(options, guard_pipe)
+def cannot_write(error: BaseException) -> str:
+    if not isinstance(error, OSError):
+        return f"cannot show what the ranks print: {error!r}"
+    return f"cannot write {error.filename or 'what the ranks print'}: {error.strerror}"
+
+
+async def launch(
+    options: Options, world: World, key: bytes, logs: Mapping[tuple[int, str], IO[bytes]]
+) -> Launch:
+    with guarded() as guard_fd:
+        launched = Launch(options, guard_fd, logs)
         for number in STOP_SIGNALS:
             launched.loop.add_signal_handler(number, launched.asked_to_stop, number)
         for number in USER_SIGNALS:
             launched.loop.add_signal_handler(number, launched.pass_on, number)
-        return await launched.run(world, key)
+        await launched.run(world, key)
+    return launched
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[IO[str]]:
+def guarded() -> Iterator[int]:
     """A process that kills the groups written to it if we disappear."""
     command = [sys.executable, "-I", "-S", guard.__file__]
     null = subprocess.DEVNULL
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=null, stderr=null, text=True, start_new_session=True
+    with subprocess.Popen(  # unbuffered: nothing is left to be flushed, and so to fail, when it is closed
+        command, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
     ) as process:
         assert process.stdin is not None
-        yield process.stdin
+        yield process.stdin.fileno()
 
 
 def run(options: Options) -> int:
     """Runs the world to its end; returns the exit code for the shell."""
     from pycollective import _core
 
-    if options.log_dir:
-        options.log_dir.mkdir(parents=True, exist_ok=True)
-    key = new_key()
-    with _core.StoreServer("127.0.0.1", 0, job_id(key)) as store:
+    with contextlib.ExitStack() as files:
+        try:
+            logs = open_logs(options.log_dir, options.ranks, files)
+        except OSError as error:
+            print(f"pycollective run: {cannot_write(error)}", file=sys.stderr)
+            return 1
+        key = new_key()
+        store = files.enter_context(_core.StoreServer("127.0.0.1", 0, job_id(key)))
         world = World(size=options.ranks, store=store.address, master_port=free_port())
         try:
-            return asyncio.run(launch(options, world, key))
+            # The report comes after the loop and its signal handlers: Ctrl-C must end us if nobody reads it.
+            return asyncio.run(launch(options, world, key, logs)).report()
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
         except OSError as error:
             if error.filename != options.command[0]:
                 raise

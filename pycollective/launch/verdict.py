@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # A rank that reports the end of another one is a victim, even if it exits first.
-_CONSEQUENCE = re.compile(rb"^(pycollective\.(\w+\.)*)?(Peer\w+|Aborted)\b")
+_CONSEQUENCE = re.compile(rb"^pycollective\.(\w+\.)*(Peer\w+|Aborted)\b")
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,14 @@ class Failure:
     def cause(self) -> str:
         if self.status >= 0:
             return f"exit code {self.status}"
-        try:
-            return f"signal {signal.Signals(-self.status).name}"
-        except ValueError:
-            return f"signal {-self.status}"
+        return f"signal {signal_name(-self.status)}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)
 
 
 def is_consequence(last_lines: Sequence[bytes]) -> bool:

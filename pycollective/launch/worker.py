@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
+MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
+
 
 @dataclass(frozen=True)
 class Job:
@@ -26,8 +28,10 @@ class Job:
 
 @dataclass
 class Outcome:
+    """Holds the user's objects as pickles only: it can be read wherever this module is."""
+
     returned: bool = False
-    result: Any = None
+    result: bytes = b""  # pickled: the parent may not be able to read it
     error: str | None = None  # "ValueError: boom"
     traceback: str = ""
     exception: bytes | None = None  # pickled, if it survives that
@@ -67,7 +71,11 @@ def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
     args = pickle.loads(job.args)
     if job.init:
         pc.init()
-    outcome.result = function(*args)
+    result = function(*args)
+    try:
+        outcome.result = pickle.dumps(result)
+    except Exception as error:
+        raise TypeError(f"the result cannot be pickled: {error}") from error
     outcome.returned = True
     leave(outcome, reply)  # before shutdown, which waits for the others: they may be late
     if job.init and pc.is_initialized():
@@ -78,11 +86,11 @@ def find(job: Job) -> Callable[..., Any]:
     if job.script is None:
         module = importlib.import_module(job.module)
     else:  # as multiprocessing does: the script's definitions, without its `if __name__ == "__main__"`
-        spec = importlib.util.spec_from_file_location("__pycollective_main__", job.script)
+        spec = importlib.util.spec_from_file_location(MAIN, job.script)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules["__main__"] = sys.modules["__pycollective_main__"] = module
+        sys.modules["__main__"] = sys.modules[MAIN] = module
         spec.loader.exec_module(module)
     found: Any = module
     for name in job.function.split("."):
@@ -91,12 +99,7 @@ def find(job: Job) -> Callable[..., Any]:
 
 
 def leave(outcome: Outcome, reply: IO[bytes]) -> None:
-    try:
-        data = pickle.dumps(outcome)
-    except Exception as error:
-        outcome.result, outcome.returned = None, False
-        raise TypeError(f"the result cannot be pickled: {error}") from error
     reply.seek(0)
     reply.truncate()
-    reply.write(data)
+    reply.write(pickle.dumps(outcome))
     reply.flush()

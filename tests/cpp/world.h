@@ -31,7 +31,8 @@ using Outcomes = std::vector<Status>;
 using Body = std::function<Status(Runtime&, Communicator&)>;
 
 inline Status run_rank(RuntimeOptions options, const WorldOptions& world, const Body& body) {
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, Runtime::create(std::move(options)));
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                      Runtime::create(std::move(options), Deadline::after(world.timeout_s)));
   PC_TRY(body(*runtime, runtime->world()));
   return world.shut_down ? runtime->shutdown(Deadline::after(world.timeout_s)) : Status::ok();
 }

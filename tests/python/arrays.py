@@ -54,6 +54,33 @@ class FarAway:
         raise AssertionError("must not be exported")
 
 
+class Dlpack:
+    """An array that has nothing but DLPack, as NumPy exports `x`."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self.x.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+class OldDlpack(Dlpack):
+    """The same from before DLPack 1.0."""
+
+    def __dlpack__(self) -> Any:
+        return self.x.__dlpack__()
+
+
+class CopiedDlpack(Dlpack):
+    """An exporter that copies whatever it is asked for, and says so."""
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return super().__dlpack__(**{**how, "copy": True})
+
+
 class Torch:
     name = "torch"
 

@@ -168,6 +168,15 @@ def test_an_unknown_backend_is_refused() -> None:
         pc.init(backend="mpi")
 
 
+def test_a_backend_that_is_named_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCOLLECTIVE_TRANSPORT", "carrier pigeon")
+    with pytest.raises(pc.InvalidArgument, match="PYCOLLECTIVE_TRANSPORT"):
+        pc.init()
+    for backend in ("auto", "tcp"):
+        pc.init(backend=backend)
+        pc.shutdown()
+
+
 def test_a_second_init_is_refused(world_of_one: pc.Group) -> None:
     with pytest.raises(pc.InvalidArgument, match=r"pycollective\.shutdown\(\) first"):
         pc.init()

@@ -89,6 +89,14 @@ def test_four_ranks_learn_what_one_rank_learns(trainings: tuple[Training, Traini
         np.testing.assert_allclose(four, one, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("example", DIGITS)
+def test_the_digits_are_learned_in_float32_as_the_demo_runs_them(example: str) -> None:
+    result = json.loads(run(4, example, "--dtype", "float32")[-1])
+    assert result["ranks"] == 4
+    assert result["accuracy"] >= 0.95
+    assert all(len(set(epoch)) == 1 for epoch in result["hashes"])
+
+
 @pytest.mark.parametrize("example", ["01_hello.py", "02_send_recv.py", "digits_numpy.py"])
 def test_plain_python_is_a_world_of_one(example: str) -> None:
     environment = {

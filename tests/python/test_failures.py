@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
+from pycollective.launch.environment import free_port
 
 SOON_S = 20  # far below the default timeout of 600 s, far above what a loaded machine needs
 
@@ -27,26 +31,49 @@ def outcome(call: Any) -> tuple[str, str, float]:
     return "nothing", "", time.monotonic() - began
 
 
-DISAGREEMENTS: dict[str, tuple[Any, Any]] = {
-    "count": (lambda: pc.allreduce(np.zeros(4)), lambda: pc.allreduce(np.zeros(5))),
-    "dtype": (lambda: pc.allreduce(np.zeros(4, np.float32)), lambda: pc.allreduce(np.zeros(4, np.int32))),
-    "op": (lambda: pc.allreduce(np.zeros(4), "sum"), lambda: pc.allreduce(np.zeros(4), "max")),
-    "call": (lambda: pc.allreduce(np.zeros(4)), lambda: pc.barrier()),
-    "message": (lambda: (pc.send(np.zeros(4), 1), pc.barrier()), lambda: pc.recv(np.zeros(5), 0)),
+# Who differs among the ranks, what it does, and what the others do.
+DISAGREEMENTS: dict[str, tuple[int, Any, Any]] = {
+    "count": (1, lambda: pc.allreduce(np.zeros(5)), lambda: pc.allreduce(np.zeros(4))),
+    "dtype": (1, lambda: pc.allreduce(np.zeros(4, np.int32)), lambda: pc.allreduce(np.zeros(4, np.float32))),
+    "op": (0, lambda: pc.allreduce(np.zeros(4), "max"), lambda: pc.allreduce(np.zeros(4))),
+    "call": (1, lambda: pc.barrier(), lambda: pc.allreduce(np.zeros(4))),
 }
 
 
 def disagree(what: str) -> tuple[str, str, float]:
-    return outcome(DISAGREEMENTS[what][pc.rank()])
+    who, call, others = DISAGREEMENTS[what]
+    return outcome(call if pc.rank() == who else others)
 
 
 @pytest.mark.parametrize("what", DISAGREEMENTS)
-def test_ranks_that_disagree_raise_a_mismatch(what: str) -> None:
-    results = testing.run(disagree, 2, what)
-    assert "CollectiveMismatch" in [kind for kind, _, _ in results]
-    for kind, message, seconds in results:
-        assert kind != "nothing"
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_that_disagree_raise_a_mismatch_that_names_them(what: str, ranks: int) -> None:
+    results = testing.run(disagree, ranks, what)
+    mismatches = []
+    for rank, (kind, message, seconds) in enumerate(results):
+        assert kind in ("CollectiveMismatch", "Aborted", "PeerFailure", "PeerExited"), message
         assert seconds < SOON_S, message
+        if kind == "CollectiveMismatch":
+            mismatches.append(message)
+            assert f"on rank {rank} " in message
+    assert mismatches
+    for message in mismatches:
+        assert "made another call here" in message or "differ" in message, message
+        assert f"rank {DISAGREEMENTS[what][0]}" in message, message
+
+
+def send_too_little() -> tuple[str, str, float]:
+    if pc.rank() == 1:
+        return outcome(lambda: pc.recv(np.zeros(5), 0))
+    return outcome(lambda: (pc.send(np.zeros(4), 1), pc.barrier()))
+
+
+def test_a_message_of_another_size_is_a_mismatch_that_says_both() -> None:
+    sent, received = testing.run(send_too_little, 2)
+    assert sent[0] != "nothing"
+    assert received[0] == "CollectiveMismatch"
+    assert "4" in received[1]
+    assert "5" in received[1]
 
 
 def wait_for_an_absent_rank() -> Any:
@@ -174,10 +201,80 @@ def test_shutdown_gives_up_at_its_deadline_and_has_left_all_the_same() -> None:
     assert other != "nothing"
 
 
-def leave_without_shutdown() -> None:
-    pc.init()
-    pc.allreduce(np.ones(1))
+def run_ranks(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "program.py"
+    program.write_text("import os, subprocess, sys\nimport numpy as np\nimport pycollective as pc\n" + script)
+    cli = [sys.executable, "-c", "import sys; from pycollective.cli import main; sys.exit(main())"]
+    return subprocess.run(
+        [*cli, "run", "-n", "2", str(program)], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
-def test_a_process_may_end_without_shutdown() -> None:
-    assert testing.run(leave_without_shutdown, 2, init=False) == [None, None]
+def test_a_process_may_end_without_shutdown(tmp_path: Path) -> None:
+    ended = run_ranks(tmp_path, "pc.init()\nassert pc.allreduce(np.ones(1)) == 2\n")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_exception_that_ends_a_process_is_known_to_the_others_at_once(tmp_path: Path) -> None:
+    began = time.monotonic()
+    ended = run_ranks(
+        tmp_path,
+        """
+pc.init()
+pc.barrier()
+if pc.rank() == 0:
+    raise ValueError("the cause")
+try:
+    pc.recv(np.zeros(1), 0)
+except pc.PeerFailure:
+    print("noticed", flush=True)
+""",
+    )
+    assert ended.returncode == 1
+    assert "[0] ValueError: the cause" in ended.stderr
+    assert "[1] noticed" in ended.stdout
+    assert time.monotonic() - began < SOON_S
+
+
+def test_a_tool_that_a_rank_starts_or_forks_is_not_that_rank(tmp_path: Path) -> None:
+    ended = run_ranks(
+        tmp_path,
+        """
+tool = [sys.executable, "-c", "import pycollective as pc; pc.init(timeout=5)"]
+started = subprocess.run(tool, close_fds=False, capture_output=True, text=True)
+assert "is not a rank" in started.stderr.replace("\\n", " "), started.stderr
+child = os.fork()
+if child == 0:
+    try:
+        pc.init(timeout=5)
+    except pc.ForkedProcess:
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+pc.init()
+assert pc.allreduce(np.ones(1)) == 2
+pc.shutdown()
+""",
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def come_late(address: str, turn: str) -> Any:
+    rank = int(os.environ["PYCOLLECTIVE_RANK"])
+    kind = "nothing"
+    if rank == 0:
+        kind = outcome(lambda: pc.init(address, rank=0, size=2, timeout=0.5))[0]
+        Path(turn).write_text("")
+    else:
+        while not Path(turn).exists():
+            threading.Event().wait(0.01)
+    pc.init(address, rank=rank, size=2, timeout=30)
+    total = float(pc.allreduce(np.ones(1))[0])
+    pc.shutdown()
+    return kind, total
+
+
+def test_init_may_be_tried_again_after_a_timeout(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    results = testing.run(come_late, 2, address, str(tmp_path / "turn"), init=False)
+    assert results == [("CollectiveTimeout", 2.0), ("nothing", 2.0)]

@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import os
 import re
+import select
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from typing import IO
 
 import pytest
 
+from pycollective import cli
 from pycollective.launch.environment import World, rank_environment
 from pycollective.launch.verdict import Failure, culprit, is_consequence
 
@@ -167,6 +170,8 @@ def test_verdict_prefers_a_reason_of_ones_own() -> None:
     assert not is_consequence(
         [b"pycollective.PeerExited: rank 2", b"Traceback:", b'  File "x"', b"ValueError: PeerExited"]
     )
+    assert not is_consequence([b"Aborted!"])  # what command line programs say when their user gives up
+    assert is_consequence([b"pycollective.errors.Aborted: this group has ended"])
 
 
 def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(program: Callable[..., str]) -> None:
@@ -316,6 +321,117 @@ def test_log_files_have_what_each_rank_wrote(program: Callable[..., str], tmp_pa
     assert run("-n", "2", "--log-dir", str(logs), script).returncode == 0
     found = {path.name: path.read_text() for path in logs.iterdir()}
     assert found == {f"rank{r}.{name}": f"{name} {r}\n" for r in range(2) for name in ("out", "err")}
+
+
+def test_a_log_file_that_cannot_be_opened_is_an_error_before_any_rank_is_started(
+    program: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "logs" / "rank0.out").mkdir(parents=True)
+    done = run("-n", "1", "--log-dir", str(tmp_path / "logs"), program("print('started')"))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == f"pycollective run: cannot write {tmp_path}/logs/rank0.out: Is a directory\n"
+    (tmp_path / "file").touch()
+    assert run("-n", "1", "--log-dir", str(tmp_path / "file"), program("")).returncode == 1
+
+
+def test_a_full_disk_under_the_log_ends_the_world(program: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank1.out").symlink_to("/dev/full")
+    done = run("-n", "2", "--log-dir", str(tmp_path / "logs"), program("print('x' * 400_000)", WAIT))
+    assert done.returncode == 1
+    assert (
+        f"cannot write {tmp_path}/logs/rank1.out: No space left on device; the ranks were stopped"
+        in done.stderr
+    )
+
+
+def test_a_full_disk_under_the_screen_ends_the_world(program: Callable[..., str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("-n", "1", program("print('x')", WAIT)),
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot write what the ranks print: No space left on device" in done.stderr
+
+
+def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable[..., str]) -> None:
+    with started("-n", "2", program(READY, "while True: print('x' * 1000)")) as process:
+        pids = pids_of(process, 1)
+        assert process.stdout is not None
+        wait_until_full(process.stdout.fileno())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130  # nobody has read on
+        wait_until_gone(pids)
+
+
+def wait_until_full(pipe: int) -> None:
+    """Returns when the pipe that we read takes no more."""
+    end = time.monotonic() + DEADLINE_S
+    other_end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while select.select([], [other_end], [], 0)[1]:
+            assert time.monotonic() < end
+    finally:
+        os.close(other_end)
+
+
+def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program: Callable[..., str]) -> None:
+    script = program("for i in range(20_000): print(rank, i)", "print('last', end='')")
+    with started("-n", "2", script) as process:
+        assert process.stdout is not None
+        wait_until_full(process.stdout.fileno())
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)  # it does not give up
+        stdout, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    wanted = [f"[{r}] {r} {i}" for r in range(2) for i in range(20_000)] + ["[0] last", "[1] last"]
+    assert sorted(stdout.splitlines()) == sorted(wanted)
+
+
+def test_killing_the_guard_does_not_spoil_a_successful_run(program: Callable[..., str]) -> None:
+    with started(
+        "-n",
+        "2",
+        program("signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))", READY, "while True: signal.pause()"),
+    ) as process:
+        ranks = pids_of(process, 2)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (guard,) = {int(pid) for pid in children} - set(ranks)
+        os.kill(guard, signal.SIGKILL)
+        wait_until_gone([guard])
+        process.send_signal(signal.SIGUSR1)
+        _, stderr = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, stderr) == (0, "")
+
+
+def test_the_benchmark_runs_as_a_module_so_that_ours_do_not_shadow_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands = []
+    monkeypatch.setattr("pycollective.launch.run.run", lambda options: commands.append(options.command) or 0)
+    assert cli.main(["bench", "--iters", "3"]) == 0
+    assert commands[0][:3] == [sys.executable, "-m", "pycollective.bench"]
+
+
+def test_the_benchmark_refuses_a_negative_number_of_iterations(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--iters", "-5"])
+    assert "must be at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "pycollective"], [shutil.which("pycollective", path=os.path.dirname(sys.executable))]]
+)
+def test_it_is_installed_as_a_command_and_as_a_module(words: list[str | None]) -> None:
+    if words == [None]:
+        pytest.skip("pycollective was not installed by pip: there is no script next to this Python")
+    line = [sys.executable, *words] if words[0] == "-m" else words
+    done = subprocess.run(
+        [*map(str, line), "run", "-n", "2", "echo", "hi"], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert sorted(done.stdout.splitlines()) == ["[0] hi", "[1] hi"], done.stderr
 
 
 def test_modules_and_other_commands_run_too(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import DTYPES, LIBRARIES
+from arrays import DTYPES, LIBRARIES, Dlpack, OldDlpack
 
 import pycollective as pc
 
@@ -58,23 +58,10 @@ def test_operation_aliases_and_run_time_strings_are_understood(world_of_one: pc.
 
 
 def test_anything_with_a_buffer_or_dlpack_is_an_array(world_of_one: pc.Group) -> None:
-    class OnlyDlpack:
-        def __init__(self) -> None:
-            self.x = np.arange(3.0)
-
-        def __dlpack__(self, **how: Any) -> Any:
-            return self.x.__dlpack__(**how)
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.x.__dlpack_device__()
-
-    class OldDlpack(OnlyDlpack):
-        def __dlpack__(self) -> Any:  # as before DLPack 1.0
-            return self.x.__dlpack__()
-
-    for x in (bytearray(8), array.array("d", [1, 2]), memoryview(bytearray(4)), OnlyDlpack(), OldDlpack()):
+    exporters = Dlpack(np.arange(3.0)), OldDlpack(np.arange(3.0))
+    for x in (bytearray(8), array.array("d", [1, 2]), memoryview(bytearray(4)), *exporters):
         assert pc.broadcast(x) is x
-    x = OnlyDlpack()
+    x = Dlpack(np.arange(3.0))
     holders = sys.getrefcount(x.x)
     pc.allreduce(x)
     after = sys.getrefcount(x.x)  # not inside the assert, which holds references of its own

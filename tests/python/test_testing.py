@@ -160,6 +160,74 @@ def test_a_function_of_the_main_script_is_found(tmp_path: Path) -> None:
     assert done.stdout == "[0, 1]\n", done.stderr
 
 
+def test_classes_of_the_main_script_come_back(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nimport pycollective as pc\nfrom pycollective import testing\n"
+        "class Mine:\n    def __init__(self): self.rank = pc.rank()\n"
+        "class Boom(Exception): pass\n"
+        "def make(): return Mine()\n"
+        "def fail(): raise Boom('x')\n"
+        "if __name__ == '__main__':\n"
+        "    found = testing.run(make, 2)\n"
+        "    assert [(type(each), each.rank) for each in found] == [(Mine, 0), (Mine, 1)]\n"
+        "    try: testing.run(fail, 2)\n"
+        "    except testing.WorldFailed as error: print(type(error.errors[1].exception) is Boom)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "True\n", done.stderr
+
+
+class Unreadable:
+    def __reduce__(self) -> tuple[object, ...]:
+        return refuse, (os.getpid(),)
+
+
+def refuse(pid: int) -> None:
+    if pid != os.getpid():
+        raise ImportError("not here")
+
+
+class UnreadableError(Exception):
+    def __reduce__(self) -> tuple[object, ...]:
+        return refuse_error, (os.getpid(),)
+
+
+def refuse_error(pid: int) -> Exception:
+    refuse(pid)
+    return UnreadableError()
+
+
+def unreadable_on_0() -> object:
+    if os.environ["RANK"] == "0":
+        return Unreadable()
+    print(f"pid {os.getpid()}", flush=True)
+    threading.Event().wait()
+    return None
+
+
+def raises_unreadable() -> None:
+    raise UnreadableError("told anyway")
+
+
+def test_a_result_that_cannot_be_read_is_an_error_and_leaves_no_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(unreadable_on_0, 2, timeout_s=3, init=False)
+    assert "its result cannot be unpickled here: ImportError('not here')" in info.value.errors[0].summary
+    assert info.value.errors[1].summary == "still running after 3 s"
+    assert not alive(int(capfd.readouterr().out.split("[1] pid ")[1].split()[0]))
+
+
+def test_an_exception_that_cannot_be_read_is_told_all_the_same() -> None:
+    with pytest.raises(testing.WorldFailed) as info:
+        testing.run(raises_unreadable, 1)
+    error = info.value.errors[0]
+    assert error.summary.endswith("UnreadableError: told anyway")
+    assert error.exception is None
+
+
 def test_no_descriptor_is_left_open() -> None:
     testing.run(prints, 2)
     before = sorted(os.listdir("/proc/self/fd"))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
+from pycollective import testing
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -123,3 +128,26 @@ def test_tensors_from_inference_mode_are_written(world_of_one: pc.Group) -> None
     with torch.inference_mode():
         x = torch.ones(3)
     assert pc.allreduce(x) is x
+
+
+def change_the_storage_under_a_call(changed: str) -> Any:
+    count = 1 << 24  # so large that freed memory goes back to the system
+    if pc.rank() == 1:
+        Path(changed).read_text()  # a named pipe: waits for the writer
+        pc.send(np.ones(count, np.float32), 0)
+        return None
+    x = torch.zeros(count)
+    sys.setswitchinterval(60)  # so that start() returns when recv() has let go of the interpreter
+    thread = threading.Thread(target=pc.recv, args=(x, 1))
+    thread.start()
+    sys.setswitchinterval(0.005)
+    x.set_(torch.zeros(1))
+    Path(changed).write_text("")
+    thread.join()
+    return x.tolist()
+
+
+def test_the_memory_of_a_tensor_lives_as_long_as_the_call(tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    os.mkfifo(changed)
+    assert testing.run(change_the_storage_under_a_call, 2, str(changed))[0] == [0]

@@ -27,8 +27,8 @@ class FaultyTransport final : public Transport {
   std::string_view name() const override { return inner_->name(); }
   Capabilities capabilities() const override { return inner_->capabilities(); }
   std::string address() const override { return inner_->address(); }
-  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override {
-    return inner_->connect(addresses, deadline);
+  Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override {
+    return inner_->connect(addresses, context);
   }
   void post_send(Rank peer, const SendOp& op) override;
   void post_recv(Rank peer, const RecvOp& op) override;

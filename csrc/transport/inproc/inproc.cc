@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,8 @@
 
 namespace pc {
 namespace {
+
+constexpr int kSliceMs = 50;  // how often join() looks at its context
 
 constexpr std::size_t kBytesPerTurn = 1024 * 1024;  // moved by one call; what is left is poll()'s
 
@@ -73,7 +76,7 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
     const std::size_t high = static_cast<std::size_t>(std::max(a, b));
     return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
   }
-  Status join(Rank rank, Deadline deadline);
+  Status join(Rank rank, const WaitContext& context);
   // Moves frames both ways; the pair's lock is held. Rings both ends if something is left.
   std::size_t move(Pair& pair, Rank a, Rank b);
 
@@ -86,12 +89,23 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
   std::vector<bool> taken_, joined_;
 };
 
-Status Hub::join(Rank rank, Deadline deadline) {
+Status Hub::join(Rank rank, const WaitContext& context) {
   std::unique_lock lock(mutex_);
   joined_[static_cast<std::size_t>(rank)] = true;
   somebody_joined_.notify_all();
   const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
-  if (somebody_joined_.wait_until(lock, deadline.when(), all_here)) return Status::ok();
+  const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)); };
+  while (!somebody_joined_.wait_for(lock, slice(), all_here)) {
+    lock.unlock();  // the probe runs other people's code
+    const WaitEnd end = Waiter::check(context);
+    lock.lock();
+    if (end == WaitEnd::kTimeout) break;
+    if (end == WaitEnd::kReady) continue;
+    return Status(end == WaitEnd::kInterrupted ? Code::kInterrupted : Code::kAborted,
+                  "ended while waiting for the other ranks of this process")
+        .with_rank(rank);
+  }
+  if (all_here()) return Status::ok();
   std::string missing;
   for (Rank peer = 0; peer < size_; ++peer) {
     if (!joined_[static_cast<std::size_t>(peer)])
@@ -142,13 +156,13 @@ class InprocTransport final : public Transport {
   std::string_view name() const override { return "inproc"; }
   Capabilities capabilities() const override { return {.zero_copy = false, .same_host_only = true}; }
   std::string address() const override { return "inproc:" + std::to_string(rank_); }
-  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override {
+  Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override {
     if (addresses.size() != static_cast<std::size_t>(hub_->size())) {
       return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) +
                                                 " addresses for " + std::to_string(hub_->size()) + " ranks");
     }
     if (wait_fd() < 0) return Status(Code::kSystem, "no eventfd to be had for an in-process rank");
-    return hub_->join(rank_, deadline);
+    return hub_->join(rank_, context);
   }
 
   void post_send(Rank peer, const SendOp& op) override {

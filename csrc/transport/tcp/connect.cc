@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kSliceMs = 50;  // how often give_up is looked at
+constexpr int kSliceMs = 50;  // how often give_up and the context are looked at
 constexpr milliseconds kFirstRetry{10}, kLastRetry{500};
 constexpr milliseconds kStrangerPatience{3000};  // a rank says hello at once
 constexpr std::size_t kSpareStrangers = 64;      // beyond one per rank
@@ -41,15 +41,16 @@ struct Greeting {
 
 class Mesh {
  public:
-  Mesh(const Hello& ours, int listener, const std::vector<std::string>& addresses)
+  Mesh(const Hello& ours, int listener, const std::vector<std::string>& addresses, const Logger& log)
       : ours_(ours),
         listener_(listener),
         addresses_(addresses),
+        log_(log),
         peers_(addresses.size()) {
     encode(ours_, our_bytes_);
     missing_ = peers_.empty() ? 0 : peers_.size() - 1;
   }
-  Result<std::vector<Fd>> run(Deadline deadline, const std::atomic<bool>& give_up);
+  Result<std::vector<Fd>> run(const WaitContext& context, const std::atomic<bool>& give_up);
 
  private:
   struct Peer {
@@ -74,6 +75,7 @@ class Mesh {
   void dial_ready(Rank rank);
   void failed(Peer& peer, const std::string& why);
   void accept_all(TimePoint now);
+  void turned_away(const std::string& whom_and_why);
   void drop_impatient(TimePoint now);
   // True: this stranger is dealt with, one way or the other.
   bool stranger_ready(Stranger& stranger);
@@ -86,26 +88,34 @@ class Mesh {
   HelloBytes our_bytes_ = {};
   const int listener_;
   const std::vector<std::string>& addresses_;
+  const Logger log_;
   std::vector<Peer> peers_;
   std::vector<Stranger> strangers_;
   std::string refused_;  // the last stranger that was turned away, and why
   std::size_t refusals_ = 0;
+  std::string accept_failed_;  // why nobody could be accepted, the last time that was so
   std::size_t missing_ = 0;
   TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
 };
 
-Result<std::vector<Fd>> Mesh::run(Deadline deadline, const std::atomic<bool>& give_up) {
+Result<std::vector<Fd>> Mesh::run(const WaitContext& context, const std::atomic<bool>& give_up) {
   PC_TRY(read_addresses());
   const TimePoint began = std::chrono::steady_clock::now();
   while (missing_ > 0) {
     const TimePoint now = std::chrono::steady_clock::now();
-    if (now >= deadline.when()) return missing_ranks(std::chrono::duration<double>(now - began).count());
-    if (give_up.load(std::memory_order_acquire)) {
+    const WaitEnd end = Waiter::check(context);
+    if (end == WaitEnd::kTimeout) return missing_ranks(std::chrono::duration<double>(now - began).count());
+    if (end == WaitEnd::kInterrupted) {
+      return Status(Code::kInterrupted,
+                    "connect: interrupted while " + std::to_string(missing_) + " peers were missing")
+          .with_rank(ours_.rank);
+    }
+    if (end == WaitEnd::kAborted || give_up.load(std::memory_order_acquire)) {
       return Status(Code::kAborted, "connect: given up by another thread").with_rank(ours_.rank);
     }
     dial_due(now);
     drop_impatient(now);
-    wait(deadline, now);
+    wait(context.deadline, now);
   }
   std::vector<Fd> sockets;
   for (Peer& peer : peers_) sockets.push_back(std::move(peer.done));
@@ -221,7 +231,7 @@ void Mesh::accept_all(TimePoint now) {
   for (std::size_t i = 0; i < peers_.size() + kSpareStrangers; ++i) {
     Result<Fd> fd = accept_one(listener_);
     if (!fd.is_ok()) {  // out of descriptors or memory: a stranger may have to go, and the listener has to wait
-      refused_ = fd.status().message();
+      accept_failed_ = fd.status().message();
       if (!strangers_.empty()) strangers_.erase(strangers_.begin());
       accept_again_at_ = now + milliseconds(kSliceMs);
       return;
@@ -237,8 +247,7 @@ void Mesh::accept_all(TimePoint now) {
 void Mesh::drop_impatient(TimePoint now) {
   std::erase_if(strangers_, [&](const Stranger& stranger) {
     if (now < stranger.patience_ends) return false;
-    ++refusals_;
-    refused_ = to_string(peer_address(stranger.greeting.fd.get())) + " did not say hello within 3 s";
+    turned_away(to_string(peer_address(stranger.greeting.fd.get())) + ": it did not say hello within 3 s");
     return true;
   });
 }
@@ -249,11 +258,16 @@ bool Mesh::stranger_ready(Stranger& stranger) {
   const std::string from = to_string(peer_address(stranger.greeting.fd.get()));
   const std::optional<std::string> why =
       complete.is_ok() ? welcome(stranger) : std::optional<std::string>(complete.status().message());
-  if (why) {
-    ++refusals_;
-    refused_ = from + ": " + *why;
-  }
+  if (why) turned_away(from + ": " + *why);
   return true;
+}
+
+void Mesh::turned_away(const std::string& whom_and_why) {
+  ++refusals_;
+  refused_ = whom_and_why;
+  constexpr std::size_t kTold = 8;  // a port scanner must not fill anybody's log
+  if (refusals_ <= kTold) log_.warning("turned away a connection from " + whom_and_why);
+  if (refusals_ == kTold) log_.warning("further connections will be turned away silently");
 }
 
 std::optional<std::string> Mesh::welcome(Stranger& stranger) {
@@ -302,6 +316,7 @@ Status Mesh::missing_ranks(double waited_s) const {
   }
   if (refusals_ > 0)
     text += ". Turned away " + std::to_string(refusals_) + " connections, the last: " + refused_;
+  if (!accept_failed_.empty()) text += ". At times nobody could be accepted: " + accept_failed_;
   text += ". Is every rank running, with the same addresses?";
   return Status(Code::kTimeout, text).with_rank(ours_.rank).with_peer(first).with_elapsed(waited_s);
 }
@@ -309,9 +324,9 @@ Status Mesh::missing_ranks(double waited_s) const {
 }  // namespace
 
 Result<std::vector<Fd>> connect_mesh(const Hello& ours, int listener,
-                                     const std::vector<std::string>& addresses, Deadline deadline,
-                                     const std::atomic<bool>& give_up) {
-  return Mesh(ours, listener, addresses).run(deadline, give_up);
+                                     const std::vector<std::string>& addresses, const WaitContext& context,
+                                     const std::atomic<bool>& give_up, const Logger& log) {
+  return Mesh(ours, listener, addresses, log).run(context, give_up);
 }
 
 }  // namespace pc

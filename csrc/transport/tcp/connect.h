@@ -5,19 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "base/waiter.h"
 #include "wire/frame.h"
 
 namespace pc {
 
 // Connects to every lower rank and accepts every higher one, all at once, under one deadline. On success entry r is
 // the connected socket to rank r (our own is empty). `ours` is what we say of ourselves. Whoever else comes to
-// `listener` is dropped without harm to the others. Looks at `give_up` at least every 50 ms. An error names every
-// missing rank, its address and what happened.
+// `listener` is dropped without harm to the others, and `log` hears of it. Looks at `context` and `give_up` at least
+// every 50 ms. An error names every missing rank, its address and what happened.
 Result<std::vector<Fd>> connect_mesh(const Hello& ours, int listener,
-                                     const std::vector<std::string>& addresses, Deadline deadline,
-                                     const std::atomic<bool>& give_up);
+                                     const std::vector<std::string>& addresses, const WaitContext& context,
+                                     const std::atomic<bool>& give_up, const Logger& log);
 
 }  // namespace pc

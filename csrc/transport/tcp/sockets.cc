@@ -15,8 +15,9 @@ namespace pc {
 namespace {
 
 constexpr int kBufferBytes = 4 * 1024 * 1024;
-// A host that has vanished: first probe after 15 s of silence, three at 5 s; unacknowledged data counts the same.
-constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3, kUserTimeoutMs = 30'000;
+// A host that has vanished: first probe after 15 s of silence, three at 5 s. No TCP_USER_TIMEOUT: it also ends the
+// connection to a live peer that does not read for as long, and every call has a deadline anyway.
+constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3;
 
 void set_int(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -108,7 +109,8 @@ bool is_wildcard(const SocketAddress& address) {
   if (address.storage.ss_family == AF_INET) {
     return reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr.s_addr == htonl(INADDR_ANY);
   }
-  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
+  const in6_addr& ip = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  return IN6_IS_ADDR_UNSPECIFIED(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr32[3] == INADDR_ANY);
 }
 
 SocketAddress local_address(int fd) {
@@ -182,7 +184,6 @@ void tune_connection(int fd) {
   set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
   set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
   set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
-  set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
 }
 
 }  // namespace pc

@@ -37,12 +37,14 @@ class TcpTransport final : public Transport {
   std::string_view name() const override { return "tcp"; }
   Capabilities capabilities() const override { return {}; }
   std::string address() const override { return address_; }
-  Status connect(const std::vector<std::string>& addresses, Deadline deadline) override;
+  Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override;
 
   void post_send(Rank peer, const SendOp& op) override {
     const std::lock_guard lock(mutex_);
     Connection* connection = find(peer);
     if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
+    // The peer's CLEAR may be waiting in the socket: then nothing need be asked.
+    if (op.payload.size() > options_.limits.eager_bytes) connection->read();
     connection->link().post_send(op);
     flush(*connection);
   }
@@ -93,7 +95,7 @@ class TcpTransport final : public Transport {
   Status ended_;                   // not OK: after shutdown or abort
 };
 
-Status TcpTransport::connect(const std::vector<std::string>& addresses, Deadline deadline) {
+Status TcpTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
   if (addresses.size() != static_cast<std::size_t>(options_.size)) {
     return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) + " addresses for " +
                                               std::to_string(options_.size) + " ranks");
@@ -110,7 +112,8 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, Deadline
                    .size = options_.size,
                    .epoch = options_.epoch,
                    .job = options_.job};
-  Result<std::vector<Fd>> sockets = connect_mesh(ours, listener.get(), addresses, deadline, give_up_);
+  Result<std::vector<Fd>> sockets =
+      connect_mesh(ours, listener.get(), addresses, context, give_up_, options_.log);
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) return ended_;
   if (!sockets.is_ok()) return sockets.status();

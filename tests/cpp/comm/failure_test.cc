@@ -171,6 +171,20 @@ TEST_P(Failure, the_first_failure_ends_the_group_and_later_calls_name_it) {
   EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
+TEST_P(Failure, an_empty_broadcast_has_one_dtype_also_where_the_root_gives_only_one_array) {
+  for (const bool only_in : {false, true}) {
+    const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
+      Request request;
+      request.collective = Collective::kBroadcast;
+      if (group.rank() == 0 && only_in) request.in = ConstBuffer(nullptr, 0, DType::kF32);
+      if (group.rank() == 1 || !only_in) request.out = {nullptr, 0, DType::kF32};
+      PC_TRY(group.run(request));
+      return group.run(Request{});
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
 TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on) {
   const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) -> Status {
     const auto refused = [](const Status& s, Code code, const char* word) {
@@ -252,6 +266,67 @@ TEST_P(Failure, abort_from_another_thread_ends_a_waiting_call) {
   EXPECT_EQ(outcomes[0].code(), Code::kAborted) << text_of(outcomes);
   EXPECT_TRUE(has(outcomes[0], "red button")) << text_of(outcomes);
   EXPECT_EQ(outcomes[1].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(Failure, other_threads_are_told_that_the_group_ended_and_not_that_they_timed_out) {
+  std::promise<void> over;
+  const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) {
+    if (group.rank() == 1) {
+      over.get_future().wait();
+      return Status::ok();
+    }
+    Elements x = contribution(DType::kF32, 1, 0, 2);
+    Status message;
+    std::thread second([&] { message = group.recv(x.buffer(), 1, 7, kLong); });
+    const Status collective = allreduce(group, 4, kShort);
+    second.join();
+    over.set_value();
+    return collective.code() == Code::kTimeout ? message : collective;
+  });
+  EXPECT_EQ(outcomes[0].code(), Code::kAborted) << text_of(outcomes);
+  EXPECT_TRUE(has(outcomes[0], "recv from rank 1, tag 7") && has(outcomes[0], "ended earlier: allreduce #1"))
+      << text_of(outcomes);
+}
+
+// Rank 0 launches and never asks: the mismatch of its first call must not get lost.
+TEST_P(Failure, a_failure_that_nobody_waited_for_ends_the_group) {
+  const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) -> Status {
+    Elements x = contribution(DType::kF32, group.rank() == 0 ? 5 : 4, group.rank(), 2), y = x;
+    Request broadcast = request_of(Collective::kBroadcast, x, x, ReduceOp::kSum, 1);
+    if (group.rank() == 1) {
+      PC_TRY(group.run(broadcast));
+      PC_TRY(group.run(Request{}));
+      const Status gone = group.run(Request{});
+      return gone.code() == Code::kPeerFailure ? Status::ok() : Status(Code::kInternal, gone.to_string());
+    }
+    PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> failing, group.launch(broadcast));
+    PC_TRY(group.run(Request{}));
+    if (!failing->done()) return Status(Code::kInternal, "not done");
+    failing.reset();
+    const Status later = group.run(Request{});
+    return later.code() == Code::kAborted && has(later, "broadcast #1") ? Status::ok()
+                                                                        : later.with_operation("?");
+  });
+  EXPECT_FALSE(outcomes[0].code() == Code::kInternal) << text_of(outcomes);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Failure, work_outlives_its_runtime_and_still_tells_how_it_ended) {
+  std::unique_ptr<Work> kept;
+  Elements x = contribution(DType::kF32, 100'000, 0, 2);
+  const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
+    if (group.rank() == 1) {
+      Elements y = contribution(DType::kF32, 1, 0, 2);
+      (void)group.recv(y.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+      return Status::ok();
+    }
+    PC_ASSIGN_OR_RETURN(kept, group.launch(request_of(Collective::kAllreduce, x, x)));
+    return Status::ok();
+  });
+  ASSERT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  const Status ended = kept->wait({Deadline::after(kLong)});
+  EXPECT_EQ(ended.code(), Code::kNotInitialized) << ended.to_string();
+  EXPECT_TRUE(has(ended, "allreduce #1")) << ended.to_string();
 }
 
 TEST_P(Failure, work_that_is_dropped_fails_the_peers_instead_of_letting_them_wait) {

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <thread>
 
+#include "base/fd.h"
 #include "store/memory.h"
+#include "transport/tcp/tcp.h"
 #include "world.h"
 
 namespace pc::testing {
@@ -19,6 +21,10 @@ RuntimeOptions options_of(Rank rank, Rank size, std::shared_ptr<Store> store, do
   options.store = std::move(store);
   options.timeout_s = timeout_s;
   return options;
+}
+Result<std::unique_ptr<Runtime>> create(RuntimeOptions options) {
+  const Deadline deadline = Deadline::after(options.timeout_s);
+  return Runtime::create(std::move(options), deadline);
 }
 bool has(const Status& status, const std::string& part) {
   return status.to_string().find(part) != std::string::npos;
@@ -33,7 +39,7 @@ Outcomes create_all(const std::vector<std::pair<Rank, Rank>>& ranks, double time
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
       Result<std::unique_ptr<Runtime>> created =
-          Runtime::create(options_of(ranks[i].first, ranks[i].second, store, timeout_s));
+          create(options_of(ranks[i].first, ranks[i].second, store, timeout_s));
       outcomes[i] = created.status();
       if (created.is_ok()) runtimes[i] = std::move(created).value();
     });
@@ -43,7 +49,7 @@ Outcomes create_all(const std::vector<std::pair<Rank, Rank>>& ranks, double time
 }
 
 TEST(Runtime, one_rank_needs_neither_store_nor_transport) {
-  const std::unique_ptr<Runtime> runtime = Runtime::create(options_of(0, 1, nullptr, 5)).value();
+  const std::unique_ptr<Runtime> runtime = create(options_of(0, 1, nullptr, 5)).value();
   EXPECT_EQ(runtime->world().size(), 1);
   EXPECT_EQ(runtime->hosts().local_size, 1);
   EXPECT_TRUE(runtime->world().run(Request{}).is_ok());
@@ -57,13 +63,48 @@ TEST(Runtime, one_rank_needs_neither_store_nor_transport) {
 TEST(Runtime, impossible_options_are_refused) {
   const auto store = std::make_shared<MemoryStore>();
   for (const auto& [rank, size] : {std::pair{0, 0}, {2, 2}, {-1, 2}}) {
-    EXPECT_EQ(Runtime::create(options_of(rank, size, store, 1)).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(create(options_of(rank, size, store, 1)).status().code(), Code::kInvalidArgument);
   }
-  EXPECT_EQ(Runtime::create(options_of(0, 2, nullptr, 1)).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(Runtime::create(options_of(0, 2, store, -1)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(create(options_of(0, 2, nullptr, 1)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(create(options_of(0, 2, store, -1)).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(has(create(options_of(0, 65536, store, 0.1)).status(), "65535"));
   RuntimeOptions pigeon = options_of(0, 2, store, 1);
   pigeon.transport = "pigeon";
-  EXPECT_TRUE(has(Runtime::create(pigeon).status(), "pigeon"));
+  EXPECT_TRUE(has(create(pigeon).status(), "pigeon"));
+}
+
+TEST(Runtime, one_line_tells_who_is_connected_how_when_info_is_asked_for) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reads(ends[0]);
+  Fd writes(ends[1]);
+  const auto store = std::make_shared<MemoryStore>();
+  std::vector<std::unique_ptr<Runtime>> runtimes(2);
+  std::vector<std::thread> ranks;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RuntimeOptions options = options_of(rank, 2, store, 20);
+      if (rank == 1) options.log = Logger(LogLevel::kInfo, -1, writes.get());
+      runtimes[static_cast<std::size_t>(rank)] = create(std::move(options)).value();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  writes.reset();
+  char text[4096];
+  const ssize_t count = ::read(reads.get(), text, sizeof text);
+  ASSERT_GT(count, 0);
+  const std::string line(text, static_cast<std::size_t>(count));
+  for (const char* part : {"[rank 1] info", "rank 1 of 2", "transport tcp", "allreduce:", "127.0.0.1:"}) {
+    EXPECT_NE(line.find(part), std::string::npos) << part << " in: " << line;
+  }
+}
+
+TEST(Runtime, init_has_the_deadline_it_is_given_and_not_that_of_the_calls) {
+  const Status status =
+      Runtime::create(options_of(0, 2, std::make_shared<MemoryStore>(), 600), Deadline::after(0.1)).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_GE(status.elapsed_s(), 0.0);
+  EXPECT_LT(status.elapsed_s(), 10.0) << status.to_string();
 }
 
 TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
@@ -73,6 +114,74 @@ TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
     EXPECT_TRUE(has(s, "never came: 1, 3")) << text_of(outcomes);
     EXPECT_TRUE(has(s, "init on rank")) << text_of(outcomes);
   }
+}
+
+// Answers so many requests, then can no longer be reached.
+class StoreThatGoes final : public Store {
+ public:
+  explicit StoreThatGoes(int requests) : left_(requests) {}
+  Status set(std::string_view key, std::string_view value, Deadline deadline) override {
+    return gone() ? unreachable() : inner_.set(key, value, deadline);
+  }
+  Result<std::string> get(std::string_view key, Deadline deadline) override {
+    if (gone()) return unreachable();
+    return inner_.get(key, deadline);
+  }
+  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
+    if (gone()) return unreachable();
+    return inner_.add(key, delta, deadline);
+  }
+  Status erase(std::string_view key, Deadline deadline) override {
+    return gone() ? unreachable() : inner_.erase(key, deadline);
+  }
+
+ private:
+  bool gone() { return left_-- <= 0; }
+  static Status unreachable() { return Status(Code::kTimeout, "cannot reach the store at 10.0.0.1:1"); }
+  MemoryStore inner_;
+  std::atomic<int> left_;
+};
+
+TEST(Runtime, a_store_that_goes_is_not_reported_as_ranks_that_never_came) {
+  for (const Rank rank : {0, 1}) {
+    const Status status = create(options_of(rank, 2, std::make_shared<StoreThatGoes>(2), 1)).status();
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    EXPECT_TRUE(has(status, "cannot reach the store")) << status.to_string();
+    EXPECT_FALSE(has(status, "never came")) << status.to_string();
+  }
+}
+
+TEST(Runtime, an_interrupt_ends_connecting) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::thread leaves([&] {
+    RuntimeOptions options = options_of(1, 2, store, 5);
+    options.make_transport = [](Rank rank) {  // publishes its address and then cannot connect
+      std::unique_ptr<Transport> transport = make_tcp_transport({.rank = rank, .size = 2, .job = {}}).value();
+      transport->abort(Status(Code::kAborted, "it leaves"));
+      return transport;
+    };
+    EXPECT_FALSE(create(std::move(options)).is_ok());
+  });
+  RuntimeOptions options = options_of(0, 2, store, 5);
+  options.interrupted = [] { return true; };
+  EXPECT_EQ(create(std::move(options)).status().code(), Code::kInterrupted);
+  leaves.join();
+}
+
+TEST(Runtime, the_store_is_let_go_once_everybody_is_connected) {
+  const std::shared_ptr<InprocHub> hub = InprocHub::create(2);
+  const auto store = std::make_shared<MemoryStore>();
+  std::vector<std::unique_ptr<Runtime>> runtimes(2);
+  std::vector<std::thread> ranks;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RuntimeOptions options = options_of(rank, 2, store, 20);
+      options.make_transport = [&](Rank r) { return hub->make_transport(r); };
+      runtimes[static_cast<std::size_t>(rank)] = create(std::move(options)).value();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(store.use_count(), 1);
 }
 
 TEST(Runtime, a_rank_that_is_given_twice_is_refused) {
@@ -118,7 +227,7 @@ TEST(Runtime, an_interrupt_ends_a_waiting_call) {
       RuntimeOptions options = options_of(rank, 2, store, 20);
       options.make_transport = [&](Rank r) { return hub->make_transport(r); };
       if (rank == 0) options.interrupted = [&] { return interrupted.load(); };
-      const std::unique_ptr<Runtime> runtime = Runtime::create(std::move(options)).value();
+      const std::unique_ptr<Runtime> runtime = create(std::move(options)).value();
       if (rank == 0) interrupted = true;
       std::byte byte{};
       outcomes[static_cast<std::size_t>(rank)] =

@@ -291,7 +291,7 @@ TEST_P(TransportSuite, AGoodbyeIsToldFromADeathAndComesAfterWhatWasSent) {
   std::byte never{};
   for (uint64_t sequence = 3; sequence < 6;
        ++sequence) {  // also once the end of the connection has been seen
-    zero.reactor.poll();
+    zero.transport->poll();
     zero.recv(1, message(0, sequence), {&never, 1});
     const std::vector<Completion> done = zero.wait(1);
     ASSERT_EQ(done.size(), 1U);
@@ -353,8 +353,8 @@ TEST_P(TransportSuite, CancellingAMessageOnItsWayFreesItsMemoryOnBothSides) {
   one.recv(0, message(0, 0), *in);
   zero.send(1, message(0, 0), *out);
   for (int i = 0; i < 3; ++i) {
-    zero.reactor.poll();
-    one.reactor.poll();
+    zero.transport->poll();
+    one.transport->poll();
   }
   zero.transport->cancel(&zero.queue);
   out.reset();
@@ -363,7 +363,7 @@ TEST_P(TransportSuite, CancellingAMessageOnItsWayFreesItsMemoryOnBothSides) {
   EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << done[0].status.to_string();
   EXPECT_EQ(done[0].status.peer(), 0);
   in.reset();
-  zero.reactor.poll();
+  zero.transport->poll();
   EXPECT_TRUE(zero.queue.empty()) << "what is cancelled does not complete";
 }
 

@@ -100,7 +100,7 @@ class World {
       nodes_.back()->transport = std::move(transport);
     }
     run([&](Node& node) {
-      const Status connected = node.transport->connect(addresses, Deadline::after(kPatience));
+      const Status connected = node.transport->connect(addresses, {Deadline::after(kPatience)});
       ASSERT_TRUE(connected.is_ok()) << connected.to_string();
       const Status added = node.reactor.add(node.transport.get());
       ASSERT_TRUE(added.is_ok()) << added.to_string();

@@ -5,10 +5,12 @@
 #include <sys/eventfd.h>
 
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/fd.h"
 #include "conformance/elements.h"
+#include "engine/group_line.h"
 
 namespace pc::testing {
 namespace {
@@ -18,6 +20,8 @@ class ScriptedTransport final : public Transport {
   std::vector<SendOp> sends;
   std::vector<RecvOp> recvs;
   int cancels = 0;
+  std::mutex mutex;  // guards polls
+  int polls = 0;
   std::function<void()> on_poll;  // moves things while somebody waits
 
   void complete(const SendOp& op, const Status& status = {}) {
@@ -36,7 +40,7 @@ class ScriptedTransport final : public Transport {
   std::string_view name() const override { return "scripted"; }
   Capabilities capabilities() const override { return {}; }
   std::string address() const override { return ""; }
-  Status connect(const std::vector<std::string>&, Deadline) override { return {}; }
+  Status connect(const std::vector<std::string>&, const WaitContext&) override { return {}; }
   void post_send(Rank, const SendOp& op) override { sends.push_back(op); }
   void post_recv(Rank, const RecvOp& op) override { recvs.push_back(op); }
   void cancel(const CompletionSink* sink) override {
@@ -45,6 +49,10 @@ class ScriptedTransport final : public Transport {
     std::erase_if(recvs, [&](const RecvOp& op) { return op.completions == sink; });
   }
   std::size_t poll() override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++polls;
+    }
     if (!on_poll) return 0;
     on_poll();
     return 1;
@@ -77,6 +85,11 @@ class PlanExecutorTest : public ::testing::Test {
     launch.algorithm = find_algorithm(Collective::kAllreduce, algorithm);
     return executor_.launch(request, launch).value();
   }
+  // The driver polls: nobody else does.
+  bool first_is_driven() {
+    const std::lock_guard<std::mutex> lock(transport_.mutex);
+    return transport_.polls > 0;
+  }
   static WaitContext soon(double seconds = 10) { return {Deadline::after(seconds)}; }
 
   const Rank world_ranks_[2] = {0, 1};
@@ -97,7 +110,7 @@ TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_na
               id.digest == 99);
   EXPECT_EQ(transport_.sends[0].payload.data(), x.bytes.data());
   EXPECT_FALSE(work->done());
-  EXPECT_EQ(work->where(), "step 2/3: recv chunk 0 from rank 1");
+  EXPECT_EQ(work->where(), "step 2/3: recv chunk 0 into scratch 0 <- rank 1");
 }
 
 TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
@@ -148,7 +161,7 @@ TEST_F(PlanExecutorTest, a_timeout_takes_everything_back_so_that_memory_is_free)
   const Status status = work->wait(soon(0.01));
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.peer(), 1);
-  EXPECT_NE(status.message().find("step 2/4: recv_reduce chunk 1 from rank 1"), std::string::npos)
+  EXPECT_NE(status.message().find("step 2/4: recv_reduce chunk 1 <- rank 1"), std::string::npos)
       << status.message();
   EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
   EXPECT_EQ(work->wait(soon()).code(), Code::kTimeout) << "asking again tells the same";
@@ -172,6 +185,59 @@ TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_com
   EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
 }
 
+// Somebody whose deadline passes asks the driver to end the run, which has just ended. The run is used again.
+TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_next_call) {
+  PlanCache plans;
+  const Algorithm& algorithm = *find_algorithm(Collective::kBarrier, "dissemination");
+  const std::shared_ptr<const CompiledPlan> plan =
+      plans.get(algorithm, {Collective::kBarrier, 0, 2, 0, 1}).value();
+  Launch launch;
+  launch.size = 2;
+  launch.world_ranks = world_ranks_;
+  PlanRun run(transport_);
+  Scratch scratch;
+  for (int call = 0; call < 2; ++call) {
+    run.prepare(Request{}, launch, plan);
+    run.start(scratch);
+    ASSERT_FALSE(run.ended()) << run.result().to_string();
+    transport_.complete(transport_.sends.back());
+    transport_.recvs.back().completions->complete({transport_.recvs.back().token, {}, {}, 0});
+    run.advance();
+    ASSERT_TRUE(run.ended());
+    EXPECT_TRUE(run.result().is_ok()) << run.result().to_string();
+    run.request_end(Status(Code::kTimeout, "too late"));
+  }
+}
+
+// The probe runs signal handlers, and these may call anything: nothing may be locked meanwhile.
+TEST_F(PlanExecutorTest, a_probe_may_abort_while_another_thread_drives) {
+  Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
+  const std::unique_ptr<Work> first = allreduce(x, "ring"), second = allreduce(y, "ring");
+  Status of_first;
+  std::thread driver([&] { of_first = first->wait(soon()); });
+  while (!first_is_driven()) std::this_thread::yield();
+  const std::function<bool()> probe = [&] {
+    executor_.abort(Status(Code::kAborted, "enough"));
+    return false;
+  };
+  EXPECT_EQ(second->wait({Deadline::after(10), nullptr, &probe}).message(), "enough");
+  driver.join();
+  EXPECT_EQ(of_first.message(), "enough");
+}
+
+TEST_F(PlanExecutorTest, a_probe_may_drop_the_work_that_this_thread_drives) {
+  Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
+  std::unique_ptr<Work> first = allreduce(x, "ring");
+  const std::unique_ptr<Work> second = allreduce(y, "ring");
+  const std::function<bool()> probe = [&] {
+    first.reset();
+    return false;
+  };
+  EXPECT_EQ(second->wait({Deadline::after(0.3), nullptr, &probe}).code(), Code::kTimeout);
+  EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+  EXPECT_GE(transport_.cancels, 2) << "the second was never started";
+}
+
 TEST_F(PlanExecutorTest, a_broken_message_ends_the_call_with_peer_and_step) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
   const std::unique_ptr<Work> work = allreduce(x, "ring");
@@ -179,7 +245,7 @@ TEST_F(PlanExecutorTest, a_broken_message_ends_the_call_with_peer_and_step) {
   const Status status = work->wait(soon());
   EXPECT_EQ(status.code(), Code::kPeerFailure);
   EXPECT_EQ(status.peer(), 1);
-  EXPECT_EQ(status.message(), "reset by peer; in step 1/4: send chunk 0 to rank 1");
+  EXPECT_EQ(status.message(), "reset by peer; in step 1/4: send chunk 0 -> rank 1");
   EXPECT_TRUE(transport_.recvs.empty());
 }
 

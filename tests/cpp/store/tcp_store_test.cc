@@ -121,6 +121,24 @@ TEST_F(TcpStore, a_server_that_goes_is_an_error_and_no_hang) {
       << status.to_string();
 }
 
+TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
+  serve();
+  const std::string address = server_->address();
+  const std::unique_ptr<Store> store = client();
+  server_.reset();
+  EXPECT_FALSE(store->get("a", soon()).is_ok());  // finds out; from here on every call has to connect again
+  for (const Status& status : {store->get("the/key", Deadline::after(0.1)).status(),
+                               store->set("the/key", "v", Deadline::after(0.1)),
+                               store->add("the/key", 1, Deadline::after(0.1)).status(),
+                               store->erase("the/key", Deadline::after(0.1))}) {
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    for (const std::string part : {"the/key", address.c_str(), "refused"}) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << part << " in: " << status.message();
+    }
+    EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
+  }
+}
+
 TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
   serve();
   const std::unique_ptr<Store> store = client();
@@ -143,13 +161,18 @@ TEST_F(TcpStore, garbage_instead_of_a_hello_is_cut_off_without_an_answer) {
   EXPECT_EQ(read_until_closed(fd), "");
 }
 
-TEST_F(TcpStore, another_job_or_role_gets_our_hello_and_no_more) {
+TEST_F(TcpStore, who_does_not_know_the_job_is_not_told_it) {
   serve();
-  for (const Role role : {Role::kStore, Role::kData}) {
-    const Fd fd = connect_raw(server_->address());
-    send_hello(fd, role == Role::kStore ? JobId{std::byte{9}} : kJob, role);
-    EXPECT_EQ(read_until_closed(fd).size(), kHelloBytes);
-  }
+  const Fd fd = connect_raw(server_->address());
+  send_hello(fd, JobId{std::byte{9}});
+  EXPECT_EQ(read_until_closed(fd), "");
+}
+
+TEST_F(TcpStore, another_role_of_this_job_gets_our_hello_and_no_more) {
+  serve();
+  const Fd fd = connect_raw(server_->address());
+  send_hello(fd, kJob, Role::kData);
+  EXPECT_EQ(read_until_closed(fd).size(), kHelloBytes);
 }
 
 TEST_F(TcpStore, malformed_requests_are_cut_off) {
@@ -183,10 +206,21 @@ TEST_F(TcpStore, a_second_request_before_the_answer_is_cut_off) {
 }
 
 TEST_F(TcpStore, strangers_that_fill_the_server_do_not_keep_members_out) {
-  serve({.connections = 4});
+  serve({.strangers = 4});
   std::vector<Fd> strangers;
   for (int i = 0; i < 10; ++i) strangers.push_back(connect_raw(server_->address()));
   EXPECT_EQ(client()->add("n", 1, soon()).value(), 1);
+}
+
+TEST_F(TcpStore, members_are_never_too_many) {
+  serve({.strangers = 4});
+  std::vector<std::unique_ptr<Store>> members;  // each keeps its connection
+  for (int i = 1; i <= 10; ++i) {
+    Result<std::unique_ptr<Store>> member = connect_tcp_store({server_->address()}, kJob, Deadline::after(1));
+    ASSERT_TRUE(member.is_ok()) << member.status().to_string();
+    EXPECT_EQ(member.value()->add("n", 1, soon()).value(), i);
+    members.push_back(std::move(member).value());
+  }
 }
 
 TEST_F(TcpStore, a_full_store_refuses_new_keys_and_keeps_the_old) {
@@ -203,9 +237,10 @@ TEST_F(TcpStore, a_full_store_refuses_new_keys_and_keeps_the_old) {
 
 TEST_F(TcpStore, the_wildcard_and_bad_addresses_are_refused) {
   EXPECT_EQ(TcpStoreServer::open("0.0.0.0", 0, kJob).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(TcpStoreServer::open("[::ffff:0.0.0.0]:0", kJob).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(TcpStoreServer::open("[::]:0", kJob).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(TcpStoreServer::open("127.0.0.1", 65536, kJob).status().code(), Code::kInvalidArgument);
-  for (const std::string address : {"", "host", "host:", ":1", "[::1:5"}) {
+  for (const std::string address : {"", "host", "host:", ":1", "[::1:5", "127.0.0.1:99999", "127.0.0.1:x"}) {
     EXPECT_EQ(connect_tcp_store({address}, kJob, soon()).status().code(), Code::kInvalidArgument) << address;
   }
 }

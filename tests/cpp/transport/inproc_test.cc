@@ -18,7 +18,7 @@ TEST(InprocHub, EveryRankHasOneTransport) {
 TEST(InprocHub, ConnectNamesTheRanksThatDoNotJoin) {
   const std::shared_ptr<InprocHub> hub = InprocHub::create(3);
   const std::unique_ptr<Transport> one = hub->make_transport(1);
-  const Status status = one->connect({"", "", ""}, Deadline::after(0.01));
+  const Status status = one->connect({"", "", ""}, {Deadline::after(0.01)});
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_NE(status.message().find("0, 2"), std::string::npos) << status.message();
 }

@@ -2,7 +2,10 @@
 #include "transport/tcp/tcp.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -70,6 +73,22 @@ class RawPeer {
   Fd fd_;
 };
 
+// No descriptor can be opened while this lives.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit none{1, before_.rlim_max};  // poll() still takes one
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
 // One eager message as it looks on the wire.
 Bytes eager_frame(const MessageId& id, const Bytes& payload) {
   FrameHeader header;
@@ -94,7 +113,7 @@ struct AgainstRawPeer : ::testing::Test {
     RawPeer raw(node.transport->address());
     raw.say_hello(1, 2);
     const Status connected =
-        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, Deadline::after(kPatience));
+        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
     EXPECT_TRUE(connected.is_ok()) << connected.to_string();
     EXPECT_EQ(raw.hear(kHelloBytes), kHelloBytes);
     EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
@@ -116,7 +135,7 @@ TEST_F(AgainstRawPeer, FramesThatComeByteByByteArriveWhole) {
   node.recv(1, message(0, 0), in);
   for (const std::byte byte : eager_frame(message(0, 0), payload)) {
     peer->say({&byte, 1});
-    node.reactor.poll();
+    node.transport->poll();
   }
   node.wait_ok(1);
   EXPECT_EQ(in, payload);
@@ -209,7 +228,7 @@ TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {
-      const Status connected = transport->connect(addresses, Deadline::after(kPatience));
+      const Status connected = transport->connect(addresses, {Deadline::after(kPatience)});
       EXPECT_TRUE(connected.is_ok()) << connected.to_string();
     });
   }
@@ -224,7 +243,7 @@ TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefused) {
   first.say_hello(1, 3);
   std::thread connecting([&] {
     EXPECT_TRUE(
-        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, Deadline::after(kPatience)).is_ok());
+        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
   });
   EXPECT_EQ(first.hear(kHelloBytes), kHelloBytes);
   second.say_hello(1, 3);
@@ -246,7 +265,7 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
   two.say_hello(2, 4);
   impostor.say_hello(3, 4, 2);
   const Status status =
-      one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, Deadline::after(0.3));
+      one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, {Deadline::after(0.3)});
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.rank(), 1);
   EXPECT_EQ(status.peer(), 0);
@@ -261,26 +280,48 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
 
 TEST(TcpBootstrap, ARankThatListensButDoesNotAnswerIsNamed) {
   const std::unique_ptr<Transport> zero = tcp(0, 2), one = tcp(1, 2);
-  const Status status = one->connect({zero->address(), one->address()}, Deadline::after(0.1));
+  const Status status = one->connect({zero->address(), one->address()}, {Deadline::after(0.1)});
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.peer(), 0);
   EXPECT_NE(status.message().find("does not say hello"), std::string::npos) << status.message();
 }
 
+TEST(TcpBootstrap, AProcessOutOfDescriptorsIsToldSo) {
+  const std::unique_ptr<Transport> zero = tcp(0, 2);
+  const RawPeer waiting(zero->address());
+  const FewDescriptors few;
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(0.1)});
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_NE(status.message().find("EMFILE"), std::string::npos) << status.message();
+}
+
 TEST(TcpBootstrap, AbortEndsConnecting) {
   const std::unique_ptr<Transport> zero = tcp(0, 2);
   std::thread other([&] { zero->abort(Status(Code::kInterrupted, "enough")); });
-  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, Deadline::after(kPatience));
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
   other.join();
   EXPECT_EQ(status.code(), Code::kInterrupted) << status.to_string();
 }
 
 TEST(TcpSockets, OnlyOneNumericAddressIsListenedOn) {
-  for (const char* address : {"0.0.0.0", "::", "localhost", "", "127.0.0.1:5"}) {
+  for (const char* address : {"0.0.0.0", "::", "::ffff:0.0.0.0", "localhost", "", "127.0.0.1:5"}) {
     const Result<std::unique_ptr<Transport>> made = make_tcp_transport({.bind_address = address});
     ASSERT_FALSE(made.is_ok()) << address;
     EXPECT_EQ(made.status().code(), Code::kInvalidArgument) << address;
   }
+}
+
+TEST(TcpSockets, ALivePeerThatDoesNotReadForALongTimeIsKept) {
+  // A socket without a peer counts as one between hosts. With a user timeout the kernel ends connections whose
+  // receiver keeps its window shut, however well it answers.
+  const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  tune_connection(fd.get());
+  int value = -1;
+  socklen_t length = sizeof value;
+  ASSERT_EQ(::getsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &value, &length), 0);
+  EXPECT_EQ(value, 1) << "a host that has vanished is found";
+  ASSERT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &length), 0);
+  EXPECT_EQ(value, 0);
 }
 
 TEST(TcpSockets, EndpointsAreReadAsTheyAreWritten) {

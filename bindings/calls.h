@@ -1,0 +1,20 @@
+// The calls on a group: arguments -> views -> Communicator -> result. They may throw; who binds them catches.
+#pragma once
+
+#include "bind_group.h"
+
+namespace pc {
+
+// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs);  // METH_VARARGS | METH_KEYWORDS
+// Seconds that `count` sums of `array` take without Python in between: what benchmarks/call_overhead.py subtracts.
+PyObject* time_calls(GroupObject& group, PyObject* array, int64_t count);
+
+}  // namespace pc

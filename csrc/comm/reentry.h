@@ -1,0 +1,61 @@
+// Refuses calls into a group from inside its own waits. The interrupt probe of a wait runs the user's signal handlers in
+// the waiting thread, and a handler may call anything. A collective or a message from there would wait for the call below
+// it, which cannot go on before the handler has returned.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/executor.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class Reentry {
+ public:
+  // OK unless this thread is inside a probe; else kInvalidArgument that names the operation which waits.
+  Status check() const {
+    return probes_.load(std::memory_order_relaxed) == 0 ? Status::ok()
+                                                        : refuse();  // our own store is always seen
+  }
+
+  // Work::wait() that knows when the probe runs. `operation()` is its text.
+  template <class Operation>
+  Status wait(Work& work, WaitContext context, const Operation& operation) {
+    if (context.interrupted == nullptr || !*context.interrupted) return work.wait(context);
+    const auto probe = [this, asked = context.interrupted, &operation] {
+      const Inside inside(*this, operation());
+      return (*asked)();
+    };
+    const std::function<bool()> by_reference = std::cref(probe);  // a function of this size allocates nothing
+    context.interrupted = &by_reference;
+    return work.wait(context);
+  }
+
+ private:
+  struct Entry {
+    std::thread::id thread;
+    std::string operation;
+  };
+  class Inside {
+   public:
+    Inside(Reentry& reentry, std::string operation);
+    ~Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    Reentry& reentry_;
+  };
+  Status refuse() const;
+
+  std::atomic<uint32_t> probes_{0};  // size of inside_, readable without its lock
+  mutable std::mutex mutex_;         // guards inside_
+  std::vector<Entry> inside_;
+};
+
+}  // namespace pc

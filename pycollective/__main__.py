@@ -1,0 +1,8 @@
+"""`python -m pycollective` is `pycollective`."""
+
+import sys
+
+from pycollective.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
