@@ -42,7 +42,7 @@ struct State {
   int bfloat16 = -1;                                      // NumPy's number of ml_dtypes' type, once seen
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,
-           *detach = nullptr;             // methods of torch.Tensor, once torch is seen
+           *untyped_storage = nullptr;    // methods of torch.Tensor, once torch is seen
   PyObject* increment_version = nullptr;  // torch's, once torch is seen
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key

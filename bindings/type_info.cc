@@ -42,7 +42,7 @@ void learn_torch(State& state) {
   const py::object tensor_type = torch.attr("Tensor");
   state.is_conj = py::object(tensor_type.attr("is_conj")).release().ptr();
   state.is_neg = py::object(tensor_type.attr("is_neg")).release().ptr();
-  state.detach = py::object(tensor_type.attr("detach")).release().ptr();
+  state.untyped_storage = py::object(tensor_type.attr("untyped_storage")).release().ptr();
   py::object fast = py::getattr(torch.attr("_C"), "_increment_version", py::object());
   if (fast && bumps(fast, torch.attr("empty")(0))) {
     state.increment_takes_tuple = true;

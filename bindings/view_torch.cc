@@ -9,16 +9,16 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// A second tensor on the same storage: x.set_() in another thread gives x a new one, and the old one stays.
-class TensorHold final : public Hold {
+// The storage of a tensor, which x.set_() in another thread would let go of.
+class StorageHold final : public Hold {
  public:
-  explicit TensorHold(PyObject* alias) : alias_(alias) {}
-  ~TensorHold() override { Py_DECREF(alias_); }
-  TensorHold(const TensorHold&) = delete;
-  TensorHold& operator=(const TensorHold&) = delete;
+  explicit StorageHold(PyObject* storage) : storage_(storage) {}
+  ~StorageHold() override { Py_DECREF(storage_); }
+  StorageHold(const StorageHold&) = delete;
+  StorageHold& operator=(const StorageHold&) = delete;
 
  private:
-  PyObject* alias_;
+  PyObject* storage_;
 };
 
 }  // namespace
@@ -56,19 +56,16 @@ bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
 bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   view_.torch_tensor_ = array_;
   if (use_.written && !check_torch_grad()) return false;
-  PyObject* source = array_;
-  if (use_.held) {
-    source = PyObject_CallOneArg(state_.detach, array_);
-    if (source == nullptr) return false;
-    view_.hold_ = std::make_unique<TensorHold>(source);
-  }
+  // Neither of the two lets go of the GIL, so that storage and address belong together.
+  PyObject* storage = use_.held ? PyObject_CallOneArg(state_.untyped_storage, array_) : nullptr;
+  if (storage != nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);
   dlpack::Tensor tensor;
-  if (exchange.tensor_from_object(source, &tensor) != 0) {
+  if ((use_.held && storage == nullptr) || exchange.tensor_from_object(array_, &tensor) != 0) {
     return refuse_it(
         "has no plain memory (sparse, quantized, nested, meta and functional tensors have none): " +
         take_python_error());
   }
-  return check_torch_flags(tensor) && fill(tensor);
+  return fill(tensor) && check_torch_flags(tensor);  // in this order: asking for the flags lets go of the GIL
 }
 
 bool ViewBuilder::from_torch_capsule() {

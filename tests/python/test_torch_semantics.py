@@ -131,6 +131,7 @@ def test_tensors_from_inference_mode_are_written(world_of_one: pc.Group) -> None
 
 
 def change_the_storage_under_a_call(changed: str) -> Any:
+    pc.allreduce(torch.ones(1))  # what is looked up once is looked up here
     count = 1 << 24  # so large that freed memory goes back to the system
     if pc.rank() == 1:
         Path(changed).read_text()  # a named pipe: waits for the writer
