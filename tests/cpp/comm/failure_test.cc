@@ -42,6 +42,10 @@ class Failure : public ::testing::TestWithParam<Over> {
   Outcomes run(Rank size, double timeout_s, const Body& body) {
     return run_world({.over = GetParam(), .size = size, .timeout_s = timeout_s, .shut_down = false}, body);
   }
+  // The others are: a rank that just goes may take what its peers have not read yet with it.
+  Outcomes run_well(Rank size, const Body& body) {
+    return run_world({.over = GetParam(), .size = size, .timeout_s = kLong}, body);
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Failure, ::testing::Values(Over::kInproc, Over::kTcp),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
@@ -173,7 +177,7 @@ TEST_P(Failure, the_first_failure_ends_the_group_and_later_calls_name_it) {
 
 TEST_P(Failure, an_empty_broadcast_has_one_dtype_also_where_the_root_gives_only_one_array) {
   for (const bool only_in : {false, true}) {
-    const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
+    const Outcomes outcomes = run_well(2, [&](Runtime&, Communicator& group) -> Status {
       Request request;
       request.collective = Collective::kBroadcast;
       if (group.rank() == 0 && only_in) request.in = ConstBuffer(nullptr, 0, DType::kF32);
@@ -186,7 +190,7 @@ TEST_P(Failure, an_empty_broadcast_has_one_dtype_also_where_the_root_gives_only_
 }
 
 TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on) {
-  const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) -> Status {
+  const Outcomes outcomes = run_well(2, [](Runtime&, Communicator& group) -> Status {
     const auto refused = [](const Status& s, Code code, const char* word) {
       return s.code() == code && has(s, word)
                  ? Status::ok()
@@ -223,7 +227,7 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
 }
 
 TEST_P(Failure, two_threads_on_one_group_take_turns) {
-  const Outcomes outcomes = run(3, kLong, [](Runtime&, Communicator& group) -> Status {
+  const Outcomes outcomes = run_well(3, [](Runtime&, Communicator& group) -> Status {
     Status other;
     std::thread second([&] {
       for (int i = 0; i < 100 && other.is_ok(); ++i) other = allreduce(group, 3000);
@@ -237,7 +241,7 @@ TEST_P(Failure, two_threads_on_one_group_take_turns) {
 }
 
 TEST_P(Failure, messages_pass_while_another_thread_is_in_a_collective) {
-  const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) -> Status {
+  const Outcomes outcomes = run_well(2, [](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kI32, 50'000, 0, 2), y = garbage(DType::kI32, 50'000);
     if (group.rank() == 1) {  // comes to the allreduce only now: rank 0 has waited in it meanwhile
       PC_TRY(group.recv(y.buffer(), 0, 0, -1));
@@ -295,8 +299,8 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_ends_the_group) {
     Request broadcast = request_of(Collective::kBroadcast, x, x, ReduceOp::kSum, 1);
     if (group.rank() == 1) {
       PC_TRY(group.run(broadcast));
-      PC_TRY(group.run(Request{}));
-      const Status gone = group.run(Request{});
+      Status gone;  // in the barrier that rank 0 has finished, or in the next
+      for (int i = 0; i < 2 && gone.is_ok(); ++i) gone = group.run(Request{});
       return gone.code() == Code::kPeerFailure ? Status::ok() : Status(Code::kInternal, gone.to_string());
     }
     PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> failing, group.launch(broadcast));
