@@ -25,14 +25,15 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_import_adds_at_most_20_ms_to_numpys_own() -> None:
-    def added_ms() -> float:
-        listing = python("-X", "importtime", "-c", "import numpy, pycollective").stderr
-        found = re.search(r"\|\s*(\d+) \| pycollective$", listing, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) / 1000
-
-    assert min(added_ms() for _ in range(3)) <= 20
+def test_import_adds_few_modules_to_numpys_own() -> None:
+    """What makes it quick; benchmarks/import_time.py measures it."""
+    script = (
+        "import numpy, sys; b = set(sys.modules); import pycollective; print(*sorted(set(sys.modules) - b))"
+    )
+    added = python("-c", script).stdout.split()
+    ours = [name for name in added if name.split(".")[0] == "pycollective"]
+    assert len(ours) <= 8
+    assert set(added) - set(ours) <= {"atexit", "importlib._abc", "importlib.util"}
 
 
 def test_import_brings_no_framework_and_starts_nothing() -> None:

@@ -1,0 +1,36 @@
+"""What `import pycollective` adds to NumPy's own import, in ms: the best and the median of some fresh interpreters.
+
+Usage: python benchmarks/import_time.py [runs]
+
+Ends with 1 if the best is above 20 ms.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+
+MOST_MS = 20.0
+
+
+def added_ms() -> float:
+    """Milliseconds in pycollective and what it imports, NumPy being there already."""
+    command = [sys.executable, "-X", "importtime", "-c", "import numpy, pycollective"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr
+    found = re.search(r"\|\s*(\d+) \| pycollective$", listing, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"no line for pycollective in:\n{listing}")
+    return int(found[1]) / 1000
+
+
+def main() -> int:
+    """Prints both figures."""
+    figures = [added_ms() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 11)]
+    print(f"import pycollective: best {min(figures):.1f} ms, median {statistics.median(figures):.1f} ms")
+    return 0 if min(figures) <= MOST_MS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
