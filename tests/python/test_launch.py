@@ -26,6 +26,7 @@ from pycollective.launch.verdict import Failure, culprit, is_consequence
 pytestmark = pytest.mark.timeout(90)
 
 DEADLINE_S = 40.0
+SAY_HI = (sys.executable, "-c", "print('hi')")  # a command that is there whatever the PATH
 # Ranks are plain Python here: whether they can talk is the business of other tests.
 READY = "print('ready', os.getpid(), flush=True)"
 WAIT = "import threading; threading.Event().wait()"
@@ -429,7 +430,7 @@ def test_it_is_installed_as_a_command_and_as_a_module(words: list[str | None]) -
         pytest.skip("pycollective was not installed by pip: there is no script next to this Python")
     line = [sys.executable, *words] if words[0] == "-m" else words
     done = subprocess.run(
-        [*map(str, line), "run", "-n", "2", "echo", "hi"], capture_output=True, text=True, timeout=DEADLINE_S
+        [*map(str, line), "run", "-n", "2", *SAY_HI], capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert sorted(done.stdout.splitlines()) == ["[0] hi", "[1] hi"], done.stderr
 
@@ -437,7 +438,7 @@ def test_it_is_installed_as_a_command_and_as_a_module(words: list[str | None]) -
 def test_modules_and_other_commands_run_too(tmp_path: Path) -> None:
     assert run("-n", "1", "-m", "platform").stdout.startswith("[0] Linux")
     assert run("-n", "1", "--", "sh", "-c", "echo $RANK; exit 4").returncode == 4
-    assert run("-n", "1", "--no-prefix", "echo", "5").stdout == "5\n"
+    assert run("-n", "1", "--no-prefix", *SAY_HI).stdout == "hi\n"
     missing = run("-n", "2", str(tmp_path / "missing"))
     assert missing.returncode == 127
     assert "No such file" in missing.stderr
@@ -449,7 +450,7 @@ def test_colour_only_on_a_terminal_and_without_no_color() -> None:
         primary, secondary = os.openpty()
         with open(primary, "rb", buffering=0) as screen:
             process = subprocess.Popen(
-                command("-n", "1", "echo", "hi"),
+                command("-n", "1", *SAY_HI),
                 stdout=secondary,
                 stderr=secondary,
                 env={**environment, **extra},
