@@ -79,8 +79,10 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, 3),
       row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, 1),
       row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, 1),
-      row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, 1),
-      row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, 1),
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, 3),
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", 0, 1),  // two ranks: nobody passes anything on
+      row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, 3),
+      row(Collective::kReduce, 0, kInfinity, "binomial", 0, 1),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, 1),
   };
   return table;

@@ -11,6 +11,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define PC_CRC_INSTRUCTION __attribute__((target("sse4.2")))
+#define PC_CRC_BOTH __attribute__((target("sse4.2,avx2,vpclmulqdq,pclmul")))
 #define PC_CRC_FOLDING __attribute__((target("sse4.2,avx512f,avx512vl,vpclmulqdq,pclmul")))
 #elif defined(__aarch64__)
 #include <arm_acle.h>
@@ -88,6 +89,8 @@ uint32_t update_portable(uint32_t state, std::byte* to, const std::byte* data, s
 
 // ---- one instruction per 8 bytes
 
+constexpr std::size_t kCacheLine = 64;
+
 #if defined(__x86_64__)
 PC_CRC_INSTRUCTION inline uint32_t step8(uint32_t state, uint64_t word) {
   return static_cast<uint32_t>(_mm_crc32_u64(state, word));
@@ -118,23 +121,28 @@ constexpr uint32_t shifted(const ShiftTable& table, uint32_t state) {
          table[3][state >> 24];
 }
 
-// Three neighbouring parts of kPart bytes at once: the instruction takes three cycles but starts every cycle.
+// Three neighbouring parts of kPart bytes at once: the instruction takes three cycles but starts every cycle. Three
+// streams that jump defeat the hardware's prefetcher, so the next parts are asked for here: twice the speed out of L3.
 template <std::size_t kPart>
 PC_CRC_INSTRUCTION uint32_t update_three(uint32_t state, const std::byte* data) {
   static constexpr ShiftTable kPastOne = shift_table(kPart), kPastTwo = shift_table(2 * kPart);
+  static_assert(kPart % kCacheLine == 0);
   uint32_t second = 0, third = 0;
-  for (std::size_t i = 0; i < kPart; i += 8) {
-    state = step8(state, load64(data + i));
-    second = step8(second, load64(data + kPart + i));
-    third = step8(third, load64(data + 2 * kPart + i));
+  for (const std::byte* const end = data + kPart; data != end; data += kCacheLine) {
+    for (std::size_t p = 0; p < 3; ++p) __builtin_prefetch(data + (3 + p) * kPart);
+    for (std::size_t i = 0; i < kCacheLine; i += 8) {
+      state = step8(state, load64(data + i));
+      second = step8(second, load64(data + kPart + i));
+      third = step8(third, load64(data + 2 * kPart + i));
+    }
   }
   return shifted(kPastTwo, state) ^ shifted(kPastOne, second) ^ third;
 }
 
 PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, const std::byte* data,
                                                std::size_t nbytes) {
-  constexpr std::size_t kLong = 1360,
-                        kShort = 128;  // multiples of 8; three long parts fit the first-level cache twice
+  constexpr std::size_t kLong = 1344,
+                        kShort = 128;  // three long parts fit the first-level cache twice
   while (nbytes >= 3 * kLong) {        // what is copied is read again at once
     state = update_three<kLong>(state, data);
     copy(to, data, 3 * kLong);
@@ -153,7 +161,7 @@ PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, co
 
 #if defined(PC_CRC_FOLDING)
 
-// ---- folding by carry-less multiplication, 64 bytes per register
+// ---- folding by carry-less multiplication
 
 // A lane of 16 bytes stands for L = low * x^64 + high (the first byte has the highest powers). Moved past n bits it is
 // congruent to low * x^(n+64) + high * x^n. A carry-less product of reflected operands comes out multiplied by x once too
@@ -162,6 +170,92 @@ constexpr long long folding_factor(unsigned bits) {
   const uint64_t factor = uint64_t{power_of_x(bits - 1)} << 32;
   return static_cast<long long>(factor);
 }
+
+// ---- both at once: the vector unit folds the first part of a block while the instruction runs over three others
+
+struct Block {
+  static constexpr std::size_t kRounds = 16, kVectors = 4,
+                               kWords = 5;  // per round: registers folded, words of each part
+  static constexpr std::size_t kFolded = kRounds * kVectors * 32, kPart = kRounds * kWords * 8;
+  static constexpr std::size_t kBytes = kFolded + 3 * kPart;
+};
+struct BlockSums {
+  __m256i folded[Block::kVectors] = {};
+  uint64_t part[3] = {};
+};
+
+// Round `i` of the block at `data`. The sums so far move past `factors`; `entering` is added to the first bytes.
+PC_CRC_BOTH inline __attribute__((always_inline)) void round_of_block(BlockSums& sums, const std::byte* data,
+                                                                      std::size_t i, __m256i factors,
+                                                                      uint32_t entering) {
+  for (std::size_t line = 0; line < Block::kBytes / Block::kRounds; line += kCacheLine) {
+    _mm_prefetch(data + Block::kBytes + i * (Block::kBytes / Block::kRounds) + line, _MM_HINT_T0);
+  }
+  const std::byte* const vectors = data + i * Block::kVectors * 32;
+  const std::byte* const words = data + Block::kFolded + i * Block::kWords * 8;
+#pragma GCC unroll 8
+  for (std::size_t v = 0; v < Block::kVectors; ++v) {
+    const __m256i low = _mm256_clmulepi64_epi128(sums.folded[v], factors, 0x00);
+    const __m256i high = _mm256_clmulepi64_epi128(sums.folded[v], factors, 0x11);
+    const __m256i read = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(vectors + 32 * v));
+    sums.folded[v] = _mm256_xor_si256(_mm256_xor_si256(low, high), read);
+  }
+  sums.folded[0] = _mm256_xor_si256(sums.folded[0],
+                                    _mm256_zextsi128_si256(_mm_cvtsi32_si128(std::bit_cast<int>(entering))));
+#pragma GCC unroll 8
+  for (std::size_t w = 0; w < Block::kWords; ++w) {
+#pragma GCC unroll 3
+    for (std::size_t p = 0; p < 3; ++p)
+      sums.part[p] = _mm_crc32_u64(sums.part[p], load64(words + p * Block::kPart + 8 * w));
+  }
+}
+
+// A register moved past n bytes; `factor` is x^(8n-33), as the instruction multiplies by x^32 itself.
+PC_CRC_BOTH inline uint32_t moved(uint32_t state, uint32_t factor) {
+  const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(std::bit_cast<int>(state)),
+                                               _mm_cvtsi32_si128(std::bit_cast<int>(factor)), 0);
+  return static_cast<uint32_t>(_mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(product))));
+}
+
+template <unsigned bits>
+PC_CRC_BOTH inline __m256i folding_factors() {
+  constexpr long long kOfHigh = folding_factor(bits), kOfLow = folding_factor(bits + 64);
+  return _mm256_set_epi64x(kOfHigh, kOfLow, kOfHigh, kOfLow);
+}
+
+// `nbytes`: a multiple of Block::kBytes, at least one. What was folded moves on past the three other parts into the next
+// block; what those leave enters where the next block begins, just as `state` does.
+PC_CRC_BOTH uint32_t update_blocks(uint32_t state, const std::byte* data, std::size_t nbytes) {
+  constexpr unsigned kRoundBits = 8 * 32 * Block::kVectors, kPartBits = 8 * Block::kPart;
+  constexpr uint32_t kPastOne = power_of_x(kPartBits - 33), kPastTwo = power_of_x(2 * kPartBits - 33),
+                     kPastThree = power_of_x(3 * kPartBits - 33);
+  const __m256i within = folding_factors<kRoundBits>(),
+                across = folding_factors<kRoundBits + 3 * kPartBits>();
+  BlockSums sums;
+  for (const std::byte* const end = data + nbytes; data != end; data += Block::kBytes) {
+    sums.part[0] = sums.part[1] = sums.part[2] = 0;
+    round_of_block(sums, data, 0, across, state);
+    for (std::size_t i = 1; i < Block::kRounds; ++i) round_of_block(sums, data, i, within, 0);
+    state = moved(static_cast<uint32_t>(sums.part[0]), kPastTwo) ^
+            moved(static_cast<uint32_t>(sums.part[1]), kPastOne) ^ static_cast<uint32_t>(sums.part[2]);
+  }
+  // The sums, taken as bytes, leave the same remainder as everything that was folded.
+  return moved(update_instruction(0, nullptr, reinterpret_cast<const std::byte*>(sums.folded),
+                                  sizeof sums.folded),
+               kPastThree) ^
+         state;
+}
+
+PC_CRC_BOTH uint32_t update_both(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes) {
+  const std::size_t in_blocks = nbytes - nbytes % Block::kBytes;
+  if (in_blocks == 0) return update_instruction(state, to, data, nbytes);
+  state = update_blocks(state, data, in_blocks);
+  copy(to, data, in_blocks);
+  return update_instruction(state, to != nullptr ? to + in_blocks : nullptr, data + in_blocks,
+                            nbytes - in_blocks);
+}
+
+// ---- folding alone, 64 bytes per register
 
 template <bool kCopies>
 PC_CRC_FOLDING inline __m512i next_register(std::byte*& to, const std::byte*& data) {
@@ -213,9 +307,10 @@ std::vector<Crc32cTarget> find_targets() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) {
     found.push_back({"SSE4.2", &update_instruction});
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul")) {
-      found.push_back({"VPCLMULQDQ", &update_folding});
+    const bool folds = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul");
+    if (folds && __builtin_cpu_supports("avx2")) found.push_back({"AVX2 VPCLMULQDQ", &update_both});
+    if (folds && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
+      found.push_back({"AVX-512 VPCLMULQDQ", &update_folding});
     }
   }
 #elif defined(__aarch64__)

@@ -142,22 +142,15 @@ void Link::State::announce_waiting() {
 }
 
 std::optional<Link::OutFrame> Link::State::next_frame() {
-  if (frame_out || !failed.is_ok()) return std::nullopt;
+  if (!failed.is_ok()) return std::nullopt;
   FrameHeader header;
   std::span<const std::byte> payload;
+  Send* send = nullptr;
   if (!control.empty()) {
     header = control.pop();
-  } else if (Send* send = active.front(); send != nullptr) {
-    payload = send->op.payload.subspan(send->sent,
-                                       std::min<uint64_t>(send->nbytes() - send->sent, limits.segment_bytes));
-    header.flags = send->eager ? kFlagEager : uint8_t{0};
-    header.epoch = epoch;
-    header.id = send->op.id;
-    header.message_nbytes = send->nbytes();
-    header.offset = send->sent;
-    header.segment_nbytes = static_cast<uint32_t>(payload.size());
-    send->sent += payload.size();
-    send_out = send;
+  } else if (!active.empty()) {
+    send = active.front();
+    payload = give_segment(*send, header);
   } else if (goodbye_is_next()) {
     header.type = FrameType::kGoodbye;
     header.epoch = epoch;
@@ -166,20 +159,33 @@ std::optional<Link::OutFrame> Link::State::next_frame() {
   } else {
     return std::nullopt;
   }
-  frame_out = true;
+  frames_out.push(send);
   std::optional<OutFrame> out(std::in_place);
   encode(header, out->header);
   out->payload = payload;
   return out;
 }
 
+std::span<const std::byte> Link::State::give_segment(Send& send, FrameHeader& header) {
+  const std::size_t count = std::min<uint64_t>(send.nbytes() - send.given, limits.segment_bytes);
+  header.flags = send.eager ? kFlagEager : uint8_t{0};
+  header.epoch = epoch;
+  header.id = send.op.id;
+  header.message_nbytes = send.nbytes();
+  header.offset = send.given;
+  header.segment_nbytes = static_cast<uint32_t>(count);
+  send.given += count;
+  ++send.out;
+  active.remove(&send);
+  (send.given < send.nbytes() ? active : leaving).push_back(&send);  // the others have their turn
+  return send.op.payload.subspan(header.offset, count);
+}
+
 void Link::State::written() {
-  frame_out = false;
-  Send* send = std::exchange(send_out, nullptr);
-  if (send == nullptr) return;
-  if (send->sent == send->nbytes()) return finish(send, active, Status::ok(), send->op.id, send->nbytes());
-  active.remove(send);  // the others have their turn
-  active.push_back(send);
+  if (frames_out.empty()) return;
+  Send* const send = frames_out.pop();
+  if (send == nullptr || --send->out > 0 || send->given < send->nbytes()) return;
+  finish(send, leaving, Status::ok(), send->op.id, send->nbytes());
 }
 
 // ---- Receiving: what is posted. link_incoming.cc has what arrives, link_end.cc how it ends.
@@ -291,7 +297,8 @@ std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); 
 void Link::written() { state_->written(); }
 bool Link::has_output() const {
   const State& s = *state_;
-  return s.failed.is_ok() && (s.frame_out || !s.control.empty() || !s.active.empty() || s.goodbye_is_next());
+  return s.failed.is_ok() &&
+         (!s.frames_out.empty() || !s.control.empty() || !s.active.empty() || s.goodbye_is_next());
 }
 Result<Link::Destination> Link::header_arrived(const FrameHeader& header) {
   return state_->header_arrived(header);
@@ -305,8 +312,8 @@ void Link::say_goodbye() { state_->goodbye_wanted = true; }
 void Link::fail(const Status& why) { state_->fail(why); }
 Link::Counts Link::counts() const {
   const State& s = *state_;
-  return {s.active.size() + s.waiting.size(), s.recvs.size(), s.unexpected.size(), s.requests.size(),
-          s.unexpected_nbytes};
+  return {s.active.size() + s.leaving.size() + s.waiting.size(), s.recvs.size(), s.unexpected.size(),
+          s.requests.size(), s.unexpected_nbytes};
 }
 
 }  // namespace pc

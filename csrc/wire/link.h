@@ -42,10 +42,10 @@ class Link {
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte> payload;  // valid until written() or fail(); trailer is the mover's job
+    std::span<const std::byte> payload;  // valid until it is written() or fail(); trailer is the mover's job
   };
-  std::optional<OutFrame> next_frame();  // nothing to write: nullopt. At most one frame is out at a time
-  void written();                        // the frame last given has been written entirely
+  std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
+  void written();                        // the oldest frame that is out has been written entirely
   bool has_output() const;               // next_frame() has one to give, or one is out
 
   // ---- incoming, frame by frame.

@@ -8,17 +8,18 @@ bool Link::State::cancel(const CompletionSink* sink) {
   const auto drop_queued = [&](FrameType type, const MessageId& id) {
     return control.remove([&](const FrameHeader& h) { return h.type == type && same_place(h.id, id); });
   };
-  for (Send *send = active.front(), *next = nullptr; send != nullptr; send = next) {
-    next = send->next;
-    if (send->op.completions != sink) continue;
-    if (send == send_out || send->sent > 0 || !send->eager) {
-      clean = false;
-      if (send == send_out) send_out = nullptr;
-    } else {
-      credit += cost(send->nbytes());
+  for (NodeList<Send>* list : {&active, &leaving}) {
+    for (Send *send = list->front(), *next = nullptr; send != nullptr; send = next) {
+      next = send->next;
+      if (send->op.completions != sink) continue;
+      if (send->out > 0 || send->given > 0 || !send->eager) {
+        clean = false;
+      } else {
+        credit += cost(send->nbytes());
+      }
+      list->remove(send);
+      send_pool.give_back(send);
     }
-    active.remove(send);
-    send_pool.give_back(send);
   }
   for (Send *send = waiting.front(), *next = nullptr; send != nullptr; send = next) {
     next = send->next;
@@ -45,7 +46,11 @@ bool Link::State::cancel(const CompletionSink* sink) {
     recvs.remove(recv);
     recv_pool.give_back(recv);
   }
-  if (clean) announce_waiting();
+  if (clean) {
+    announce_waiting();
+  } else {
+    frames_out.clear();  // they name sends that are gone; fail() comes next
+  }
   return clean;
 }
 
@@ -60,14 +65,14 @@ void Link::State::complete_recvs(const Status& why) {
 void Link::State::fail(const Status& why) {
   if (!failed.is_ok()) return;
   failed = why.is_ok() ? about(Code::kInternal, "the link was ended without a reason") : why;
-  frame_out = false;
-  send_out = nullptr;
+  frames_out.clear();
   if (incoming.kind == Incoming::Kind::kUnexpected) release(incoming.unexpected);
   incoming = Incoming{};
   control.clear();
   unanswered = 0;
   held_back = 0;
   complete_all(active, failed);
+  complete_all(leaving, failed);
   complete_all(waiting, failed);
   complete_recvs(failed);
   const auto forget = [this](NodeList<Announcement>& list) {

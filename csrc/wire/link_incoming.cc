@@ -133,7 +133,8 @@ Status Link::State::clear_arrived(const FrameHeader& header) {
     return Status::ok();
   }
   const auto is_sending_it = [&](const Send& s) { return !s.eager && same_place(s.op.id, header.id); };
-  if (active.find(is_sending_it) != nullptr || clears.find(is_it) != nullptr)
+  if (active.find(is_sending_it) != nullptr || leaving.find(is_sending_it) != nullptr ||
+      clears.find(is_it) != nullptr)
     return violation(header, "it was cleared before");
   if (clears.size() >= limits.max_requests) {
     return violation(header, "more than " + std::to_string(limits.max_requests) + " early clears");

@@ -20,7 +20,8 @@ struct Link::State {
   struct Send {
     Send *previous = nullptr, *next = nullptr;
     SendOp op;
-    uint64_t sent = 0;       // bytes written or on their way
+    uint64_t given = 0;      // bytes in frames that next_frame() gave out
+    uint32_t out = 0;        // of those frames, not yet written
     bool eager = false;      // goes on credit
     bool announced = false;  // REQUEST queued or written
     uint64_t nbytes() const { return op.payload.size(); }
@@ -64,6 +65,7 @@ struct Link::State {
   void post_recv(const RecvOp& op);
   std::optional<OutFrame> next_frame();
   void written();
+  std::span<const std::byte> give_segment(Send& send, FrameHeader& header);
   bool goodbye_is_next() const {
     return goodbye_wanted && !goodbye_sent && control.empty() && active.empty() && waiting.empty();
   }
@@ -117,16 +119,16 @@ struct Link::State {
   NodePool<Unexpected> unexpected_pool;
   NodePool<Announcement> announcement_pool;
 
-  // Sending. A send is in exactly one of the two lists.
+  // Sending. A send is in exactly one of the three lists.
   NodeList<Send> active;          // its DATA may go; the front has the next turn
+  NodeList<Send> leaving;         // all of it is given out, not all is written
   NodeList<Send> waiting;         // for the peer's CLEAR
   NodeList<Announcement> clears;  // CLEARs that came before their send was posted
   Fifo<FrameHeader> control;
   uint64_t credit;            // eager bytes that we may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
   std::size_t held_back = 0;  // in `waiting`, not announced
-  bool frame_out = false;
-  Send* send_out = nullptr;  // whose segment is out; null: a control frame
+  Fifo<Send*> frames_out;     // given, not yet written, oldest first; null: a control frame
 
   // Receiving.
   NodeList<Recv> recvs;

@@ -1,10 +1,7 @@
 #include "transport/tcp/frame_writer.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -16,26 +13,24 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 64 * 1024;
 constexpr std::size_t kCopyBelow = 8 * 1024;  // payloads up to this are copied with the checksum
-constexpr std::size_t kPiece =
-    128 * 1024;  // of a payload per call: its peer checks one piece while we send the next
-
-using Trailer = std::array<std::byte, kTrailerBytes>;
-Trailer trailer_of(uint32_t crc) {
-  Trailer bytes;
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(crc >> (8 * i));
-  return bytes;
-}
+// Bytes offered to the socket at once. Every return from the kernel lets the peer run dry: over loopback 16 MiB takes 30 %
+// longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
+constexpr std::size_t kBatch = 1024 * 1024;
+constexpr std::size_t kMaxParts = 64, kMaxFrames = 256;
 
 }  // namespace
 
-FrameWriter::FrameWriter() : buffer_(new std::byte[kBufferBytes]) {}
+FrameWriter::FrameWriter() : buffer_(new std::byte[kBufferBytes]) {
+  parts_.reserve(kMaxParts);
+  ends_.reserve(kMaxFrames);
+}
 
 Result<std::size_t> FrameWriter::write(int fd, Link& link, std::size_t budget) {
   std::size_t calls = 0;
   for (std::size_t nbytes = 0; nbytes < budget;) {
     gather(link);
     if (!pending()) break;
-    PC_ASSIGN_OR_RETURN(const std::size_t count, send_gathered(fd));
+    PC_ASSIGN_OR_RETURN(const std::size_t count, send_parts(fd));
     if (count == 0) break;
     advance(link, count);
     nbytes += count;
@@ -45,50 +40,64 @@ Result<std::size_t> FrameWriter::write(int fd, Link& link, std::size_t budget) {
 }
 
 void FrameWriter::gather(Link& link) {
-  constexpr std::size_t kMost = kHeaderBytes + kCopyBelow + kTrailerBytes;
-  if (begin_ == end_) begin_ = end_ = 0;
-  while (payload_.empty() && kBufferBytes - end_ >= kMost) {
+  while (has_room()) {
     const std::optional<Link::OutFrame> frame = link.next_frame();
-    if (!frame) break;
-    append(frame->header);
-    if (frame->payload.size() > kCopyBelow) {
-      payload_ = frame->payload;
-      sent_ = checked_ = 0;
-      crc_ = 0;
-      break;
-    }
-    if (!frame->payload.empty()) {
-      const uint32_t crc = crc32c_copy(buffer_.get() + end_, frame->payload);
-      end_ += frame->payload.size();
-      append(trailer_of(crc));
-    }
-    link.written();  // the socket's business from here on; the payload is free
-  }
-  if (!payload_.empty() && checked_ == sent_) {
-    const std::size_t count = std::min(kPiece, payload_.size() - checked_);
-    crc_ = crc32c(payload_.subspan(checked_, count), crc_);
-    checked_ += count;
+    if (!frame) return;
+    add(*frame);
   }
 }
 
-void FrameWriter::append(std::span<const std::byte> bytes) {
-  std::memcpy(buffer_.get() + end_, bytes.data(), bytes.size());
-  end_ += bytes.size();
+bool FrameWriter::has_room() const {
+  constexpr std::size_t kMostCopied = kHeaderBytes + kCopyBelow + kTrailerBytes, kMostParts = 3;
+  return gathered_ - sent_ < kBatch && kBufferBytes - buffered_ >= kMostCopied &&
+         kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
+}
+
+void FrameWriter::add(const Link::OutFrame& frame) {
+  std::memcpy(reserve(frame.header.size()).data(), frame.header.data(), frame.header.size());
+  if (!frame.payload.empty()) {
+    uint32_t crc = 0;
+    if (frame.payload.size() > kCopyBelow) {
+      add_part(frame.payload);
+      crc = crc32c(frame.payload);
+    } else {
+      crc = crc32c_copy(reserve(frame.payload.size()).data(), frame.payload);
+    }
+    const std::span<std::byte> trailer = reserve(kTrailerBytes);
+    for (std::size_t i = 0; i < kTrailerBytes; ++i) trailer[i] = static_cast<std::byte>(crc >> (8 * i));
+  }
+  ends_.push_back(gathered_);
+}
+
+// The next bytes of buffer_, as part of what goes out.
+std::span<std::byte> FrameWriter::reserve(std::size_t nbytes) {
+  const std::span<std::byte> bytes(buffer_.get() + buffered_, nbytes);
+  buffered_ += nbytes;
+  add_part(bytes);
+  return bytes;
+}
+
+void FrameWriter::add_part(std::span<const std::byte> bytes) {
+  gathered_ += bytes.size();
+  if (!parts_.empty()) {
+    iovec& last = parts_.back();
+    if (static_cast<const std::byte*>(last.iov_base) + last.iov_len == bytes.data()) {
+      last.iov_len += bytes.size();
+      return;
+    }
+  }
+  parts_.push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
 }
 
 // Bytes sent; 0 if the socket is full.
-Result<std::size_t> FrameWriter::send_gathered(int fd) {
-  const Trailer trailer = trailer_of(crc_);
+Result<std::size_t> FrameWriter::send_parts(int fd) {
   ssize_t count = 0;
-  if (payload_.empty()) {
-    count = ::send(fd, buffer_.get() + begin_, end_ - begin_, MSG_NOSIGNAL);
+  if (parts_.size() == 1) {
+    count = ::send(fd, parts_.front().iov_base, parts_.front().iov_len, MSG_NOSIGNAL);
   } else {
-    iovec parts[3] = {{buffer_.get() + begin_, end_ - begin_},
-                      {const_cast<std::byte*>(payload_.data()) + sent_, checked_ - sent_},
-                      {const_cast<std::byte*>(trailer.data()), trailer.size()}};
     msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = checked_ == payload_.size() ? 3 : 2;
+    message.msg_iov = parts_.data();
+    message.msg_iovlen = parts_.size();
     count = ::sendmsg(fd, &message, MSG_NOSIGNAL);
   }
   if (count >= 0) return static_cast<std::size_t>(count);
@@ -97,20 +106,18 @@ Result<std::size_t> FrameWriter::send_gathered(int fd) {
 }
 
 void FrameWriter::advance(Link& link, std::size_t count) {
-  const std::size_t from_buffer = std::min(count, end_ - begin_);
-  begin_ += from_buffer;
-  count -= from_buffer;
-  if (payload_.empty()) return;
-  const std::size_t from_payload = std::min(count, checked_ - sent_);
-  sent_ += from_payload;
-  count -= from_payload;
-  if (sent_ < payload_.size()) return;
-  begin_ = end_ =
-      0;  // empty: it goes before the payload. What is left of the trailer goes before the next frame
-  const Trailer trailer = trailer_of(crc_);
-  append(std::span<const std::byte>(trailer).subspan(count));
-  payload_ = {};
-  link.written();
+  sent_ += count;
+  std::vector<iovec>::iterator part = parts_.begin();
+  for (; part != parts_.end() && count >= part->iov_len; ++part) count -= part->iov_len;
+  parts_.erase(parts_.begin(), part);
+  if (count > 0) {
+    parts_.front().iov_base = static_cast<std::byte*>(parts_.front().iov_base) + count;
+    parts_.front().iov_len -= count;
+  }
+  if (parts_.empty()) buffered_ = 0;
+  std::vector<uint64_t>::iterator end = ends_.begin();
+  for (; end != ends_.end() && *end <= sent_; ++end) link.written();  // the socket's business from here on
+  ends_.erase(ends_.begin(), end);
 }
 
 }  // namespace pc

@@ -1,11 +1,14 @@
-// Turns the frames of a Link into bytes on a socket. Short frames are copied together and leave in one system call;
-// large payloads are sent from where they lie, checksummed piece by piece right before.
+// Turns the frames of a Link into bytes on a socket. Many frames leave in one system call: short ones are copied together,
+// large payloads are sent from where they lie, checksummed right before.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "wire/link.h"
@@ -20,19 +23,22 @@ class FrameWriter {
   // something. An error is the operating system's: nothing more can be written.
   Result<std::size_t> write(int fd, Link& link, std::size_t budget);
   // Bytes that the link has handed over and the socket has not taken.
-  bool pending() const { return begin_ != end_ || !payload_.empty(); }
+  bool pending() const { return !parts_.empty(); }
 
  private:
   void gather(Link& link);
-  void append(std::span<const std::byte> bytes);
-  Result<std::size_t> send_gathered(int fd);
+  bool has_room() const;
+  void add(const Link::OutFrame& frame);
+  void add_part(std::span<const std::byte> bytes);
+  std::span<std::byte> reserve(std::size_t nbytes);
+  Result<std::size_t> send_parts(int fd);
   void advance(Link& link, std::size_t count);
 
-  std::unique_ptr<std::byte[]> buffer_;
-  std::size_t begin_ = 0, end_ = 0;     // of what is in buffer_; goes out before payload_
-  std::span<const std::byte> payload_;  // of the frame that is out; goes without copy
-  std::size_t sent_ = 0, checked_ = 0;  // of payload_
-  uint32_t crc_ = 0;                    // of payload_[0, checked_)
+  std::unique_ptr<std::byte[]> buffer_;  // headers, trailers and small payloads
+  std::size_t buffered_ = 0;             // of buffer_; all of it is free again when nothing is pending
+  std::vector<iovec> parts_;             // what goes next, in order: pieces of buffer_ and of payloads
+  std::vector<uint64_t> ends_;           // of the frames in parts_, in bytes since the beginning
+  uint64_t gathered_ = 0, sent_ = 0;     // bytes since the beginning
 };
 
 }  // namespace pc

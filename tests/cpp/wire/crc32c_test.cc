@@ -64,12 +64,12 @@ TEST_P(EveryCrc, continues_where_it_was_cut_whatever_the_place) {
   }
 }
 
-// Lengths around every boundary inside the implementations (1, 8, 384, 4080 and 512 bytes, of which 4 at least).
+// Lengths around every boundary inside the implementations (1, 8, 384, 3968, 4032 and 512 bytes, of which 4 at least).
 TEST_P(EveryCrc, equals_the_portable_one_at_every_length_and_alignment) {
   const Bytes data = random_bytes(70000);
   std::vector<std::size_t> lengths;
   for (std::size_t n = 0; n <= 1300; ++n) lengths.push_back(n);
-  for (const std::size_t around : {2048u, 2560u, 4080u, 4096u, 8160u, 8192u, 65536u}) {
+  for (const std::size_t around : {2048u, 2560u, 3968u, 4032u, 4096u, 7936u, 8064u, 8192u, 11904u, 65536u}) {
     for (std::size_t n = around - 9; n <= around + 9; ++n) lengths.push_back(n);
   }
   for (const std::size_t n : lengths) {
@@ -80,8 +80,8 @@ TEST_P(EveryCrc, equals_the_portable_one_at_every_length_and_alignment) {
 
 TEST_P(EveryCrc, copies_exactly_what_it_checks) {
   const Bytes data = random_bytes(20000);
-  for (const std::size_t n :
-       {0u, 1u, 7u, 8u, 63u, 383u, 384u, 1000u, 2047u, 2048u, 4079u, 4080u, 4097u, 9000u, 19900u}) {
+  for (const std::size_t n : {0u, 1u, 7u, 8u, 63u, 383u, 384u, 1000u, 2047u, 2048u, 3967u, 3968u, 4031u,
+                              4032u, 4097u, 9000u, 19900u}) {
     for (const std::size_t at : {0u, 1u, 13u, 64u}) {
       Bytes to(n + 128, std::byte{0xa5});
       const std::span<const std::byte> piece = std::span(data).subspan(at, n);

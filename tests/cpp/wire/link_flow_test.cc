@@ -39,6 +39,28 @@ TEST(LinkFlow, LargeMessagesTakeTurnsSegmentBySegment) {
   EXPECT_FALSE(LinkPair::take(pair.a));
 }
 
+TEST(LinkFlow, ASendIsDoneWhenItsLastFrameIsWrittenHoweverManyAreOut) {
+  LinkPair pair(kSmall);
+  pair.a.most_out = 100;
+  std::vector<std::byte> first(2048), second(3072), small(8), got(2048 + 3072);
+  pair.b.recv(p2p(1), std::span(got).first(2048));
+  pair.b.recv(p2p(2), std::span(got).last(3072));
+  while (LinkPair::take(pair.b) && LinkPair::deliver(pair.b, pair.a)) {
+  }
+  pair.a.send(p2p(1), first, 1);
+  pair.a.send(p2p(2), second, 2);
+  pair.a.send(p2p(3), small, 3);
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(LinkPair::take(pair.a));  // segments of 1, 2, 3, 1, 2, 2
+  EXPECT_TRUE(pair.a.sends.done.empty());
+  EXPECT_EQ(pair.a.link.counts().posted_sends, 3u);
+  const std::vector<std::size_t> done_after = {0, 0, 1, 2, 2, 3};
+  for (const std::size_t done : done_after) {
+    pair.a.link.written();
+    EXPECT_EQ(pair.a.sends.done.size(), done);
+  }
+  EXPECT_FALSE(pair.a.link.has_output());
+}
+
 TEST(LinkFlow, ControlFramesOvertakeData) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(10 * 1024), got(10 * 1024), back(2048);
@@ -168,6 +190,8 @@ void converse(uint32_t seed, int count, std::size_t window) {
   SCOPED_TRACE(testing::Message() << "seed " << seed << " window " << window);
   std::mt19937 random(seed);
   LinkPair pair(kSmall);
+  pair.a.most_out = 1 + random() % 5;
+  pair.b.most_out = 1 + random() % 5;
   std::vector<Message> all = conversation(random, count);
   std::vector<std::size_t> posts;  // even: send, odd: receive of message n/2; out of order within a window
   for (std::size_t i = 0; i < 2 * all.size(); ++i) posts.push_back(i);

@@ -62,8 +62,8 @@ struct Side {
   }
   Link link;
   Recorder sends, recvs;
-  bool out = false;        // a frame is out and not yet written()
-  std::deque<Frame> wire;  // frames that this side has written
+  std::size_t out = 0, most_out = 1;  // frames out and not yet written(), and how many there may be
+  std::deque<Frame> wire;             // frames that this side has written
 };
 
 class LinkPair {
@@ -72,14 +72,20 @@ class LinkPair {
 
   // Puts the next frame on the wire. False: nothing to write.
   static bool take(Side& from) {
-    if (std::exchange(from.out, false)) from.link.written();
+    const auto write_until = [&](std::size_t left) {
+      for (; from.out > left; --from.out) from.link.written();
+    };
+    write_until(from.most_out - 1);
     std::optional<Link::OutFrame> out = from.link.next_frame();
-    if (!out) return false;
+    if (!out) {
+      write_until(0);
+      return false;
+    }
     Result<FrameHeader> header = decode(out->header);
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
     from.wire.push_back({header.value(), {out->payload.begin(), out->payload.end()}});
-    from.out = true;
+    ++from.out;
     return true;
   }
   // Hands the oldest frame of `from` to `to`. `by_view`: as a mover that sees the peer's memory.

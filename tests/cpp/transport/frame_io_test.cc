@@ -1,0 +1,100 @@
+// FrameWriter and FrameReader over a socket that takes little at a time: every frame is cut somewhere.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <random>
+#include <vector>
+
+#include "base/fd.h"
+#include "transport/tcp/frame_reader.h"
+#include "transport/tcp/frame_writer.h"
+#include "wire/link.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kPlenty = 1 << 30;
+
+class Counter final : public CompletionSink {
+ public:
+  void complete(Completion&& completion) override {
+    EXPECT_TRUE(completion.status.is_ok()) << completion.status.to_string();
+    tokens.push_back(completion.token);
+  }
+  std::vector<uint64_t> tokens;
+};
+
+struct End {
+  explicit End(Rank me) : link(me, 1 - me, 1), reader(1 - me) {}
+  bool move() {
+    const Result<std::size_t> written = writer.write(socket.get(), link, kPlenty);
+    const Result<std::size_t> read = reader.read(socket.get(), link, kPlenty);
+    EXPECT_TRUE(written.is_ok() && read.is_ok());
+    return written.is_ok() && read.is_ok() && written.value() + read.value() > 0;
+  }
+  Fd socket;
+  Link link;
+  FrameWriter writer;
+  FrameReader reader;
+  Counter sends, recvs;
+};
+
+struct Ends {
+  Ends() {
+    int fds[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    a.socket.reset(fds[0]);
+    b.socket.reset(fds[1]);
+    const int least = 1;
+    for (const int fd : fds) ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
+  }
+  End a{0}, b{1};
+};
+
+MessageId message(uint64_t sequence) { return {{0, StreamClass::kPointToPoint, 0}, sequence, 0, 1}; }
+
+std::vector<std::byte> random_bytes(std::size_t nbytes) {
+  std::mt19937 random(static_cast<uint32_t>(nbytes));
+  std::vector<std::byte> data(nbytes);
+  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+  return data;
+}
+
+TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
+  Ends ends;
+  // Copied and not, eager and announced, one segment and several, more small ones than fit a buffer or a batch.
+  std::vector<std::size_t> sizes = {0, 1, 8191, 8192, 8193, 65536, 65537, 262144, 262145, 3'000'000};
+  sizes.insert(sizes.end(), 600, 100);
+  std::vector<std::vector<std::byte>> data, got;
+  for (const std::size_t nbytes : sizes) {
+    data.push_back(random_bytes(nbytes));
+    got.emplace_back(nbytes);
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    ends.b.link.post_recv({message(i), got[i], got[i].size(), nullptr, &ends.b.recvs, i});
+    ends.a.link.post_send({message(i), data[i], &ends.a.sends, i});
+  }
+  while (ends.a.move() | ends.b.move()) {
+  }
+  EXPECT_EQ(ends.a.sends.tokens.size(), sizes.size());
+  EXPECT_EQ(ends.b.recvs.tokens.size(), sizes.size());
+  EXPECT_FALSE(ends.a.writer.pending() || ends.b.writer.pending());
+  for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(got[i], data[i]) << sizes[i];
+}
+
+TEST(FrameIo, ASendIsNotDoneBeforeTheSocketHasAllOfIt) {
+  Ends ends;
+  const std::vector<std::byte> large = random_bytes(60'000), small = random_bytes(10);
+  ends.a.link.post_send({message(0), large, &ends.a.sends, 0});
+  ends.a.link.post_send({message(1), small, &ends.a.sends, 1});
+  ASSERT_TRUE(ends.a.writer.write(ends.a.socket.get(), ends.a.link, kPlenty).is_ok());
+  EXPECT_TRUE(ends.a.writer.pending());
+  EXPECT_TRUE(ends.a.sends.tokens.empty());
+  while (ends.a.move() | ends.b.move()) {
+  }
+  EXPECT_EQ(ends.a.sends.tokens, (std::vector<uint64_t>{0, 1}));
+}
+
+}  // namespace
+}  // namespace pc
