@@ -17,7 +17,7 @@ struct Signature {
 bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
            PyObject* kwnames, PyObject** slots);
 
-// Values. False: a Python error is set. A null or None `value` leaves `*out` as it is.
+// Values. False: a Python error is set. Left out (null; for the timeout None too), `*out` stays as it is.
 bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* out);
 bool to_timeout(const State& state, const char* function, PyObject* value, double* out);
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,

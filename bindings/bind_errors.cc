@@ -1,14 +1,16 @@
 #include "bind_errors.h"
 
-#include <pybind11/pybind11.h>
-
-namespace py = pybind11;
+#include "ref.h"
 
 namespace pc {
 namespace {
 
-py::object none_if_negative(Rank rank) {
-  return rank < 0 ? py::object(py::none()) : py::object(py::int_(rank));
+PyObject* none() { return Py_NewRef(Py_None); }
+PyObject* number(Rank rank) { return rank < 0 ? none() : PyLong_FromLong(rank); }
+PyObject* seconds(double value) { return value < 0 ? none() : PyFloat_FromDouble(value); }
+// "replace": a message may quote bytes from elsewhere.
+PyObject* text(const std::string& value) {
+  return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
 }  // namespace
@@ -19,23 +21,17 @@ PyObject* raise_status(const State& state, const Status& status) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     return nullptr;
   }
-  try {
-    const py::handle kind = state.errors[static_cast<std::size_t>(status.code())];
-    const py::object operation =
-        status.operation().empty() ? py::object(py::none()) : py::str(status.operation());
-    const py::object elapsed =
-        status.elapsed_s() < 0 ? py::object(py::none()) : py::object(py::float_(status.elapsed_s()));
-    // "replace": a message may quote bytes from elsewhere.
-    const std::string text = status.to_string();
-    const py::object message = py::reinterpret_steal<py::object>(
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-    const py::object error = kind(message, py::arg("rank") = none_if_negative(status.rank()),
-                                  py::arg("peer") = none_if_negative(status.peer()),
-                                  py::arg("operation") = operation, py::arg("elapsed_s") = elapsed);
-    PyErr_SetObject(kind.ptr(), error.ptr());
-  } catch (py::error_already_set& e) {
-    e.restore();
-  }
+  PyObject* const kind = state.errors[static_cast<std::size_t>(status.code())];
+  const Ref message(text(status.to_string())), rank(number(status.rank())), peer(number(status.peer()));
+  const Ref operation(status.operation().empty() ? none() : text(status.operation()));
+  const Ref elapsed(seconds(status.elapsed_s()));
+  if (!message || !rank || !peer || !operation || !elapsed) return nullptr;
+  const Ref details(Py_BuildValue("{sOsOsOsO}", "rank", rank.get(), "peer", peer.get(), "operation",
+                                  operation.get(), "elapsed_s", elapsed.get()));
+  const Ref positional(PyTuple_Pack(1, message.get()));
+  if (!details || !positional) return nullptr;
+  const Ref error(PyObject_Call(kind, positional.get(), details.get()));
+  if (error) PyErr_SetObject(kind, error.get());
   return nullptr;
 }
 

@@ -5,6 +5,7 @@
 #include "bind_errors.h"
 #include "calls.h"
 #include "group_docs.h"
+#include "ref.h"
 
 namespace py = pybind11;
 
@@ -43,9 +44,9 @@ template <Call call>
 PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     // Held: shutdown() in another thread lets go of the world while this call waits.
-    const py::object world = current_world(*reinterpret_cast<WorldObject*>(self)->state);
+    const Ref world(current_world(*reinterpret_cast<WorldObject*>(self)->state));
     if (!world) return nullptr;
-    return call(*reinterpret_cast<GroupObject*>(world.ptr()), args, nargs, kwnames);
+    return call(*reinterpret_cast<GroupObject*>(world.get()), args, nargs, kwnames);
   });
 }
 
@@ -182,12 +183,11 @@ PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session
   return self;
 }
 
-py::object current_world(const State& state) {
-  if (state.world != nullptr) [[likely]] {
-    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(state.world));
-  }
-  raise_status(state, Status(Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
-  return py::object();
+PyObject* current_world(const State& state) {
+  if (state.world != nullptr) [[likely]]
+    return Py_NewRef(reinterpret_cast<PyObject*>(state.world));
+  return raise_status(state,
+                      Status(Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
 }
 
 bool is_group(const State& state, PyObject* object) { return Py_TYPE(object) == state.group_type; }

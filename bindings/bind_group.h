@@ -32,8 +32,8 @@ bool add_group(PyObject* module, State* state);
 
 // New reference, or nullptr with a Python error set.
 PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session);
-// The group that the functions of the module act on; null with NotInitialized set if there is none.
-pybind11::object current_world(const State& state);
+// The group that the functions of the module act on: a new reference, or nullptr with NotInitialized set.
+PyObject* current_world(const State& state);
 bool is_group(const State& state, PyObject* object);
 
 }  // namespace pc

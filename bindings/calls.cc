@@ -94,11 +94,17 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   View in_view, out_view;
   // Asking another kind of array for its memory may run code that moves x.
   const bool held = waits(group) || Py_TYPE(out) != Py_TYPE(given[0]);
-  if (!in_view.take(state, given[0], {"allreduce", "x", out == given[0], held})) return nullptr;
+  const Use in_use = {"allreduce", "x", out == given[0], held}, out_use = {"allreduce", "out", true, held};
   const View* written = &in_view;
-  if (out != given[0]) {
-    const Use use = {"allreduce", "out", true, held};
-    if (!out_view.take(state, out, use) || !out_view.matches(state, in_view, use)) return nullptr;
+  if (out == given[0]) {
+    if (!in_view.take(state, out, in_use)) return nullptr;
+  } else {
+    // A NumPy array comes last: looking at it runs no code, and nothing keeps its memory in place while other code runs.
+    const bool out_first = PyObject_TypeCheck(given[0], reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
+    if (out_first && !out_view.take(state, out, out_use)) return nullptr;
+    if (!in_view.take(state, given[0], in_use)) return nullptr;
+    if (!out_first && !out_view.take(state, out, out_use)) return nullptr;
+    if (!out_view.matches(state, in_view, out_use)) return nullptr;
     written = &out_view;
   }
   request.in = in_view.buffer();

@@ -24,9 +24,9 @@ void set_world(pc::State& state, const py::object& group) {
 }
 
 py::object world(const pc::State& state) {
-  py::object group = pc::current_world(state);
-  if (!group) throw py::error_already_set();
-  return group;
+  PyObject* group = pc::current_world(state);
+  if (group == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(group);
 }
 
 py::object time_calls(const pc::State& state, const py::object& group, const py::object& array,

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <array>
+#include <climits>
 #include <unordered_map>
 
 #include "base/status.h"
@@ -39,7 +40,7 @@ struct State {
   std::array<PyObject*, 16> errors{};           // exception class of each Code
   PyObject* forked_error = nullptr;
   PyObject* ndarray = nullptr;                            // numpy.ndarray
-  int bfloat16 = -1;                                      // NumPy's number of ml_dtypes' type, once seen
+  int bfloat16 = INT_MIN;                                 // NumPy's number of ml_dtypes' type, once seen
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,
            *untyped_storage = nullptr;    // methods of torch.Tensor, once torch is seen

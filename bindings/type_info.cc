@@ -44,7 +44,7 @@ void learn_torch(State& state) {
   state.is_neg = py::object(tensor_type.attr("is_neg")).release().ptr();
   state.untyped_storage = py::object(tensor_type.attr("untyped_storage")).release().ptr();
   py::object fast = py::getattr(torch.attr("_C"), "_increment_version", py::object());
-  if (fast && bumps(fast, torch.attr("empty")(0))) {
+  if (fast && bumps(fast, torch.attr("empty")(0, py::arg("device") = "cpu"))) {
     state.increment_takes_tuple = true;
     state.increment_version = fast.release().ptr();
   } else {

@@ -24,7 +24,7 @@ class Hold {
   Hold() = default;
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
-  virtual ~Hold() = default;  // needs the GIL
+  virtual ~Hold() = default;  // with the GIL; without it nothing is let go (ref.h)
 };
 
 // A view of one argument, for the time of one call. Thread-safety: created, used and destroyed with the GIL.

@@ -11,7 +11,7 @@ class BufferHold final : public Hold {
   BufferHold(const BufferHold&) = delete;
   BufferHold& operator=(const BufferHold&) = delete;
   ~BufferHold() override {
-    if (exported) PyBuffer_Release(&raw);
+    if (exported && PyGILState_Check() != 0) PyBuffer_Release(&raw);  // see ref.h
   }
   Py_buffer raw{};
   bool exported = false;
@@ -51,9 +51,10 @@ std::optional<DType> dtype_of(std::string_view format, std::size_t nbytes) {
 bool ViewBuilder::from_buffer() {
   auto hold = std::make_unique<BufferHold>();
   if (PyObject_GetBuffer(array_, &hold->raw, PyBUF_FULL_RO) != 0) {
-    if (!clear_python_error()) return false;
+    const std::string why = take_python_error();
+    if (PyErr_Occurred() != nullptr) return false;
     if (has_dlpack(array_)) return from_dlpack();
-    return refuse_it("(" + type_name() + ") does not give its memory away: pass a NumPy array");
+    return refuse_it("(" + type_name() + ") does not give its memory away (" + why + "): pass a NumPy array");
   }
   hold->exported = true;
   const Py_buffer& raw = hold->raw;
@@ -62,8 +63,11 @@ bool ViewBuilder::from_buffer() {
   if (!format.empty() && std::string_view("@=<>!|").find(format[0]) != std::string_view::npos)
     format.remove_prefix(1);
   const std::optional<DType> dtype = dtype_of(format, static_cast<std::size_t>(raw.itemsize));
-  if (!dtype)
-    return refuse_dtype("with buffer format \"" + std::string(raw.format) + "\"", Code::kInvalidArgument);
+  if (!dtype || (raw.format == nullptr && raw.itemsize != 1)) {
+    const std::string kind = raw.format == nullptr ? "unknown, of " + std::to_string(raw.itemsize) + " bytes"
+                                                   : "with buffer format \"" + std::string(raw.format) + "\"";
+    return refuse_dtype(kind, Code::kInvalidArgument);
+  }
   if (foreign && raw.itemsize > 1)
     return refuse_it("has foreign byte order: pass a copy in this machine's order");
   if (use_.written && raw.readonly != 0) return refuse_read_only();

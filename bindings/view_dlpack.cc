@@ -41,7 +41,7 @@ class CapsuleHold final : public Hold {
  public:
   explicit CapsuleHold(Managed* managed) : managed_(managed) {}
   ~CapsuleHold() override {
-    if (managed_->deleter != nullptr) managed_->deleter(managed_);
+    if (managed_->deleter != nullptr && PyGILState_Check() != 0) managed_->deleter(managed_);  // see ref.h
   }
   CapsuleHold(const CapsuleHold&) = delete;
   CapsuleHold& operator=(const CapsuleHold&) = delete;

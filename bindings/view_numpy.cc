@@ -38,8 +38,8 @@ bool ViewBuilder::from_numpy() {
       state_.bfloat16 = dtype->type_num;
       known = id(DType::kBF16);
     } else {
-      const bool later = dtype->type_num >= kFirstUserType || dtype->type_num == kLongDouble ||
-                         dtype->type_num == kComplexLongDouble;
+      const bool later = dtype->type_num < 0 || dtype->type_num >= kFirstUserType ||
+                         dtype->type_num == kLongDouble || dtype->type_num == kComplexLongDouble;
       return refuse_dtype(name, later ? Code::kUnsupported : Code::kInvalidArgument);
     }
   }

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bind_errors.h"
+#include "ref.h"
 #include "view_builder.h"
 
 namespace py = pybind11;
@@ -13,12 +14,9 @@ namespace {
 class StorageHold final : public Hold {
  public:
   explicit StorageHold(PyObject* storage) : storage_(storage) {}
-  ~StorageHold() override { Py_DECREF(storage_); }
-  StorageHold(const StorageHold&) = delete;
-  StorageHold& operator=(const StorageHold&) = delete;
 
  private:
-  PyObject* storage_;
+  const Ref storage_;
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
 
     import pycollective as pc
 
-    count = max(1, nbytes // np.dtype(dtype).itemsize)
+    count = -(-nbytes // np.dtype(dtype).itemsize)  # whole elements, and not fewer bytes than asked for
     wrong = verify(operation, count, dtype)
     x = np.zeros(count, dtype)
     seconds = np.empty(WARM_UP + iterations)
@@ -129,8 +129,8 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
     median_s, p99_s = float(figures[0]), float(figures[1])
     algbw = x.nbytes / median_s / 1e9
     return Row(
-        min(nbytes, x.nbytes),
-        count if nbytes else 0,
+        x.nbytes,
+        count,
         median_s,
         p99_s,
         algbw,
@@ -164,11 +164,10 @@ def iterations_for(nbytes: int) -> int:
 def number_of_bytes(text: str) -> int:
     """`64K` is 65536."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
-    try:
-        value = int(text[: len(text) - len(unit)]) * UNITS[unit]
-    except (ValueError, KeyError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8, 64K, 16M or 1G") from None
-    return value
+    number = text[: len(text) - len(unit)]
+    if unit not in UNITS or not (number.isascii() and number.isdigit()):  # a sign is no digit
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8, 64K, 16M or 1G")
+    return int(number) * UNITS[unit]
 
 
 def iterations(text: str) -> int:
@@ -197,7 +196,12 @@ def names(text: str) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `pycollective bench`."""
-    parser.add_argument("--sizes", type=sizes, default=sizes("8,64K,1M,16M"), help="bytes: 8,64K,1M,16M")
+    parser.add_argument(
+        "--sizes",
+        type=sizes,
+        default=sizes("8,64K,1M,16M"),
+        help="bytes, rounded up to whole elements: 8,64K,1M,16M",
+    )
     parser.add_argument("--ops", type=names, default=["allreduce"], help=",".join(OPERATION_NAMES))
     parser.add_argument("--dtype", choices=TYPES, default="float32")
     parser.add_argument("--iters", type=iterations, default=0, help="per size (default: by size)")

@@ -51,7 +51,10 @@ def make_parser() -> argparse.ArgumentParser:
         help="seconds between SIGTERM and SIGKILL (default 5)",
     )
     run.add_argument(
-        "--no-prefix", action="store_true", help="show lines as they are, without [rank] in front"
+        "--no-prefix",
+        action="store_true",
+        help="show every byte as it is; else lines have [rank] in front, and of one with carriage returns "
+        "(a progress bar) only what follows the last is shown",
     )
     run.add_argument("-m", "--module", action="store_true", help="the program is a Python module")
     run.add_argument(

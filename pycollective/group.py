@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import numbers
+import operator
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdo
 
 BACKENDS = ("auto", "tcp")
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
+MOST_RANKS = 65535
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
 
 _runtime: _core.Runtime | None = None
@@ -65,8 +68,9 @@ def init(
         )
     if backend is not None and backend not in BACKENDS:
         raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
-    if timeout is not None and not timeout > 0:
-        raise InvalidArgument(f"timeout must be a positive number of seconds, not {timeout}")
+    _check_timeout(timeout)
+    if timeout == 0:
+        raise InvalidArgument("timeout must be a positive number of seconds, not 0")
     placement = _placement(address, rank, size)
     # Which world of this job it is: the same number on every rank, so that the worlds of one job are kept apart.
     epoch = _epochs.get(placement.job, 0)
@@ -89,12 +93,21 @@ def init(
     return runtime.world
 
 
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is None:
+        return
+    if not isinstance(timeout, numbers.Real):
+        raise TypeError(f"timeout must be a number of seconds or None, not {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise InvalidArgument(f"timeout must be a number of seconds, 0 or more, not {timeout}")
+
+
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
     if address is None and rank is None and size is None:
         if _parents_key is not None and os.environ.get(KEY_FD) == _parents_key:
             raise ForkedProcess(
-                "this process was forked from a rank, and there is only one place for the two: call init() in one of "
-                "them, or give this one a place of its own with init(address, rank=, size=)"
+                "this process was forked from a rank, and the place in the world is its parent's: give it a place of "
+                "its own with init(address, rank=, size=), or start it by spawn"
             )
         from pycollective.launch.detect import detect
 
@@ -103,8 +116,13 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         raise InvalidArgument(
             'init() by hand needs all three: init("host:port", rank=, size=), the same address on every rank'
         )
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f'address must be a string such as "10.0.0.1:29500", not {type(address).__name__}')
+    rank, size = operator.index(rank), operator.index(size)
     if size < 1 or not 0 <= rank < size:
         raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")
+    if size > MOST_RANKS:
+        raise InvalidArgument(f"size={size}: a world has at most {MOST_RANKS} ranks")
     from pycollective.by_hand import place
 
     return place(address, rank, size)
@@ -119,7 +137,8 @@ def shutdown(*, timeout: float | None = None) -> None:
         timeout: seconds to wait for the others, default that of init().
 
     Raises:
-        CollectiveTimeout, PeerFailure: not every rank came. This one has left the world all the same.
+        CollectiveTimeout, CollectiveMismatch, PeerFailure: not every rank came; those in another call get PeerExited.
+            This one has left the world all the same.
 
     Example:
         >>> import pycollective as pc
@@ -129,6 +148,7 @@ def shutdown(*, timeout: float | None = None) -> None:
         False
     """
     global _runtime
+    _check_timeout(timeout)
     runtime, _runtime = _runtime, None
     if runtime is not None:
         _core._set_world(None)

@@ -27,11 +27,11 @@ from typing import IO, Any, TypeVar
 
 from pycollective.errors import InvalidArgument
 from pycollective.launch import child
-from pycollective.launch.child import Child, KeyFiles
+from pycollective.launch.child import Child, key_files
 from pycollective.launch.environment import World, free_port, rank_environment
 from pycollective.launch.key import job_id, new_key
 from pycollective.launch.verdict import signal_name
-from pycollective.launch.worker import MAIN, Job, Outcome
+from pycollective.launch.worker import MAIN, Job, Outcome, resolve
 
 __all__ = ["RankError", "WorldFailed", "run"]
 
@@ -84,11 +84,13 @@ def run(
     """
     from pycollective import _core
 
+    if n < 1:
+        raise InvalidArgument(f"testing.run(n={n}): a world has at least one rank")
     job = pickle.dumps(sys.path) + pickle.dumps(describe(function, args, timeout_s, init))
     key = new_key()
     deadline = time.monotonic() + timeout_s + DUMP_S
     ranks: list[Running] = []
-    with _core.StoreServer("127.0.0.1", 0, job_id(key)) as store, KeyFiles(key, n) as key_fds:
+    with _core.StoreServer("127.0.0.1", 0, job_id(key)) as store, key_files(key, n) as key_fds:
         world = World(size=n, store=store.address, master_port=free_port())
         try:
             for rank, key_fd in enumerate(key_fds):
@@ -124,6 +126,15 @@ def describe(function: Callable[..., Any], args: tuple[object, ...], timeout_s: 
     if not name or "<" in name or module is None:
         raise InvalidArgument(
             f"{function!r} cannot be imported by another process: define it at the top level of a module"
+        )
+    try:
+        found = resolve(sys.modules.get(module), name)
+    except AttributeError:
+        found = None
+    if found is not function:  # as pickle does: the name alone would silently run something else
+        raise InvalidArgument(
+            f"{function!r} cannot be imported by another process: there {module}.{name} is {found!r}. "
+            "Define a function under a name of its own at the top level of a module"
         )
     script = None
     if module == "__main__":
@@ -205,9 +216,9 @@ def start(rank: int, base: Mapping[str, str], world: World, key_fd: int, job: by
 
 def wait_for_all(ranks: list[Running], deadline: float) -> None:
     with selectors.DefaultSelector() as selector:
-        for each in ranks:
-            selector.register(os.pidfd_open(each.child.process.pid), selectors.EVENT_READ)
         try:
+            for each in ranks:
+                selector.register(os.pidfd_open(each.child.process.pid), selectors.EVENT_READ)
             while selector.get_map() and (ready := selector.select(max(0.0, deadline - time.monotonic()))):
                 for key, _ in ready:
                     selector.unregister(key.fd)

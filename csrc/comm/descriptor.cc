@@ -53,6 +53,12 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   return digest.value();
 }
 
+uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
+  Digest digest;
+  digest << (uint64_t{group} << 8 | 254) << sequence;
+  return digest.value();
+}
+
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;

@@ -12,6 +12,8 @@
 namespace pc {
 
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence);
+// What stands in the place of a call where a rank leaves instead of making it.
+uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count);
 
 // For errors: "allreduce #12 (ring, 64 MiB float32 sum)", "send to rank 1, tag 0 (8 B uint8)".

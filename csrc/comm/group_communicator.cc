@@ -123,7 +123,18 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
       std::make_unique<GroupWork>(shared_, std::move(started.work), std::move(operation), began));
 }
 
-Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request, TimePoint began) {
+Status GroupCommunicator::leave(double timeout_s) {
+  PC_TRY(usable());
+  if (size_ == 1) return Status::ok();
+  const TimePoint began = now();
+  PC_ASSIGN_OR_RETURN(const Started started, start(Request{}, began, true));
+  const auto operation = [] { return std::string("shutdown"); };
+  const Status ended = shared_->reentry.wait(*started.work, context_for(timeout_s, began), operation);
+  return ended.is_ok() ? ended : shared_->ending.told(ended, operation(), began);
+}
+
+Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request, TimePoint began,
+                                                            bool leaving) {
   if (!parts_.executor->supports(request, size_)) {
     return Status(Code::kUnsupported, "the executor '" + std::string(parts_.executor->name()) +
                                           "' of this group cannot run this " +
@@ -134,7 +145,8 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
   const std::lock_guard<std::mutex> lock(turn_mutex_);
   PC_TRY(usable());
   started.sequence = ++sequence_;
-  const uint64_t digest = digest_of(request, started.choice, group_, started.sequence);
+  const uint64_t left = digest_of_leaving(group_, started.sequence);
+  const uint64_t digest = leaving ? left : digest_of(request, started.choice, group_, started.sequence);
   const Launch launch{group_,
                       started.sequence,
                       digest,
@@ -142,7 +154,8 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                       size_,
                       world_ranks_.data(),
                       started.choice.algorithm,
-                      started.choice.split};
+                      started.choice.split,
+                      left};
   Result<std::unique_ptr<Work>> launched = parts_.executor->launch(request, launch);
   if (!launched.is_ok()) {
     const std::string operation = operation_text(request, started.choice, started.sequence);

@@ -33,6 +33,9 @@ class GroupCommunicator final : public Communicator {
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
   Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
   void abort(const Status& why) noexcept override;
+  // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever
+  // the outcome, no call may follow; but the connections stay, so that a goodbye can be said.
+  Status leave(double timeout_s);
 
  private:
   struct Shared;  // with the Work it launched, which may outlive it
@@ -43,7 +46,7 @@ class GroupCommunicator final : public Communicator {
     uint64_t sequence = 0;
   };
   Status usable() const;  // why no call can be made now
-  Result<Started> start(const Request& request, TimePoint began);
+  Result<Started> start(const Request& request, TimePoint began, bool leaving = false);
   template <class Post>
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
                   Post&& post);

@@ -46,18 +46,22 @@ Status GroupEnding::cause() const {
       .with_peer(cause_.peer());
 }
 
-Status GroupEnding::conclude(const Status& ended, const std::string& operation, TimePoint began) {
+Status GroupEnding::told(const Status& ended, const std::string& operation, TimePoint began) const {
   const double elapsed_s = seconds_since(began);
   if (const Status earlier = before(); !earlier.is_ok() && ended.code() == Code::kAborted) {
     return earlier.with_operation(operation).with_elapsed(elapsed_s);
   }
-  const Status told = Status(ended.code(), ended.message() + advice(ended))
-                          .with_rank(rank_)
-                          .with_peer(ended.peer())
-                          .with_operation(operation)
-                          .with_elapsed(elapsed_s);
-  abort(told);
-  return told;
+  return Status(ended.code(), ended.message() + advice(ended))
+      .with_rank(rank_)
+      .with_peer(ended.peer())
+      .with_operation(operation)
+      .with_elapsed(elapsed_s);
+}
+
+Status GroupEnding::conclude(const Status& ended, const std::string& operation, TimePoint began) {
+  const Status status = told(ended, operation, began);
+  abort(status);  // unless it has ended before
+  return status;
 }
 
 std::string GroupEnding::advice(const Status& ended) const {

@@ -29,7 +29,9 @@ class GroupEnding {
   // kAborted naming the first cause; OK while the group is usable.
   Status before() const { return word_.load(std::memory_order_acquire) == 0 ? Status::ok() : cause(); }
   void abort(const Status& why) noexcept;
-  // Turns how a call that began at `began` ended into what its caller is told, and ends the group.
+  // Turns how a call that began at `began` ended into what its caller is told.
+  Status told(const Status& ended, const std::string& operation, TimePoint began) const;
+  // Likewise, and ends the group.
   Status conclude(const Status& ended, const std::string& operation, TimePoint began);
 
  private:

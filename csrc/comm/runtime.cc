@@ -1,5 +1,6 @@
 #include "comm/runtime.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,7 @@ namespace pc {
 namespace {
 
 constexpr uint32_t kWorldGroup = 0;
+constexpr double kGoodbyeS = 1;
 constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
 Status check(const RuntimeOptions& options) {
@@ -139,9 +141,11 @@ Status Runtime::shutdown(Deadline deadline) {
   State& state = *state_;
   if (state.shut_down) return Status::ok();
   state.shut_down = true;
-  const Status ended = state.world->run(Request{}, std::max(deadline.remaining_s(), 0.0));
+  const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   if (state.transport) {
-    state.transport->shutdown(deadline);
+    // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
+    state.transport->shutdown(
+        ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
     state.close();
   }
   state.world->abort(Status(Code::kNotInitialized, "the runtime was shut down"));

@@ -41,6 +41,7 @@ struct Launch {
   const Rank* world_ranks = nullptr;  // group rank -> world rank, `size` entries; outlives the operation
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
+  uint64_t digest_of_leaving = 0;  // what comes instead of `digest` from a rank that leaves the group
 };
 
 }  // namespace pc

@@ -55,7 +55,9 @@ Result<Fd> listen_on(const Endpoint& endpoint) {
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd.get(), endpoint.get(), endpoint.length) != 0)
-    return system_error("bind " + to_string(endpoint), errno);
+    return system_error("the store cannot listen on " + to_string(endpoint) +
+                            " (is another rank 0, or another job, using this address?)",
+                        errno);
   if (::listen(fd.get(), kBacklog) != 0) return system_error("listen " + to_string(endpoint), errno);
   return fd;
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -82,15 +83,12 @@ def start(
     return Child(rank, process)
 
 
-class KeyFiles:
+@contextlib.contextmanager
+def key_files(key: bytes, count: int) -> Iterator[list[int]]:
     """One key file per rank, open until all ranks are started."""
-
-    def __init__(self, key: bytes, count: int) -> None:
-        self.fds = [key_file(key) for _ in range(count)]
-
-    def __enter__(self) -> list[int]:
-        return self.fds
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self.fds:
-            os.close(fd)
+    with contextlib.ExitStack() as opened:
+        fds = []
+        for _ in range(count):
+            fds.append(key_file(key))
+            opened.callback(os.close, fds[-1])
+        yield fds

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import os
 import queue
+import select
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -22,7 +23,10 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 def write_all(fd: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
-        left = left[os.write(fd, left) :]
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:  # somebody who shares it made it so; changing that back would break them
+            select.select([], [fd], [])
 
 
 class Writer:
@@ -65,28 +69,54 @@ def finish(done: asyncio.Future[None], failure: OSError | None) -> None:
         done.set_exception(failure)
 
 
+def writers(fds: Mapping[str, int]) -> dict[str, Writer]:
+    """One for all that lead to the same place (`2>&1`), so that none writes into the middle of another's line."""
+    places = {name: os.fstat(fd) for name, fd in fds.items()}
+    made: dict[tuple[int, int], Writer] = {}
+    return {
+        name: made.setdefault((place.st_dev, place.st_ino), Writer(fds[name]))
+        for name, place in places.items()
+    }
+
+
+def fill_standard_streams() -> None:
+    """Puts /dev/null where our parent closed a stream: what we open next would take its number and pass for it."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
 class Screen:
     """The launcher's standard output and error. Remembers the last lines of each rank's standard error."""
 
-    def __init__(self, *, prefix: bool, on_closed: Callable[[], None]) -> None:
+    def __init__(
+        self, *, prefix: bool, on_closed: Callable[[], None], on_failed: Callable[[OSError], None]
+    ) -> None:
         self.prefix = prefix
         self.on_closed = on_closed  # called once, when nobody reads us any more
+        self.on_failed = on_failed  # called when something cannot be written for any other reason
         self.closed = False
         self.tails: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
-        self.writers = {name: Writer(stream.fileno()) for name, stream in streams.items()}
+        self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
         self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
         self.coloured = {
             name: stream.isatty() and "NO_COLOR" not in os.environ for name, stream in streams.items()
         }
 
-    def show(self, rank: int, name: str, lines: list[bytes]) -> asyncio.Task[None]:
-        """Hands the lines to the writer at once; the task ends when they are written."""
+    def show(self, rank: int, name: str, text: bytes) -> asyncio.Task[None]:
+        """Hands the text, whole lines if possible, to the writer at once; the task ends when it is written."""
+        lines = text.removesuffix(b"\n").split(b"\n")
         if name == "err":
             self.tails[rank].extend(lines)
-        label = self.label(rank, name)
-        # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
-        text = b"".join(label + line.rstrip(b"\r").rpartition(b"\r")[2] + b"\n" for line in lines)
+        if self.prefix:
+            label = self.label(rank, name)
+            # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
+            text = b"".join(label + line.rstrip(b"\r").rpartition(b"\r")[2] + b"\n" for line in lines)
         task = asyncio.get_running_loop().create_task(self.written(self.writers[name].write(text)))
         self.waiting.add(task)
         task.add_done_callback(self.waiting.discard)
@@ -99,10 +129,10 @@ class Screen:
             if not self.closed:
                 self.closed = True
                 self.on_closed()
+        except OSError as error:
+            self.on_failed(error)
 
     def label(self, rank: int, name: str) -> bytes:
-        if not self.prefix:
-            return b""
         if not self.coloured[name]:
             return b"[%d] " % rank
         return b"\x1b[%dm[%d]\x1b[0m " % (COLOURS[rank % len(COLOURS)], rank)
@@ -119,14 +149,16 @@ async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[by
         while data := await reader.read(READ_BYTES):
             if log:
                 write_log(log, data)
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > LONGEST_LINE:
-                lines, rest = [*lines, rest], b""
-            if lines:
-                await screen.show(rank, name, lines)
+            text = rest + data
+            end = text.rfind(b"\n") + 1
+            if len(text) - end > LONGEST_LINE:
+                end = len(text)
+            text, rest = text[:end], text[end:]
+            if text:
+                await screen.show(rank, name, text)
     finally:
         if rest:
-            screen.show(rank, name, [rest])
+            screen.show(rank, name, rest)
         transport.close()
 
 

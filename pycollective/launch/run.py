@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from pycollective.errors import CollectiveError
 from pycollective.launch import child, guard
-from pycollective.launch.child import Child, KeyFiles
+from pycollective.launch.child import Child, key_files
 from pycollective.launch.environment import World, free_port, rank_environment
 from pycollective.launch.key import job_id, new_key
-from pycollective.launch.output import Screen, open_logs, pump
+from pycollective.launch.output import Screen, fill_standard_streams, open_logs, pump, write_all
 from pycollective.launch.verdict import Failure, culprit, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
@@ -43,7 +45,7 @@ class Launch:
         self.options = options
         self.guard_fd = guard_fd
         self.logs = logs
-        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads)
+        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads, on_failed=self.lose)
         self.running: dict[int, Child] = {}
         self.failures: list[Failure] = []
         self.lost: BaseException | None = (
@@ -57,7 +59,7 @@ class Launch:
         children: list[Child] = []
         pumps: list[asyncio.Task[None]] = []
         try:
-            with KeyFiles(key, world.size) as key_fds:
+            with key_files(key, world.size) as key_fds:
                 for rank, key_fd in enumerate(key_fds):
                     children.append(self.start(world, rank, key_fd))
             follows = [self.loop.create_task(self.follow(each, pumps)) for each in children]
@@ -136,8 +138,11 @@ class Launch:
     def pumped(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.lost = self.lost or error
-            self.stop()
+            self.lose(error)
+
+    def lose(self, error: BaseException) -> None:
+        self.lost = self.lost or error
+        self.stop()
 
     def stop(self) -> None:
         """Ends the other ranks: politely, then not."""
@@ -170,23 +175,40 @@ class Launch:
         if self.asked:
             return 128 + self.asked[0]
         if self.lost is not None:
-            print(f"pycollective run: {cannot_write(self.lost)}; the ranks were stopped", file=sys.stderr)
+            say(f"{cannot_write(self.lost)}; the ranks were stopped")
             return 1
         failure = culprit(self.failures)
         if failure is None:
             return 0
         where = f"; logs: {self.options.log_dir}" if self.options.log_dir else ""
         what = f"rank {failure.rank} failed first ({failure.cause}); the others were stopped{where}"
-        print(f"\npycollective run: {what}. Its last lines:", file=sys.stderr, flush=True)
-        sys.stderr.buffer.write(b"".join(line + b"\n" for line in self.screen.tails[failure.rank]))
-        sys.stderr.flush()
+        say(f"{what}. Its last lines:", before=b"\n", after=self.screen.tails[failure.rank])
         return failure.exit_code
 
 
 def cannot_write(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return f"cannot show what the ranks print: {error!r}"
-    return f"cannot write {error.filename or 'what the ranks print'}: {error.strerror}"
+    return f"cannot write {error.filename or 'what the ranks print'}: {error.strerror}{hint(error)}"
+
+
+def cannot_start(program: str, error: OSError) -> int:
+    """Says why; returns the exit code, for a bad program the shell's."""
+    if error.filename != program:
+        say(f"cannot start the ranks: {error.strerror}{hint(error)}")
+        return 1
+    say(f"cannot start {program}: {error.strerror}")
+    return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def hint(error: OSError) -> str:
+    return "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""
+
+
+def say(what: str, *, before: bytes = b"", after: Iterable[bytes] = ()) -> None:
+    lines = [os.fsencode(f"pycollective run: {what}"), *after]
+    with contextlib.suppress(OSError):  # there is nowhere else to say it; the exit code tells as well
+        write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 
 
 async def launch(
@@ -194,12 +216,17 @@ async def launch(
 ) -> Launch:
     with guarded() as guard_fd:
         launched = Launch(options, guard_fd, logs)
-        for number in STOP_SIGNALS:
+        for number in filter(heard, STOP_SIGNALS):
             launched.loop.add_signal_handler(number, launched.asked_to_stop, number)
-        for number in USER_SIGNALS:
+        for number in filter(heard, USER_SIGNALS):
             launched.loop.add_signal_handler(number, launched.pass_on, number)
         await launched.run(world, key)
     return launched
+
+
+def heard(number: signal.Signals) -> bool:
+    """False for what our parent had us ignore (nohup, a job in the background): the ranks inherit that from us."""
+    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 @contextlib.contextmanager
@@ -216,24 +243,25 @@ def guarded() -> Iterator[int]:
 
 def run(options: Options) -> int:
     """Runs the world to its end; returns the exit code for the shell."""
+    fill_standard_streams()
     from pycollective import _core
 
     with contextlib.ExitStack() as files:
         try:
             logs = open_logs(options.log_dir, options.ranks, files)
         except OSError as error:
-            print(f"pycollective run: {cannot_write(error)}", file=sys.stderr)
+            say(cannot_write(error))
             return 1
         key = new_key()
-        store = files.enter_context(_core.StoreServer("127.0.0.1", 0, job_id(key)))
-        world = World(size=options.ranks, store=store.address, master_port=free_port())
         try:
+            store = files.enter_context(_core.StoreServer("127.0.0.1", 0, job_id(key)))
+            world = World(size=options.ranks, store=store.address, master_port=free_port())
             # The report comes after the loop and its signal handlers: Ctrl-C must end us if nobody reads it.
             return asyncio.run(launch(options, world, key, logs)).report()
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
         except OSError as error:
-            if error.filename != options.command[0]:
-                raise
-            print(f"pycollective run: cannot start {options.command[0]}: {error.strerror}", file=sys.stderr)
-            return 127 if isinstance(error, FileNotFoundError) else 126
+            return cannot_start(options.command[0], error)
+        except CollectiveError as error:  # no store
+            say(f"cannot start the ranks: {error}")
+            return 1

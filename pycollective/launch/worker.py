@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import importlib
 import importlib.util
 import os
@@ -11,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from typing import IO, Any
 
 MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
@@ -87,15 +89,19 @@ def find(job: Job) -> Callable[..., Any]:
         module = importlib.import_module(job.module)
     else:  # as multiprocessing does: the script's definitions, without its `if __name__ == "__main__"`
         spec = importlib.util.spec_from_file_location(MAIN, job.script)
+        if spec is None:  # a script's name need not end in .py
+            spec = importlib.util.spec_from_loader(MAIN, SourceFileLoader(MAIN, job.script))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["__main__"] = sys.modules[MAIN] = module
         spec.loader.exec_module(module)
-    found: Any = module
-    for name in job.function.split("."):
-        found = getattr(found, name)
+    found: Any = resolve(module, job.function)
     return found  # type: ignore[no-any-return]
+
+
+def resolve(module: object, qualified_name: str) -> object:
+    return functools.reduce(getattr, qualified_name.split("."), module)
 
 
 def leave(outcome: Outcome, reply: IO[bytes]) -> None:

@@ -152,6 +152,8 @@ BAD_WORLDS = {
     "port": (dict(address="127.0.0.1:70000", rank=0, size=2), "host:port"),
     "wildcard": (dict(address="0.0.0.0:4000", rank=0, size=2), "by which the others reach"),
     "timeout": (dict(timeout=0), "timeout must be a positive number"),
+    "negative timeout": (dict(timeout=-1), "0 or more, not -1"),
+    "too many": (dict(address="127.0.0.1:4000", rank=0, size=2**40), "at most 65535 ranks"),
 }
 
 
@@ -161,6 +163,29 @@ def test_a_world_that_cannot_be_is_refused(case: str) -> None:
     with pytest.raises(pc.InvalidArgument, match=words):
         pc.init(**arguments)
     assert not pc.is_initialized()
+
+
+BAD_WORLD_TYPES: dict[str, tuple[dict[str, Any], str]] = {
+    "address": (dict(address=5, rank=0, size=2), "address must be a string"),
+    "rank": (dict(address="127.0.0.1:4000", rank=0.0, size=2), "integer"),
+    "timeout": (dict(timeout="5"), "timeout must be a number of seconds or None, not str"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WORLD_TYPES)
+def test_arguments_of_init_of_another_type_are_refused(case: str) -> None:
+    arguments, words = BAD_WORLD_TYPES[case]
+    with pytest.raises(TypeError, match=words):
+        pc.init(**arguments)
+    assert not pc.is_initialized()
+
+
+def test_wrong_arguments_of_shutdown_leave_the_world_as_it_was(world_of_one: pc.Group) -> None:
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None, not str"):
+        pc.shutdown(timeout="5")  # type: ignore[arg-type]
+    with pytest.raises(pc.InvalidArgument, match="0 or more, not -5"):
+        pc.shutdown(timeout=-5)
+    assert pc.world() is world_of_one
 
 
 def test_an_unknown_backend_is_refused() -> None:

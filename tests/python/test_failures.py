@@ -236,6 +236,46 @@ except pc.PeerFailure:
     assert time.monotonic() - began < SOON_S
 
 
+def test_a_rank_that_exits_while_it_is_needed_is_named_and_its_exit_code_counts(tmp_path: Path) -> None:
+    ended = run_ranks(
+        tmp_path,
+        """
+pc.init()
+pc.barrier()
+if pc.rank() == 1:
+    sys.exit(3)
+pc.allreduce(np.zeros(1000))
+""",
+    )
+    assert ended.returncode == 3, ended.stderr
+    assert "PeerExited" in ended.stderr
+    assert "rank 1 called shutdown() or ended" in ended.stderr
+
+
+def test_daemon_threads_in_a_call_do_not_crash_the_interpreter_at_its_end(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import threading
+import pycollective as pc
+calls = [0, 0]
+def poll(mine):
+    while True:
+        try:
+            pc.barrier()
+        except pc.NotInitialized:
+            calls[mine] += 1
+for mine in range(2):
+    threading.Thread(target=poll, args=(mine,), daemon=True).start()
+while min(calls) < 5000:
+    pass
+"""
+    )
+    for _ in range(8):
+        ended = subprocess.run([sys.executable, str(program)], capture_output=True, timeout=60, check=False)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_a_tool_that_a_rank_starts_or_forks_is_not_that_rank(tmp_path: Path) -> None:
     ended = run_ranks(
         tmp_path,

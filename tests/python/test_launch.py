@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import os
 import re
-import select
 import selectors
 import shutil
 import signal
@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from pycollective import cli
+from pycollective.launch import child
 from pycollective.launch.environment import World, rank_environment
+from pycollective.launch.key import key_file
 from pycollective.launch.verdict import Failure, culprit, is_consequence
 
 pytestmark = pytest.mark.timeout(90)
@@ -30,6 +31,9 @@ SAY_HI = (sys.executable, "-c", "print('hi')")  # a command that is there whatev
 # Ranks are plain Python here: whether they can talk is the business of other tests.
 READY = "print('ready', os.getpid(), flush=True)"
 WAIT = "import threading; threading.Event().wait()"
+# Until the launcher passes the signal on, which is lost by no race.
+BLOCK_USR1 = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})"
+AWAIT_USR1 = "signal.sigwait({signal.SIGUSR1})"
 
 
 @pytest.fixture
@@ -61,10 +65,10 @@ def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedP
 
 
 @contextlib.contextmanager
-def started(*words: str) -> Iterator[subprocess.Popen[str]]:
+def started(*words: str, wrapper: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command(*words), stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        [*wrapper, *command(*words)], stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
             yield process
@@ -93,24 +97,6 @@ def wait_until_gone(pids: Sequence[int]) -> None:
             for key, _ in ready:
                 selector.unregister(key.fd)
                 os.close(key.fd)
-
-
-def test_every_line_comes_whole_with_its_rank_in_front(program: Callable[..., str]) -> None:
-    done = run(
-        "-n",
-        "3",
-        program("print('x' * 300_000); print('to err', rank, file=sys.stderr); sys.stdout.write('end')"),
-    )
-    assert done.returncode == 0
-    assert sorted(done.stdout.splitlines()) == sorted(
-        f"[{r}] {text}" for r in range(3) for text in ("x" * 300_000, "end")
-    )
-    assert sorted(done.stderr.splitlines()) == [f"[{r}] to err {r}" for r in range(3)]
-
-
-def test_a_progress_bar_shows_its_last_state(program: Callable[..., str]) -> None:
-    done = run("-n", "1", program(r"sys.stdout.write('10 %\r50 %\r100 %\n')"))
-    assert done.stdout == "[0] 100 %\n"
 
 
 def test_the_first_failing_rank_is_last_on_screen_and_its_code_is_ours(program: Callable[..., str]) -> None:
@@ -176,10 +162,59 @@ def test_verdict_prefers_a_reason_of_ones_own() -> None:
 
 
 def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(program: Callable[..., str]) -> None:
-    script = program("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "if rank == 1: sys.exit(5)", WAIT)
-    begin = time.monotonic()
-    assert run("-n", "2", "--grace", "0.5", script).returncode == 5
-    assert time.monotonic() - begin < 5
+    script = program(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        BLOCK_USR1,
+        READY,
+        AWAIT_USR1,
+        "if rank == 1: sys.exit(5)",
+        WAIT,
+    )
+    with started("-n", "2", "--grace", "0.5", script) as process:
+        pids = pids_of(process, 2)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(DEADLINE_S) == 5
+        assert time.monotonic() - begin >= 0.5
+        wait_until_gone(pids)
+
+
+def test_the_grace_time_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr("pycollective.launch.run.run", lambda options: given.append(options.grace_s) or 0)
+    assert cli.main(["run", "--grace", "0.5", "true"]) == 0
+    assert given == [0.5]
+
+
+@pytest.mark.parametrize("ranks", [25, 100])  # too few descriptors for the pipes of the last; for the keys
+def test_a_start_that_fails_is_told_in_a_line_and_leaves_nothing(ranks: int) -> None:
+    words = command("-n", str(ranks), "--", sys.executable, "-c", WAIT)
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *words],
+        capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "pycollective run: cannot start the ranks: Too many open files; raise the limit with `ulimit -n`\n"
+    )
+
+
+def test_no_key_file_stays_open_if_one_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+
+    def two_only(key: bytes) -> int:
+        if len(opened) == 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        opened.append(key_file(key))
+        return opened[-1]
+
+    monkeypatch.setattr(child, "key_file", two_only)
+    with pytest.raises(OSError, match="Too many open files"), child.key_files(b"k" * 32, 3):
+        pass
+    assert len(opened) == 2
+    for fd in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
 
 
 def test_what_a_rank_started_ends_with_the_world(program: Callable[..., str]) -> None:
@@ -256,6 +291,20 @@ def test_sigterm_is_passed_on_and_ranks_may_save_their_work(program: Callable[..
         stdout, _ = process.communicate(timeout=DEADLINE_S)
         assert sorted(stdout.splitlines()) == ["[0] saved 0", "[1] saved 1"]
         assert process.returncode == 143
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_was_ignored_before_the_start_stays_ignored(
+    program: Callable[..., str], number: signal.Signals
+) -> None:
+    """As under nohup: it ends neither us nor the ranks."""
+    ready = f"print('ready', int(signal.getsignal({number:d}) is signal.SIG_IGN), flush=True)"
+    ignoring = ["sh", "-c", f'trap "" {number:d}; exec "$@"', "sh"]
+    with started("-n", "2", program(BLOCK_USR1, ready, AWAIT_USR1), wrapper=ignoring) as process:
+        assert pids_of(process, 2) == [1, 1]
+        process.send_signal(number)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_user_signals_are_passed_on_to_the_ranks_alone(program: Callable[..., str]) -> None:
@@ -347,50 +396,6 @@ def test_a_full_disk_under_the_log_ends_the_world(program: Callable[..., str], t
     )
 
 
-def test_a_full_disk_under_the_screen_ends_the_world(program: Callable[..., str]) -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            command("-n", "1", program("print('x')", WAIT)),
-            stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S,
-        )  # fmt: skip
-    assert done.returncode == 1
-    assert "cannot write what the ranks print: No space left on device" in done.stderr
-
-
-def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable[..., str]) -> None:
-    with started("-n", "2", program(READY, "while True: print('x' * 1000)")) as process:
-        pids = pids_of(process, 1)
-        assert process.stdout is not None
-        wait_until_full(process.stdout.fileno())
-        process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE_S) == 130  # nobody has read on
-        wait_until_gone(pids)
-
-
-def wait_until_full(pipe: int) -> None:
-    """Returns when the pipe that we read takes no more."""
-    end = time.monotonic() + DEADLINE_S
-    other_end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
-    try:
-        while select.select([], [other_end], [], 0)[1]:
-            assert time.monotonic() < end
-    finally:
-        os.close(other_end)
-
-
-def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program: Callable[..., str]) -> None:
-    script = program("for i in range(20_000): print(rank, i)", "print('last', end='')")
-    with started("-n", "2", script) as process:
-        assert process.stdout is not None
-        wait_until_full(process.stdout.fileno())
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(3)  # it does not give up
-        stdout, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0
-    wanted = [f"[{r}] {r} {i}" for r in range(2) for i in range(20_000)] + ["[0] last", "[1] last"]
-    assert sorted(stdout.splitlines()) == sorted(wanted)
-
-
 def test_killing_the_guard_does_not_spoil_a_successful_run(program: Callable[..., str]) -> None:
     with started(
         "-n",
@@ -405,21 +410,6 @@ def test_killing_the_guard_does_not_spoil_a_successful_run(program: Callable[...
         process.send_signal(signal.SIGUSR1)
         _, stderr = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode, stderr) == (0, "")
-
-
-def test_the_benchmark_runs_as_a_module_so_that_ours_do_not_shadow_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    commands = []
-    monkeypatch.setattr("pycollective.launch.run.run", lambda options: commands.append(options.command) or 0)
-    assert cli.main(["bench", "--iters", "3"]) == 0
-    assert commands[0][:3] == [sys.executable, "-m", "pycollective.bench"]
-
-
-def test_the_benchmark_refuses_a_negative_number_of_iterations(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["bench", "--iters", "-5"])
-    assert "must be at least 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -442,32 +432,6 @@ def test_modules_and_other_commands_run_too(tmp_path: Path) -> None:
     missing = run("-n", "2", str(tmp_path / "missing"))
     assert missing.returncode == 127
     assert "No such file" in missing.stderr
-
-
-def test_colour_only_on_a_terminal_and_without_no_color() -> None:
-    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        primary, secondary = os.openpty()
-        with open(primary, "rb", buffering=0) as screen:
-            process = subprocess.Popen(
-                command("-n", "1", *SAY_HI),
-                stdout=secondary,
-                stderr=secondary,
-                env={**environment, **extra},
-            )
-            os.close(secondary)
-            text = read_all(screen)
-            assert process.wait(DEADLINE_S) == 0
-        assert (b"\x1b[36m[0]\x1b[0m hi" in text) == coloured
-        assert (b"[0] hi" in text) != coloured
-
-
-def read_all(screen: IO[bytes]) -> bytes:
-    text = b""
-    with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
-        while data := screen.read(4096):
-            text += data
-    return text
 
 
 SUM = """

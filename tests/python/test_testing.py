@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ import pycollective as pc
 from pycollective import testing
 
 pytestmark = pytest.mark.timeout(60)
+
+LATE_S = 10  # a rank that is not late has so long to start and to end
 
 
 def total(scale: float) -> float:
@@ -109,9 +113,9 @@ def test_a_killed_rank_is_named_with_its_signal() -> None:
 
 def test_a_late_rank_shows_its_stacks_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(testing.WorldFailed) as info:
-        testing.run(hangs_on_one, 2, timeout_s=3)
+        testing.run(hangs_on_one, 2, timeout_s=LATE_S)
     late = info.value.errors[1]
-    assert late.summary == "still running after 3 s"
+    assert late.summary == f"still running after {LATE_S} s"
     assert "hangs_on_one" in late.details
     grandchild = int(capfd.readouterr().out.split("[1] child ")[1].split()[0])
     assert not alive(grandchild)
@@ -149,8 +153,44 @@ def test_a_function_that_cannot_be_imported_is_refused() -> None:
         testing.run(lambda: None, 2)
 
 
-def test_a_function_of_the_main_script_is_found(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
+def wrapped(function: Callable[[], object]) -> Callable[[], object]:
+    @functools.wraps(function)
+    def wrapper() -> object:
+        return "wrapped", function()
+
+    return wrapper
+
+
+wrapped_place = wrapped(place)  # says that its name is `place`
+
+
+class Methods:
+    def of_an_instance(self) -> None: ...
+
+    @staticmethod
+    def place() -> tuple[int, int]:
+        return place()
+
+
+@pytest.mark.parametrize("function", [wrapped_place, Methods().of_an_instance])
+def test_a_function_whose_name_belongs_to_another_is_refused(function: Callable[[], object]) -> None:
+    with pytest.raises(pc.InvalidArgument, match="is <function"):
+        testing.run(function, 1)
+
+
+def test_a_static_method_is_found() -> None:
+    assert testing.run(Methods.place, 1) == [(0, 1)]
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_a_world_without_ranks_is_refused(n: int) -> None:
+    with pytest.raises(pc.InvalidArgument, match=f"n={n}"):
+        testing.run(place, n)
+
+
+@pytest.mark.parametrize("name", ["script.py", "script", "script.v2"])
+def test_a_function_of_the_main_script_is_found(tmp_path: Path, name: str) -> None:
+    script = tmp_path / name
     script.write_text(
         "import pycollective as pc\nfrom pycollective import testing\n"
         "def who(): return pc.rank()\n"
@@ -214,9 +254,9 @@ def test_a_result_that_cannot_be_read_is_an_error_and_leaves_no_process(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(testing.WorldFailed) as info:
-        testing.run(unreadable_on_0, 2, timeout_s=3, init=False)
+        testing.run(unreadable_on_0, 2, timeout_s=LATE_S, init=False)
     assert "its result cannot be unpickled here: ImportError('not here')" in info.value.errors[0].summary
-    assert info.value.errors[1].summary == "still running after 3 s"
+    assert info.value.errors[1].summary == f"still running after {LATE_S} s"
     assert not alive(int(capfd.readouterr().out.split("[1] pid ")[1].split()[0]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -152,3 +153,15 @@ def test_the_memory_of_a_tensor_lives_as_long_as_the_call(tmp_path: Path) -> Non
     changed = tmp_path / "changed"
     os.mkfifo(changed)
     assert testing.run(change_the_storage_under_a_call, 2, str(changed))[0] == [0]
+
+
+def test_the_default_device_of_torch_does_not_matter_to_cpu_tensors(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\nimport pycollective as pc\npc.init()\ntorch.set_default_device('cuda')\n"
+        "print(pc.allreduce(torch.ones(3, device='cpu')).tolist())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout == "[1.0, 1.0, 1.0]\n", ended.stderr

@@ -158,7 +158,11 @@ std::size_t TcpTransport::poll_locked() {
 void TcpTransport::cancel(const CompletionSink* sink) {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<Connection>& connection : connections_) {
-    if (connection == nullptr || connection->link().cancel(sink)) continue;
+    if (connection == nullptr) continue;
+    if (connection->link().cancel(sink)) {
+      flush(*connection);  // REQUESTs for which there is room now
+      continue;
+    }
     connection->close(Status(Code::kAborted, "rank " + std::to_string(options_.rank) +
                                                  " cancelled a message that was partly on the wire"));
   }

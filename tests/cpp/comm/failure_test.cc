@@ -4,6 +4,7 @@
 #include <atomic>
 #include <future>
 #include <limits>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -346,6 +347,41 @@ TEST_P(Failure, work_that_is_dropped_fails_the_peers_instead_of_letting_them_wai
   });
   EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
   EXPECT_EQ(outcomes[1].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
+  using Call = std::function<Status(Communicator&)>;
+  const auto collective = [](Collective what) -> Call {
+    return [what](Communicator& group) {
+      Elements x = contribution(DType::kF32, 1000, 0, 2);
+      Request request = request_of(what, x, x, ReduceOp::kSum, 1);
+      if (what == Collective::kBarrier) request = Request{};
+      if (what == Collective::kBroadcast) request.in = {};
+      return group.run(request);
+    };
+  };
+  std::vector<std::byte> large(1 << 20);
+  const std::map<std::string, Call> calls = {
+      {"barrier", collective(Collective::kBarrier)},
+      {"allreduce", collective(Collective::kAllreduce)},
+      {"broadcast", collective(Collective::kBroadcast)},
+      {"recv",
+       [&](Communicator& group) {
+         return group.recv({large.data(), large.size(), DType::kU8}, 1, 0, -1);
+       }},
+      {"send",
+       [&](Communicator& group) {
+         return group.send({large.data(), large.size(), DType::kU8}, 1, 0, -1);
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) {
+      return group.rank() == 0 ? call(group) : runtime.shutdown(Deadline::after(kShort));
+    });
+    EXPECT_EQ(outcomes[0].code(), Code::kPeerExited) << name << ": " << text_of(outcomes);
+    EXPECT_TRUE(has(outcomes[0], "rank 1")) << name << ": " << text_of(outcomes);
+    EXPECT_FALSE(outcomes[1].is_ok()) << name << ": not everybody came";
+  }
 }
 
 TEST_P(Failure, after_shutdown_calls_say_so) {

@@ -1,0 +1,197 @@
+"""What the ranks print: how `pycollective run` shows it, to whom, and what it does if that is impossible."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+from test_launch import (
+    DEADLINE_S,
+    READY,
+    SAY_HI,
+    WAIT,
+    command,
+    pids_of,
+    program,
+    run,
+    started,
+    wait_until_gone,
+)
+
+pytestmark = pytest.mark.timeout(90)
+__all__ = ["program"]  # a fixture
+
+
+def test_every_line_comes_whole_with_its_rank_in_front(program: Callable[..., str]) -> None:
+    done = run(
+        "-n",
+        "3",
+        program("print('x' * 300_000); print('to err', rank, file=sys.stderr); sys.stdout.write('end')"),
+    )
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"[{r}] {text}" for r in range(3) for text in ("x" * 300_000, "end")
+    )
+    assert sorted(done.stderr.splitlines()) == [f"[{r}] to err {r}" for r in range(3)]
+
+
+def test_lines_stay_whole_where_both_streams_are_one_pipe(program: Callable[..., str]) -> None:
+    script = program(
+        "from threading import Thread",
+        "def prints(fd, letter): [os.write(fd, letter * 200_000 + b'\\n') for _ in range(20)]",
+        "Thread(target=prints, args=(1, b'x')).start()",
+        "Thread(target=prints, args=(2, b'y')).start()",
+    )
+    done = subprocess.run(
+        command("-n", "1", script), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE_S
+    )
+    assert done.returncode == 0
+    wanted = [b"[0] " + letter * 200_000 for letter in (b"x", b"y") for _ in range(20)]
+    assert sorted(done.stdout.splitlines()) == wanted
+
+
+def test_a_progress_bar_shows_its_last_state(program: Callable[..., str]) -> None:
+    done = run("-n", "1", program(r"sys.stdout.write('10 %\r50 %\r100 %\n')"))
+    assert done.stdout == "[0] 100 %\n"
+
+
+def test_without_a_prefix_every_byte_passes_as_it_is(program: Callable[..., str]) -> None:
+    script = program(
+        "printed = bytes(range(256)) + b'x' * 3_000_000 + b'10 %\\r50 %\\r\\n\\nend'",
+        "sys.stdout.buffer.write(printed)",
+        "sys.stderr.buffer.write(printed[::-1])",
+    )
+    done = subprocess.run(command("-n", "1", "--no-prefix", script), capture_output=True, timeout=DEADLINE_S)
+    printed = bytes(range(256)) + b"x" * 3_000_000 + b"10 %\r50 %\r\n\nend"
+    assert done.returncode == 0
+    assert done.stdout == printed
+    assert done.stderr == printed[::-1]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_obstacle(
+    program: Callable[..., str], tmp_path: Path, closed: str
+) -> None:
+    script = program(
+        "print(len(os.pread(int(os.environ['PYCOLLECTIVE_KEY_FD']), 100, 0)))",
+        "print('err', file=sys.stderr)",
+    )
+    words = command("-n", "2", "--log-dir", str(tmp_path), script)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2>&-" in closed or sorted(done.stderr.splitlines()) == ["[0] err", "[1] err"]
+    assert [(tmp_path / f"rank{r}.out").read_text() for r in range(2)] == ["32\n"] * 2
+
+
+def test_colour_only_on_a_terminal_and_without_no_color() -> None:
+    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        primary, secondary = os.openpty()
+        with open(primary, "rb", buffering=0) as screen:
+            process = subprocess.Popen(
+                command("-n", "1", *SAY_HI),
+                stdout=secondary,
+                stderr=secondary,
+                env={**environment, **extra},
+            )
+            os.close(secondary)
+            text = read_all(screen)
+            assert process.wait(DEADLINE_S) == 0
+        assert (b"\x1b[36m[0]\x1b[0m hi" in text) == coloured
+        assert (b"[0] hi" in text) != coloured
+
+
+def read_all(screen: IO[bytes]) -> bytes:
+    text = b""
+    with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
+        while data := screen.read(4096):
+            text += data
+    return text
+
+
+@pytest.mark.parametrize("statements", [("print('x')", WAIT), ("sys.stdout.write('no newline')",)])
+def test_a_full_disk_under_the_screen_ends_the_world(
+    program: Callable[..., str], statements: Sequence[str]
+) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("-n", "1", program(*statements)),
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "pycollective run: cannot write what the ranks print: No space left on device; the ranks were stopped\n"
+    )
+
+
+def wait_until_full(pipe: int) -> None:
+    """Returns when the pipe that we read takes no more."""
+    end = time.monotonic() + DEADLINE_S
+    other_end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while select.select([], [other_end], [], 0)[1]:
+            assert time.monotonic() < end
+    finally:
+        os.close(other_end)
+
+
+def test_a_screen_that_does_not_block_gets_all_lines_too(program: Callable[..., str]) -> None:
+    """Whoever shares a terminal or pipe with us can set that, for instance ssh or node."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    words = command("-n", "1", "--no-prefix", program("for i in range(10): print(str(i) * 900_000)"))
+    with subprocess.Popen(words, stdout=writing) as process, open(reading) as screen:
+        os.close(writing)
+        wait_until_full(reading)
+        assert screen.read().splitlines() == [str(i) * 900_000 for i in range(10)]
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable[..., str]) -> None:
+    with started("-n", "2", program(READY, "while True: print('x' * 1000)")) as process:
+        pids = pids_of(process, 1)
+        assert process.stdout is not None
+        wait_until_full(process.stdout.fileno())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130  # nobody has read on
+        wait_until_gone(pids)
+
+
+SAYS_WHEN_IT_WAITS = """
+import asyncio, os, sys
+from pycollective import cli
+from pycollective.launch import run
+wait = asyncio.wait
+async def told(tasks, *, timeout):
+    done, pending = await wait(tasks, timeout=timeout)
+    if pending:
+        os.write(2, b"waited in vain\\n")
+    return done, pending
+asyncio.wait, run.DRAIN_S = told, 0.01
+sys.exit(cli.main())
+"""
+
+
+def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program: Callable[..., str]) -> None:
+    script = program("for i in range(20_000): print(rank, i)", "print('last', end='')")
+    words = [sys.executable, "-c", SAYS_WHEN_IT_WAITS, *command("-n", "2", script)[3:]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        for _ in range(3):  # it does not give up
+            assert process.stderr.readline() == "waited in vain\n"
+        stdout, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    wanted = [f"[{r}] {r} {i}" for r in range(2) for i in range(20_000)] + ["[0] last", "[1] last"]
+    assert sorted(stdout.splitlines()) == sorted(wanted)
