@@ -12,7 +12,16 @@ Start it with `pycollective run -n 4 script.py`, `torchrun`, or by hand with `in
 Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLPack. Errors: see pycollective.errors.
 """
 
-from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, send, world
+try:
+    from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, send, world
+except ModuleNotFoundError as error:
+    if error.name != "pycollective._core":
+        raise
+    raise ImportError(
+        f"there is no compiled module in {__path__[0]}: if that is the source folder, run from another directory, or "
+        "run scripts/setup in the clone and use its .venv"
+    ) from None
+
 from pycollective._version import __version__
 from pycollective.errors import (
     Aborted,

@@ -180,18 +180,19 @@ Status PlanRun::explain_failure(const Completion& completion) const {
   const Rank peer = plan_->plan.steps[i].peer;
   const std::string who = "rank " + std::to_string(peer);
   std::string text = completion.status.message();
-  if (completion.status.code() == Code::kMismatch && completion.found.digest == launch_.digest_of_leaving) {
-    return Status(Code::kPeerExited,
-                  who + " called shutdown() or ended instead of making this call; in " + describe(i))
-        .with_peer(peer);
-  }
-  if (completion.status.code() == Code::kMismatch && launch_.digest == launch_.digest_of_leaving) {
-    text = who + " is in another call, and this rank leaves (" + text + ")";
-  } else if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
-    text = who +
-           " made another call here: collective, dtype, op, root, count or algorithm differ, or one of "
-           "the two skipped or repeated a call (" +
-           text + ")";
+  if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
+    if (completion.found.digest == launch_.digest_of_leaving) {
+      text = who + " called shutdown() or ended instead of making this call";
+      return Status(Code::kPeerExited, text + "; in " + describe(i)).with_peer(peer);
+    }
+    const bool leaving = launch_.digest == launch_.digest_of_leaving;
+    text =
+        who +
+        (leaving
+             ? " is in another call, and this rank leaves ("
+             : " made another call here: collective, dtype, op, root, count or algorithm differ, or one of "
+               "the two skipped or repeated a call (") +
+        text + ")";
   }
   return Status(completion.status.code(), text + "; in " + describe(i)).with_peer(peer);
 }

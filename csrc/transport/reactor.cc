@@ -112,17 +112,20 @@ class Reactor::Turn {
   Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.crowded) {
     if (try_take()) waiter_ = state_.learned;
   }
-  ~Turn() {
-    if (held_) {
-      state_.learned = waiter_;
-      state_.baton.store(false);
-    }
-    state_.hand_over();  // also without the baton: a nudge may have come to a thread that no longer needs it
-  }
+  ~Turn() { let_go(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
   Waiter& waiter() { return waiter_; }
+  // Lets another thread poll. The next look() tries to take the baton again.
+  void let_go() {
+    if (held_) {
+      state_.learned = waiter_;
+      state_.baton.store(false);
+      held_ = false;
+    }
+    state_.hand_over();  // also without the baton: a nudge may have come to a thread that no longer needs it
+  }
   // True if the wait may be over: our completion is here, or something moved.
   bool look() {
     if (!queue_.empty()) return true;
@@ -211,10 +214,15 @@ void Reactor::remove(Transport* transport) {
 WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   if (!queue.empty()) return WaitEnd::kReady;
   Turn turn(*state_, queue);
+  // The probe may run a signal handler, which takes as long as it likes and may wait for another of our threads.
+  const std::function<bool()>* const asked = context.interrupted;
+  const std::function<bool()> probe = [&turn, asked] { return turn.let_go(), (*asked)(); };
+  WaitContext without_baton = context;
+  if (asked != nullptr && *asked) without_baton.interrupted = &probe;
   TimePoint looked_at_context{};
   for (;;) {
     const WaitEnd end = turn.waiter().wait(
-        context, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
+        without_baton, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
     // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
@@ -222,7 +230,7 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
     if (looked_at_context == TimePoint{}) looked_at_context = now;
     if (now - looked_at_context < kLookAtContext && now < context.deadline.when()) continue;
     looked_at_context = now;
-    const WaitEnd seen = Waiter::check(context);
+    const WaitEnd seen = Waiter::check(without_baton);
     if (seen != WaitEnd::kReady) return seen;
   }
 }

@@ -198,6 +198,8 @@ void Link::State::post_recv(const RecvOp& op) {
     return complete(op.completions, op.token, std::move(status), op.id, 0);
   }
   const auto is_it = [&](const auto& item) { return same_place(item.id, op.id); };
+  if (Status left = left_over(op.id); !left.is_ok())
+    return complete(op.completions, op.token, std::move(left), op.id, op.nbytes);
   if (Unexpected* message = unexpected.find(is_it); message != nullptr) {
     unexpected.remove(message);
     unexpected_nbytes -= message->nbytes;
@@ -224,6 +226,22 @@ void Link::State::post_recv(const RecvOp& op) {
   recv->announced = recv->cleared = announced;
   recvs.push_back(recv);
   if (op.nbytes > limits.eager_bytes || requests.size() >= limits.max_requests) clear_early(*recv);
+}
+
+// A collective receives all that is sent for it before the next one of its group posts anything. What is still here of an
+// earlier one was sent for another call than was made here, with another root for example.
+Status Link::State::left_over(const MessageId& id) const {
+  if (unexpected.empty() || id.stream.klass != StreamClass::kCollective) return Status::ok();
+  const Unexpected* const left = unexpected.find([&](const Unexpected& message) {
+    const MessageId& theirs = message.id;
+    return theirs.stream.klass == id.stream.klass && theirs.stream.group == id.stream.group &&
+           theirs.sequence < id.sequence;
+  });
+  if (left == nullptr) return Status::ok();
+  return about(Code::kMismatch,
+               "rank " + std::to_string(peer) + " sent " + describe(left->id) +
+                   ", which the same call here did not receive: the two had different roots or "
+                   "otherwise made different calls then");
 }
 
 // A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early CLEAR of

@@ -75,6 +75,7 @@ Status Link::State::request_arrived(const FrameHeader& header) {
   if (Recv* recv = recvs.find([&](const Recv& r) { return is_it(r.op.id); }); recv != nullptr) {
     if (recv->announced || recv->started) return violation(header, "it was announced before");
     if (!recv->cleared) push_control(FrameType::kClear, recv->op.id, recv->op.nbytes);
+    PC_TRY(left_over(header.id));
     if (foreign(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes)) {
       finish(recv, mismatch(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes), header.id,
              header.message_nbytes);
@@ -191,6 +192,7 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
     incoming.where = message->bytes();
     return Status::ok();
   }
+  PC_TRY(left_over(header.id));
   if (recv->cleared) withdraw_clear(*recv);
   if (foreign(recv->op.id, recv->op.nbytes, header.id, nbytes)) {
     finish(recv, mismatch(recv->op.id, recv->op.nbytes, header.id, nbytes), header.id, nbytes);
@@ -215,6 +217,7 @@ Status Link::State::segment_arrived(const FrameHeader& header) {
     return violation(header, "segment at " + std::to_string(header.offset) + " where " +
                                  std::to_string(recv->received) + " was expected");
   }
+  if (!recv->started) PC_TRY(left_over(header.id));
   recv->started = true;
   incoming.kind = Incoming::Kind::kReceive;
   incoming.recv = recv;

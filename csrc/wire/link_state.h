@@ -73,6 +73,8 @@ struct Link::State {
   void announce_waiting();   // REQUESTs that max_requests has held back
   void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0);
   void push_credit();
+  Status left_over(
+      const MessageId& id) const;  // not OK: a message of an earlier collective of the group is still here
   void clear_early(Recv& recv);
   void withdraw_clear(const Recv& recv);
   void forget_early(Recv& recv);

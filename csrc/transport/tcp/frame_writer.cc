@@ -16,6 +16,8 @@ constexpr std::size_t kCopyBelow = 8 * 1024;  // payloads up to this are copied 
 // Bytes offered to the socket at once. Every return from the kernel lets the peer run dry: over loopback 16 MiB takes 30 %
 // longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
 constexpr std::size_t kBatch = 1024 * 1024;
+// While a full socket holds more than this back, nothing follows it: what becomes ready next shall not wait for it all.
+constexpr std::size_t kRefillBelow = 256 * 1024;
 constexpr std::size_t kMaxParts = 64, kMaxFrames = 256;
 
 }  // namespace
@@ -40,6 +42,7 @@ Result<std::size_t> FrameWriter::write(int fd, Link& link, std::size_t budget) {
 }
 
 void FrameWriter::gather(Link& link) {
+  if (gathered_ - sent_ >= kRefillBelow) return;
   while (has_room()) {
     const std::optional<Link::OutFrame> frame = link.next_frame();
     if (!frame) return;
@@ -97,7 +100,7 @@ Result<std::size_t> FrameWriter::send_parts(int fd) {
   } else {
     msghdr message = {};
     message.msg_iov = parts_.data();
-    message.msg_iovlen = parts_.size();
+    message.msg_iovlen = static_cast<decltype(message.msg_iovlen)>(parts_.size());
     count = ::sendmsg(fd, &message, MSG_NOSIGNAL);
   }
   if (count >= 0) return static_cast<std::size_t>(count);

@@ -349,6 +349,26 @@ TEST_P(Failure, work_that_is_dropped_fails_the_peers_instead_of_letting_them_wai
   EXPECT_EQ(outcomes[1].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
+TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_the_next_one) {
+  for (const Collective what : {Collective::kBroadcast, Collective::kReduce}) {
+    for (const bool shuts_down : {false, true}) {
+      const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
+        Elements x = contribution(DType::kF32, 100, group.rank(), 2), out = x;
+        const Rank root =
+            what == Collective::kBroadcast ? group.rank() : 1 - group.rank();  // all send, nobody receives
+        Request request = request_of(what, x, out, ReduceOp::kSum, root);
+        if (what == Collective::kReduce) request.out = {};
+        PC_TRY(group.run(request));
+        return shuts_down ? runtime.shutdown(Deadline::after(kLong)) : allreduce(group);
+      });
+      // Who is told second may see the other one go.
+      EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)
+          << text_of(outcomes);
+      EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
+    }
+  }
+}
+
 TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
   using Call = std::function<Status(Communicator&)>;
   const auto collective = [](Collective what) -> Call {

@@ -217,6 +217,24 @@ TEST_F(ReactorTest, WhoeverLeavesHandsTheBatonToASleeper) {
   EXPECT_LT(fastest, 0.025);
 }
 
+// A signal handler runs in the probe of the thread that polls for everybody, and joins a thread that must be polled for.
+TEST_F(ReactorTest, WhileTheProbeRunsSomebodyElsePolls) {
+  CompletionQueue mine, others;
+  std::atomic<bool> called{false};
+  const std::function<bool()> handler = [&] {
+    if (called.exchange(true)) return false;
+    mailbox.arrive(others, 1);
+    std::thread waiter([&] { EXPECT_EQ(reactor.wait(others, context()), WaitEnd::kReady); });
+    waiter.join();
+    mailbox.arrive(mine, 2);
+    return false;
+  };
+  WaitContext asked = context();
+  asked.interrupted = &handler;
+  EXPECT_EQ(reactor.wait(mine, asked), WaitEnd::kReady);
+  EXPECT_TRUE(called);
+}
+
 // Whoever sees a completion may let the queue go at once, while complete() is still on its way out.
 TEST(CompletionQueue, MayBeDestroyedAsSoonAsACompletionIsSeen) {
   for (int round = 0; round < 2000; ++round) {
