@@ -5,13 +5,23 @@
 
 namespace pc {
 
+// False in a thread that has lost the GIL for good because the interpreter ends. PyGILState_Check() alone says yes again
+// when the interpreter has almost gone.
+inline bool holds_gil() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() == 0 && PyGILState_Check() != 0;
+#else
+  return _Py_IsFinalizing() == 0 && PyGILState_Check() != 0;
+#endif
+}
+
 // A thread that asks for the GIL while the interpreter ends is unwound by glibc, without the GIL: its references are left
 // where they are. py::object would give them back, and crash. Hence this one in whatever may call or wait for Python.
 class Ref {
  public:
   explicit Ref(PyObject* owned) : object_(owned) {}
   ~Ref() {
-    if (object_ != nullptr && PyGILState_Check() != 0) Py_DECREF(object_);
+    if (object_ != nullptr && holds_gil()) Py_DECREF(object_);
   }
   Ref(const Ref&) = delete;
   Ref& operator=(const Ref&) = delete;

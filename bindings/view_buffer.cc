@@ -1,5 +1,6 @@
 // Everything with the buffer protocol: bytearray, memoryview, array.array, ctypes arrays, mmap.
 #include "bind_errors.h"
+#include "ref.h"
 #include "view_builder.h"
 
 namespace pc {
@@ -11,7 +12,7 @@ class BufferHold final : public Hold {
   BufferHold(const BufferHold&) = delete;
   BufferHold& operator=(const BufferHold&) = delete;
   ~BufferHold() override {
-    if (exported && PyGILState_Check() != 0) PyBuffer_Release(&raw);  // see ref.h
+    if (exported && holds_gil()) PyBuffer_Release(&raw);
   }
   Py_buffer raw{};
   bool exported = false;

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bind_errors.h"
+#include "ref.h"
 #include "view_builder.h"
 
 namespace py = pybind11;
@@ -41,7 +42,7 @@ class CapsuleHold final : public Hold {
  public:
   explicit CapsuleHold(Managed* managed) : managed_(managed) {}
   ~CapsuleHold() override {
-    if (managed_->deleter != nullptr && PyGILState_Check() != 0) managed_->deleter(managed_);  // see ref.h
+    if (managed_->deleter != nullptr && holds_gil()) managed_->deleter(managed_);
   }
   CapsuleHold(const CapsuleHold&) = delete;
   CapsuleHold& operator=(const CapsuleHold&) = delete;
