@@ -12,10 +12,10 @@ import pytest
 
 import pycollective as pc
 
-# Whoever started us in the background may have had us ignore these; the launcher and its ranks would go on ignoring them.
+# Whoever started us in the background may have had us ignore these; the launcher and its ranks would ignore them too.
 for _number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, signal.SIG_DFL)
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
