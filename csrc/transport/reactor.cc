@@ -133,7 +133,7 @@ class Reactor::Turn {
     return state_.poll_all() > 0 || !queue_.empty();
   }
   void sleep(int ms) {
-    if (held_) {
+    if (held_ || try_take()) {  // the probe may have run since the last look
       sleep_for_everybody(ms);
     } else {
       sleep_alone(ms);

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <ctime>
+
 #include "base/fd.h"
 
 namespace pc {
@@ -233,6 +235,21 @@ TEST_F(ReactorTest, WhileTheProbeRunsSomebodyElsePolls) {
   asked.interrupted = &handler;
   EXPECT_EQ(reactor.wait(mine, asked), WaitEnd::kReady);
   EXPECT_TRUE(called);
+}
+
+double thread_cpu_s() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+TEST_F(ReactorTest, AWaitThatIsProbedSleepsBetweenTheProbes) {
+  CompletionQueue queue;
+  const std::function<bool()> nothing_pending = [] { return false; };
+  const double before = thread_cpu_s();
+  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(0.5), .interrupted = &nothing_pending}),
+            WaitEnd::kTimeout);
+  EXPECT_LT(thread_cpu_s() - before, 0.1);
 }
 
 // Whoever sees a completion may let the queue go at once, while complete() is still on its way out.
