@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -17,8 +18,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <ctime>
 
 #include "base/fd.h"
 
