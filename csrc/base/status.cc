@@ -16,9 +16,11 @@ std::string_view name_of(Code code) {
     case Code::kTimeout: return "timeout";
     case Code::kPeerFailure: return "peer failure";
     case Code::kPeerExited: return "peer exited";
+    case Code::kPeerInterrupted: return "peer interrupted";
     case Code::kInterrupted: return "interrupted";
     case Code::kAborted: return "aborted";
     case Code::kUnsupported: return "unsupported";
+    case Code::kExcluded: return "excluded";
     case Code::kNotInitialized: return "not initialized";
     case Code::kSystem: return "system";
     case Code::kInternal: return "internal";

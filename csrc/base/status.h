@@ -20,9 +20,11 @@ enum class Code : uint8_t {
   kTimeout,          // a deadline passed
   kPeerFailure,      // a peer died or its connection broke
   kPeerExited,       // a peer said goodbye
+  kPeerInterrupted,  // somebody pressed Ctrl-C at another rank
   kInterrupted,      // Ctrl-C
   kAborted,          // somebody else ended this operation; the cause is in the message
   kUnsupported,      // valid, but this build or path cannot do it
+  kExcluded,  // the others hold this rank for dead
   kNotInitialized,
   kSystem,    // the operating system refused: message has the call, errno text and the address
   kInternal,  // our bug

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/fd.h"
 #include "base/status.h"
 #include "base/waiter.h"
 #include "wire/message.h"
@@ -33,7 +34,14 @@ class Transport {
 
   virtual void post_send(Rank peer, const SendOp& op) = 0;  // errors arrive as completions
   virtual void post_recv(Rank peer, const RecvOp& op) = 0;
-  virtual void cancel(const CompletionSink* sink) = 0;  // see Link::cancel; closes what cannot be kept
+  // Withdraws every operation that reports to `sink`; none of them completes afterwards, and their memory is free when
+  // this returns. The other side of a point-to-point message that it has been told of ends with what `why` means to it.
+  // True: nobody has been told of any of them, so their names may be used again.
+  virtual bool cancel(const CompletionSink* sink, const Status& why) = 0;
+  // The collectives of `group` up to `sequence` have ended here: what is kept of them, and what still comes, is discarded.
+  virtual void discard(uint32_t group, uint64_t sequence) = 0;
+  // One connected socket per peer for the control plane, by world rank; our own entry is empty. Once, after connect().
+  virtual std::vector<Fd> take_control_sockets() = 0;
   // Moves whatever can be moved now, without blocking. How many frames moved.
   virtual std::size_t poll() = 0;
   // Readable (epoll, level-triggered) when poll() has something to do.
@@ -42,6 +50,9 @@ class Transport {
   virtual void shutdown(Deadline deadline) = 0;
   // Completes everything posted, now and later, with `why`. Connections are closed. Never blocks.
   virtual void abort(const Status& why) noexcept = 0;
+  // In a forked child: closes every descriptor, so that the parent's death is seen by its peers. Takes no lock, tells
+  // nobody; nothing else may be called afterwards, not even the destructor.
+  virtual void close_in_child() noexcept = 0;
 };
 
 }  // namespace pc

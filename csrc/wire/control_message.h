@@ -1,0 +1,78 @@
+// One message between two control planes, and its bytes: a frame header and at most 4 KiB of payload.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/frame.h"
+
+namespace pc {
+
+inline constexpr std::size_t kMaxControlPayload = 4096;
+
+struct CallId {  // one collective of one group
+  uint32_t group = 0;
+  uint64_t sequence = 0;
+  auto operator<=>(const CallId&) const = default;
+};
+
+// Where one rank stands with one call: what it tells the others.
+struct CallReport {
+  enum class State : uint8_t {
+    kUnknown,  // it has not answered
+    kNotMade,  // it has not come to this call yet
+    kRunning,
+    kDone,
+    kGivenUp,
+    kLeaving,  // it is in shutdown() instead
+  };
+  State state = State::kUnknown;
+  uint64_t digest = 0;         // of the call that it made; 0: none, or not compared
+  uint64_t last_done = 0;      // number of its last completed call in this group; 0: none
+  std::string call;            // what it made: lines of "name=value", for people and for finding the difference
+  std::string site;            // from where: "train.py:42 in step"
+  std::string last_call;       // what it completed last, for people
+  std::string where;           // kNotMade: where its program stands now: "load.py:7 in read"
+  bool where_follows = false;  // `where` is being found out and comes in a second report
+  bool made() const { return state >= State::kRunning; }
+};
+
+// Why a call ended for all.
+struct CallEnd {
+  Code code = Code::kAborted;  // kMismatch kTimeout kInterrupted kPeerExited kAborted kSystem
+  Rank by = -1;                // the world rank that gave it up first
+  std::string text;            // its words
+};
+
+struct ControlMessage {
+  FrameType type = FrameType::kPing;  // kNotice kDead kCancel kPing kGoodbye
+  uint32_t epoch = 0;
+  CallId call;            // kNotice, kCancel
+  bool asks = false;      // kNotice: answer with yours. kPing: answer it
+  bool asks_where = false;  // kNotice: and find out where your program stands
+  CallEnd end;            // kCancel. kDead: `by` is the dead rank, `text` the cause
+  CallReport report;      // kNotice, kCancel: the sender's
+};
+
+// Appends the message's bytes. Texts that are too long for the payload are cut.
+void encode(const ControlMessage& message, std::vector<std::byte>& out);
+
+// Cuts a stream of bytes into messages. Thread-safety: none.
+class ControlReader {
+ public:
+  // Takes all of `bytes`. An error (hostile or damaged input) is final: close the connection.
+  Status feed(std::span<const std::byte> bytes);
+  std::optional<ControlMessage> next();
+
+ private:
+  std::vector<std::byte> buffer_;  // at most one message and what came with it
+  std::vector<ControlMessage> ready_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace pc

@@ -1,0 +1,80 @@
+// What ranks tell each other beside the data: who gave up which call and why, who is dead, who is still there. A state
+// machine without clock, socket or thread: its host hands it messages and the time, and carries out what it decides, so
+// that a simulator can run a whole world of them from one seed.
+//
+// A call that one rank gives up ends for all. Everybody who learns of it says so to every member once, together with where
+// it stands itself; so the news gets through even if the first rank dies while it tells it, and everybody can compose the
+// same picture: who made which call, who is late, where.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "wire/control_message.h"
+
+namespace pc {
+
+struct Standing {
+  Rank rank = -1;  // in the world
+  CallReport report;
+};
+
+// What a control plane asks of its rank, and tells it. Called from inside the ControlPlane's methods; must not call back.
+class ControlHost {
+ public:
+  // World ranks of a group that this rank is a member of (itself included); empty: there is no such group here (yet).
+  virtual std::span<const Rank> members(uint32_t group) = 0;
+  // Where this rank stands. `find_where`: if it has not made the call, start finding out where its program is; then
+  // where_follows is set and located() comes later.
+  virtual CallReport report(const CallId& call, bool find_where) = 0;
+  virtual void send(Rank peer, const ControlMessage& message) = 0;
+  // Another rank gave the call up: if it runs here it ends now; if it was not made yet it must not begin; if it is done,
+  // nothing.
+  virtual void end_call(const CallId& call, const CallEnd& why) = 0;
+  // All that can be known about a call that was given up, here or elsewhere: one entry per member, in their order. Once
+  // per call, at most kPatience after end_call() or gave_up().
+  virtual void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) = 0;
+  // The answer to survey().
+  virtual void surveyed(const CallId& call, std::vector<Standing> standings) = 0;
+  virtual void peer_died(Rank peer, const std::string& cause) = 0;  // once per peer, and then nothing else of it
+  virtual void peer_exited(Rank peer) = 0;                          // likewise, after its goodbye
+  virtual void excluded(Rank by, const std::string& cause) = 0;     // `by` takes this rank for dead
+
+ protected:
+  ~ControlHost() = default;
+};
+
+// Thread-safety: none; one thread owns it.
+class ControlPlane {
+ public:
+  static constexpr std::chrono::milliseconds kPatience{400};    // for the others' reports
+  static constexpr std::chrono::milliseconds kHeartbeat{500};   // to peers on other hosts
+
+  // `far`: by world rank, who lives on another host and needs heartbeats.
+  ControlPlane(Rank me, std::vector<bool> far, uint32_t epoch, ControlHost& host);
+
+  // ---- from the network
+  void received(Rank from, const ControlMessage& message, TimePoint now);
+  void lost(Rank peer, const std::string& cause, TimePoint now);  // a connection to it ended, or it was seen dying
+
+  // ---- from this rank's calls
+  void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
+  // It waits for `waits_for` (a world rank) longer than usual: asks that rank, and finds disagreement that shows in no
+  // message. To be repeated while that goes on.
+  void stalled(const CallId& call, Rank waits_for, TimePoint now);
+  void survey(const CallId& call, TimePoint now);  // asks every member where it stands
+  void located(const CallId& call, const std::string& where, TimePoint now);
+  void say_goodbye(TimePoint now);  // nothing is sent after it
+
+  // ---- time
+  void tick(TimePoint now);
+  std::optional<TimePoint> next_tick() const;  // nullopt: nothing to do until something else happens
+  // Since anything was heard of it; 0 for peers without heartbeats that are not waited for.
+  double silent_s(Rank peer, TimePoint now) const;
+};
+
+}  // namespace pc
