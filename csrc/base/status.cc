@@ -30,12 +30,13 @@ std::string_view name_of(Code code) {
 
 Status::Status(Code code, std::string message) {
   if (code == Code::kOk) return;
-  State state{code, std::move(message), -1, -1, {}, -1.0};
+  State state{code, std::move(message), -1, -1, {}, -1.0, 0, {}};
   state_ = std::make_shared<const State>(std::move(state));
 }
 
 const std::string& Status::message() const { return state_ ? state_->message : kNothing; }
 const std::string& Status::operation() const { return state_ ? state_->operation : kNothing; }
+const std::string& Status::cause() const { return state_ ? state_->cause : kNothing; }
 
 template <class F>
 Status Status::edited(F edit) const {
@@ -65,6 +66,17 @@ Status Status::with_operation(std::string_view operation) const {
 Status Status::with_elapsed(double seconds) const {
   return edited([&](State& s) {
     if (s.elapsed_s < 0) s.elapsed_s = seconds;
+  });
+}
+
+Status Status::with_sequence(uint64_t sequence) const {
+  return edited([&](State& s) {
+    if (s.sequence == 0) s.sequence = sequence;
+  });
+}
+Status Status::with_cause(std::string_view cause) const {
+  return edited([&](State& s) {
+    if (s.cause.empty()) s.cause = cause;
   });
 }
 

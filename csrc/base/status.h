@@ -24,7 +24,7 @@ enum class Code : uint8_t {
   kInterrupted,      // Ctrl-C
   kAborted,          // somebody else ended this operation; the cause is in the message
   kUnsupported,      // valid, but this build or path cannot do it
-  kExcluded,  // the others hold this rank for dead
+  kExcluded,         // the others hold this rank for dead
   kNotInitialized,
   kSystem,    // the operating system refused: message has the call, errno text and the address
   kInternal,  // our bug
@@ -49,9 +49,13 @@ class [[nodiscard]] Status {
   Status with_peer(Rank peer) const;
   Status with_operation(std::string_view operation) const;  // "allreduce #12 (ring, 64 MiB float32)"
   Status with_elapsed(double seconds) const;
+  Status with_sequence(uint64_t sequence) const;            // the group's number of that operation
+  Status with_cause(std::string_view cause) const;          // how a peer ended: "connection closed"
   Rank rank() const { return state_ ? state_->rank : -1; }  // -1: not known
   Rank peer() const { return state_ ? state_->peer : -1; }
   const std::string& operation() const;
+  uint64_t sequence() const { return state_ ? state_->sequence : 0; }  // 0: not known, or not a collective
+  const std::string& cause() const;
   double elapsed_s() const { return state_ ? state_->elapsed_s : -1.0; }
 
   // "allreduce #12 (ring, 64 MiB float32) on rank 3: timed out after 30.0 s: ..." for people and logs.
@@ -65,6 +69,8 @@ class [[nodiscard]] Status {
     Rank peer = -1;
     std::string operation;
     double elapsed_s = -1.0;
+    uint64_t sequence = 0;
+    std::string cause;
   };
   template <class F>
   Status edited(F edit) const;

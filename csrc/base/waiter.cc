@@ -27,7 +27,9 @@ WaitEnd Waiter::check(const WaitContext& context) {
   if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0) {
     return WaitEnd::kAborted;
   }
-  if (context.deadline.expired()) return WaitEnd::kTimeout;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (now >= context.deadline.when()) return WaitEnd::kTimeout;
+  if (context.watch != nullptr) context.watch->look(now);
   if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)()) {
     return WaitEnd::kInterrupted;
   }

@@ -13,11 +13,21 @@
 
 namespace pc {
 
+// Notices that a wait takes long. Looked at in every slice of a wait that sleeps, in the thread that waits, without locks.
+class WaitWatch {
+ public:
+  virtual void look(TimePoint now) = 0;
+
+ protected:
+  ~WaitWatch() = default;
+};
+
 // What every wait in this process looks at besides its own condition. Copied freely; holds no ownership.
 struct WaitContext {
   Deadline deadline;
   const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: somebody ended this group's operations
   const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (asked in slices only)
+  WaitWatch* watch = nullptr;
 };
 enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 

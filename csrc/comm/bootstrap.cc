@@ -1,11 +1,13 @@
 #include "comm/bootstrap.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace pc {
 namespace {
 
+constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // by Check
 constexpr char kField = '\t', kLine = '\n';
 constexpr double kNamingS = 0.5;  // kept back from the deadline to find out who is missing
 
@@ -27,7 +29,7 @@ std::vector<std::string> cut(std::string_view text, char at) {
 
 std::string encode(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
-         m.entry.host_key + kField + std::to_string(m.entry.pid);
+         m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key;
 }
 
 template <class T>
@@ -39,7 +41,7 @@ bool number_from(const std::string& text, T& number) {
 Result<Member> decode_member(Rank rank, std::string_view text) {
   const std::vector<std::string> fields = cut(text, kField);
   Member m;
-  if (fields.size() != 5 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
+  if (fields.size() != 6 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
     return Status(Code::kMismatch, "rank " + std::to_string(rank) +
                                        " published something unreadable; do all ranks run the same version?")
         .with_peer(rank);
@@ -47,6 +49,7 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   m.address = fields[1];
   m.entry.host_name = fields[2];
   m.entry.host_key = fields[3];
+  m.entry.pid_key = fields[5];
   return m;
 }
 
@@ -96,7 +99,8 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
 
 Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions& options, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(const SelectionTable table, SelectionTable::parse(options.tune));
-  std::string list = "ok " + table.to_string();
+  std::string list =
+      "ok " + std::string(kCheckNames[static_cast<std::size_t>(options.check)]) + " " + table.to_string();
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.member(rank), deadline));
     PC_ASSIGN_OR_RETURN(const Member member, decode_member(rank, text));
@@ -124,7 +128,16 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
         .with_peer(0);
   }
   Meeting meeting;
-  PC_ASSIGN_OR_RETURN(meeting.selection, SelectionTable::parse(std::string_view(lines[0]).substr(3)));
+  const std::vector<std::string> words = cut(lines[0], ' ');
+  const auto check =
+      words.size() < 2 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
+  if (check == kCheckNames.end())
+    return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
+  meeting.check = static_cast<Check>(check - kCheckNames.begin());
+  const std::size_t table_at = words[0].size() + words[1].size() + 2;
+  PC_ASSIGN_OR_RETURN(
+      meeting.selection,
+      SelectionTable::parse(std::string_view(lines[0]).substr(std::min(table_at, lines[0].size()))));
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
     meeting.addresses.push_back(std::move(member.address));

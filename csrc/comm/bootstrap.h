@@ -16,6 +16,7 @@ struct Meeting {
   std::vector<std::string> addresses;  // by rank
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
+  Check check = Check::kOn;
 };
 
 // `address` is this rank's, `tune` rank 0's selection overrides. At the deadline the error names who never came.

@@ -21,10 +21,15 @@ class Communicator {
 
   // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
   virtual Status run(const Request& request, double timeout_s = -1) = 0;
-  virtual Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1) = 0;
-  virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1) = 0;
+  virtual Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1,
+                      const char* site = nullptr) = 0;
+  virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1,
+                      const char* site = nullptr) = 0;
   // The same without waiting; the Work is driven by whoever waits on it.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
+
+  // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.
+  virtual Status resync(double timeout_s = -1) = 0;
 
   // Plan of one call in words: transport, algorithm, steps of this rank.
   virtual Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const = 0;

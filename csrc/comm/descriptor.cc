@@ -1,5 +1,6 @@
 #include "comm/descriptor.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace pc {
@@ -63,6 +64,47 @@ uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DTyp
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
   return digest.value();
+}
+
+std::string message_found(const MessageId& found, uint64_t nbytes) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType dtype = static_cast<DType>(i);
+    if (nbytes % size_of(dtype) != 0) continue;
+    const uint64_t count = nbytes / size_of(dtype);
+    if (digest_of_message(found.stream.group, found.stream.tag, found.sequence, dtype, count) != found.digest)
+      continue;
+    return std::string(name_of(dtype)) + "[" + std::to_string(count) + "]";
+  }
+  return {};
+}
+
+std::string fields_of(const CallRecord& record) {
+  std::string text = "collective=" + std::string(name_of(record.collective));
+  if (record.collective != Collective::kBarrier) {
+    text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);
+    if (record.collective != Collective::kBroadcast) text += "\nop=" + std::string(name_of(record.op));
+    if (record.collective != Collective::kAllreduce) text += "\nroot=" + std::to_string(record.root_or_peer);
+  }
+  return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
+}
+
+std::string call_text(std::string_view fields) {
+  const auto field = [fields](std::string_view name) -> std::string_view {
+    for (std::string_view rest = fields; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+      if (line.size() > name.size() && line.starts_with(name) && line[name.size()] == '=')
+        return line.substr(name.size() + 1);
+    }
+    return {};
+  };
+  std::string text(field("collective"));
+  if (text.empty()) return std::string(fields);
+  if (!field("dtype").empty())
+    text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
+  if (!field("op").empty()) text += " " + std::string(field("op"));
+  if (!field("root").empty()) text += ", root " + std::string(field("root"));
+  return text + " (" + std::string(field("algorithm")) + ")";
 }
 
 std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence) {

@@ -7,7 +7,9 @@
 #include <string_view>
 
 #include "comm/selection.h"
+#include "engine/flight_recorder.h"
 #include "engine/request.h"
+#include "wire/frame.h"
 
 namespace pc {
 
@@ -15,6 +17,13 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count);
+// What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits.
+std::string message_found(const MessageId& found, uint64_t nbytes);
+
+// The same as lines of "name=value", for the ranks to compare when they disagree; `call_text` makes it readable:
+// "allreduce float32[1000] sum (ring)".
+std::string fields_of(const CallRecord& record);
+std::string call_text(std::string_view fields);
 
 // For errors: "allreduce #12 (ring, 64 MiB float32 sum)", "send to rank 1, tag 0 (8 B uint8)".
 std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence);

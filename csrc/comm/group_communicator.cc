@@ -4,7 +4,7 @@
 
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
-#include "comm/group_ending.h"
+#include "comm/group_calls.h"
 #include "comm/reentry.h"
 #include "engine/point_to_point.h"
 
@@ -21,74 +21,151 @@ void copy_input(const Request& request) {
   }
 }
 
+int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
+
+CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
+                     uint64_t digest, bool leaving, TimePoint began) {
+  CallRecord record;
+  record.kind = leaving ? CallRecord::Kind::kShutdown : CallRecord::Kind::kCollective;
+  record.collective = request.collective;
+  const auto [count, dtype] = elements_of(request);
+  record.dtype = dtype;
+  record.count = count;
+  record.op = request.op;
+  record.root_or_peer = request.root;
+  record.group = group;
+  record.sequence = sequence;
+  record.digest = digest;
+  record.algorithm = choice.algorithm->name.data();  // a literal: it ends with a zero byte
+  record.site = request.site;
+  record.began_ns = to_ns(began);
+  return record;
+}
+CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const MessageId& id, const char* site,
+                     TimePoint began) {
+  CallRecord record;
+  record.kind = sends ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
+  record.dtype = data.dtype;
+  record.count = data.count;
+  record.root_or_peer = peer;
+  record.group = id.stream.group;
+  record.tag = id.stream.tag;
+  record.sequence = id.sequence;
+  record.digest = id.digest;
+  record.site = site;
+  record.began_ns = to_ns(began);
+  return record;
+}
+
 class FinishedWork final : public Work {
  public:
   bool done() const override { return true; }
   Status wait(const WaitContext&) override { return Status(); }
+  void cancel() override {}
+  Rank waits_for() const override { return -1; }
   std::string where() const override { return "ended"; }
 };
 
 }  // namespace
 
 struct GroupCommunicator::Shared {
-  GroupEnding ending;
+  GroupCalls calls;
   Reentry reentry = {};
+};
+
+// Notices that a call waits long: asks the rank that it waits for, which finds a disagreement that shows in no message,
+// and after a while has a warning written.
+class GroupCommunicator::Watch final : public WaitWatch {
+ public:
+  Watch(GroupCalls& calls, const GroupCalls::Call& call, const Work& work)
+      : calls_(calls),
+        call_(call),
+        work_(work),
+        ask_at_(call.began + kFirst) {}
+  void look(TimePoint now) override {
+    if (now < ask_at_) return;
+    ask_at_ = now + kNext;
+    ControlThread& control = *calls_.parts().control;
+    const Rank peer = work_.waits_for();
+    if (peer >= 0) control.stalled(calls_.id(call_.sequence), calls_.names().to_world(peer));
+    const std::chrono::duration<double> waited = now - call_.began;
+    if (warned_ || waited.count() < calls_.parts().warn_after_s) return;
+    warned_ = true;
+    control.survey(calls_.id(call_.sequence));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kFirst{100}, kNext{250};
+  GroupCalls& calls_;
+  const GroupCalls::Call& call_;
+  const Work& work_;
+  TimePoint ask_at_;
+  bool warned_ = false;
 };
 
 // A launched collective whose outcome is told in the words of its group.
 class GroupCommunicator::GroupWork final : public Work {
  public:
-  GroupWork(std::shared_ptr<Shared> group, std::unique_ptr<Work> inner, std::string operation,
-            TimePoint began)
+  GroupWork(std::shared_ptr<Shared> group, Started started, std::string operation)
       : group_(std::move(group)),
-        inner_(std::move(inner)),
-        operation_(std::move(operation)),
-        began_(began) {}
+        inner_(std::move(started.work)),
+        call_(started.call),
+        operation_(std::move(operation)) {}
   ~GroupWork() override {
     if (told_) return;
-    // A failure that nobody asked for ends the group all the same; so does leaving a call that the others are in.
-    const Status ended = inner_->done() ? inner_->wait({Deadline(began_)})
-                                        : Status(Code::kAborted, "its Work was dropped before it was done");
-    if (!ended.is_ok()) (void)group_->ending.conclude(ended, operation_, began_);
+    // Nobody has asked how it ended. If it has not, this rank leaves a call that the others are in.
+    if (!inner_->done()) inner_->cancel();
+    tell(inner_->wait({Deadline(call_.began)}), nullptr);
   }
   bool done() const override { return inner_->done(); }
   Status wait(const WaitContext& context) override {
     if (told_) return outcome_;
     PC_TRY(group_->reentry.check());
-    outcome_ = group_->reentry.wait(*inner_, context, [this] { return operation_; });
-    if (!outcome_.is_ok()) outcome_ = group_->ending.conclude(outcome_, operation_, began_);
-    told_ = true;
+    Watch watch(group_->calls, call_, *inner_);
+    WaitContext watched = context;
+    watched.watch = &watch;
+    tell(group_->reentry.wait(*inner_, watched, [this] { return operation_; }), context.interrupted);
     return outcome_;
   }
+  void cancel() override { inner_->cancel(); }
+  Rank waits_for() const override { return inner_->waits_for(); }
   std::string where() const override { return inner_->where(); }
 
  private:
+  void tell(const Status& ended, const std::function<bool()>* probe) {
+    told_ = true;
+    if (ended.is_ok()) return group_->calls.done(call_);
+    outcome_ = group_->calls.conclude(ended, call_, operation_, probe);
+  }
+
   const std::shared_ptr<Shared> group_;
   const std::unique_ptr<Work> inner_;
+  const GroupCalls::Call call_;
   const std::string operation_;
-  const TimePoint began_;
   bool told_ = false;
   Status outcome_;
 };
 
-GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, Rank rank,
-                                     std::vector<Rank> world_ranks, double timeout_s,
+GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                                      SelectionTable selection)
     : parts_(parts),
       group_(group),
-      world_ranks_(std::move(world_ranks)),
       selection_(std::move(selection)),
-      shared_(new Shared{
-          GroupEnding({parts.transport, parts.reactor, parts.executor}, rank, world_ranks_, parts.hosts)}) {
-  rank_ = rank;
-  size_ = static_cast<Rank>(world_ranks_.size());
+      shared_(new Shared{GroupCalls(parts.calls, group, std::move(names))}) {
+  rank_ = shared_->calls.names().rank();
+  size_ = shared_->calls.names().size();
   timeout_s_ = timeout_s;
+  if (parts.calls.control != nullptr)
+    parts.calls.control->add(group, std::shared_ptr<ControlledGroup>(shared_, &shared_->calls));
 }
 
-GroupCommunicator::~GroupCommunicator() { abort(Status(Code::kNotInitialized, "the group was closed")); }
+GroupCommunicator::~GroupCommunicator() {
+  abort(Status(Code::kNotInitialized, "the group was closed"));
+  if (parts_.calls.control != nullptr) parts_.calls.control->remove(group_);
+}
 
-Status GroupCommunicator::usable() const {
-  PC_TRY(shared_->ending.before());
+Status GroupCommunicator::usable() {
+  PC_TRY(shared_->calls.before());
   return shared_->reentry.check();
 }
 
@@ -102,109 +179,167 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
     return Status::ok();
   }
   const TimePoint began = now();
-  PC_ASSIGN_OR_RETURN(const Started started, start(call, began));
-  const auto operation = [&] { return operation_text(call, started.choice, started.sequence); };
-  const Status ended = shared_->reentry.wait(*started.work, context_for(seconds, began), operation);
-  return ended.is_ok() ? ended : shared_->ending.conclude(ended, operation(), began);
+  PC_TRY(usable());
+  PC_ASSIGN_OR_RETURN(Started started, start(call, began));
+  PC_TRY(finish(call, started, seconds));
+  const bool rooted = call.collective == Collective::kBroadcast || call.collective == Collective::kReduce;
+  if (parts_.check != Check::kStrict || !rooted) return Status::ok();
+  // Whoever was done early waits until all have made the call, and hears if one made another.
+  PC_ASSIGN_OR_RETURN(Started confirmed, start(Request{}, began));
+  return finish(Request{}, confirmed, seconds);
+}
+
+Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s, bool leaving) {
+  GroupCalls& calls = shared_->calls;
+  const auto operation = [&] {
+    return leaving ? std::string("shutdown") : operation_text(request, started.choice, started.call.sequence);
+  };
+  Watch watch(calls, started.call, *started.work);
+  WaitContext context = context_for(timeout_s, started.call.began);
+  context.watch = &watch;
+  const Status ended = shared_->reentry.wait(*started.work, context, operation);
+  if (!ended.is_ok()) return calls.conclude(ended, started.call, operation(), parts_.interrupted);
+  calls.done(started.call);
+  return Status::ok();
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
+  PC_TRY(usable());
   if (size_ == 1) {
-    PC_TRY(usable());
     copy_input(call);
     return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
   }
-  const TimePoint began = now();
-  PC_ASSIGN_OR_RETURN(Started started, start(call, began));
-  std::string operation = operation_text(call, started.choice, started.sequence);
+  PC_ASSIGN_OR_RETURN(Started started, start(call, now()));
+  std::string operation = operation_text(call, started.choice, started.call.sequence);
   return std::unique_ptr<Work>(
-      std::make_unique<GroupWork>(shared_, std::move(started.work), std::move(operation), began));
+      std::make_unique<GroupWork>(shared_, std::move(started), std::move(operation)));
 }
 
 Status GroupCommunicator::leave(double timeout_s) {
-  PC_TRY(usable());
+  if (Status before = usable(); !before.is_ok()) {
+    if (*shared_->calls.word() != 0 || before.code() == Code::kInvalidArgument) return before;
+    parts_.calls.log.warning(before.to_string());  // about an earlier call; there is no next one to raise it
+  }
   if (size_ == 1) return Status::ok();
-  const TimePoint began = now();
-  PC_ASSIGN_OR_RETURN(const Started started, start(Request{}, began, true));
-  const auto operation = [] { return std::string("shutdown"); };
-  const Status ended = shared_->reentry.wait(*started.work, context_for(timeout_s, began), operation);
-  return ended.is_ok() ? ended : shared_->ending.told(ended, operation(), began);
+  PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
+  return finish(Request{}, started, timeout_s, true);
+}
+
+Status GroupCommunicator::resync(double timeout_s) {
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
+  const Deadline deadline = Deadline::after(seconds);
+  for (;;) {
+    const Status status = run(Request{}, std::max(deadline.remaining_s(), 0.0));
+    if (status.is_ok()) shared_->calls.settle();
+    const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
+                             status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;
+    if (!out_of_step || *shared_->calls.word() != 0 || deadline.expired()) return status;
+  }
 }
 
 Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request, TimePoint began,
                                                             bool leaving) {
-  if (!parts_.executor->supports(request, size_)) {
-    return Status(Code::kUnsupported, "the executor '" + std::string(parts_.executor->name()) +
+  Executor& executor = *parts_.calls.executor;
+  if (!executor.supports(request, size_)) {
+    return Status(Code::kUnsupported, "the executor '" + std::string(executor.name()) +
                                           "' of this group cannot run this " +
                                           std::string(name_of(request.collective)));
   }
+  GroupCalls& calls = shared_->calls;
   Started started;
   started.choice = selection_.choose(request.collective, elements_of(request).nbytes(), size_);
-  const std::lock_guard<std::mutex> lock(turn_mutex_);
-  PC_TRY(usable());
-  started.sequence = ++sequence_;
-  const uint64_t left = digest_of_leaving(group_, started.sequence);
-  const uint64_t digest = leaving ? left : digest_of(request, started.choice, group_, started.sequence);
-  const Launch launch{group_,
-                      started.sequence,
-                      digest,
-                      rank_,
-                      size_,
-                      world_ranks_.data(),
-                      started.choice.algorithm,
-                      started.choice.split,
-                      left};
-  Result<std::unique_ptr<Work>> launched = parts_.executor->launch(request, launch);
+  std::unique_lock turn = calls.turn();
+  const uint64_t sequence = calls.next_number();
+  const uint64_t left = digest_of_leaving(group_, sequence);
+  const bool compared = parts_.check != Check::kOff;
+  const uint64_t digest = leaving    ? left
+                          : compared ? digest_of(request, started.choice, group_, sequence)
+                                     : 0;
+  started.call = {sequence,
+                  calls.record(record_of(request, started.choice, group_, sequence, digest, leaving, began)),
+                  began};
+  Result<std::unique_ptr<Work>> launched =
+      Status(Code::kAborted, "other ranks gave this call up before it was made here");
+  if (!calls.given_up_before(sequence)) {
+    const Launch launch{group_,
+                        sequence,
+                        digest,
+                        rank_,
+                        size_,
+                        calls.names().world_ranks().data(),
+                        started.choice.algorithm,
+                        started.choice.split,
+                        left};
+    launched = executor.launch(request, launch);
+  }
+  if (!launched.is_ok()) executor.cancel(group_, sequence, launched.status());  // peers may send for it
+  turn.unlock();
   if (!launched.is_ok()) {
-    const std::string operation = operation_text(request, started.choice, started.sequence);
-    return shared_->ending.conclude(launched.status(), operation, began);
+    const std::string operation = operation_text(request, started.choice, sequence);
+    return calls.conclude(launched.status(), started.call, operation, parts_.interrupted);
   }
   started.work = std::move(launched).value();
   return started;
 }
 
-// send and recv differ in what `post` does with (world rank of the peer, name of the message).
+// send and recv differ in what `post` does with (world rank of the peer, name of the message, how it ended).
 template <class Post>
 Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends,
-                                   double timeout_s, Post&& post) {
+                                   double timeout_s, const char* site, Post&& post) {
   const std::string_view verb = sends ? "send to" : "recv from";
   PC_TRY(check_message(data, peer, rank_, size_, verb));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   PC_TRY(usable());
-  const TimePoint began = now();
+  GroupCalls& calls = shared_->calls;
+  MessageEnd how;
   std::unique_lock<std::mutex> lock(messages_mutex_);
-  const MessageId id = next_message(peer, tag, sends, data.dtype, data.count);
-  const std::unique_ptr<Work> work = post(world_ranks_[static_cast<std::size_t>(peer)], id);
+  const uint64_t sequence = ++messages(peer, tag, sends);
+  const uint64_t digest =
+      parts_.check == Check::kOff ? 0 : digest_of_message(group_, tag, sequence, data.dtype, data.count);
+  const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+  const TimePoint began = now();
+  const GroupCalls::Call call{0, calls.record(record_of(data, peer, sends, id, site, began)), began};
+  const std::unique_ptr<Work> work = post(calls.names().to_world(peer), id, &how);
   lock.unlock();
   const auto operation = [&] { return message_text(verb, peer, tag, data); };
   const Status ended = shared_->reentry.wait(*work, context_for(seconds, began), operation);
-  return ended.is_ok() ? ended : shared_->ending.conclude(ended.with_peer(peer), operation(), began);
+  if (ended.is_ok()) return calls.done(call), ended;
+  if (how.untold) {  // the peer knows nothing of it: the next message takes its place
+    const std::lock_guard<std::mutex> again(messages_mutex_);
+    if (uint64_t& count = messages(peer, tag, sends); count == sequence) --count;
+  }
+  Status said = ended;
+  if (const std::string theirs = message_found(how.found, how.found_nbytes);
+      ended.code() == Code::kMismatch && !theirs.empty()) {
+    said =
+        Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") + theirs);
+  }
+  return calls.conclude_message(said.with_peer(peer), call, operation(), parts_.interrupted);
 }
 
-Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s) {
-  return exchange(data, peer, tag, true, timeout_s, [&](Rank world_rank, const MessageId& id) {
-    return post_send(*parts_.transport, *parts_.reactor, world_rank, id, data);
-  });
+Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s,
+                               const char* site) {
+  return exchange(data, peer, tag, true, timeout_s, site,
+                  [&](Rank world_rank, const MessageId& id, MessageEnd* how) {
+                    return post_send(*parts_.transport, *parts_.calls.reactor, world_rank, id, data, how);
+                  });
 }
 
-Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s) {
-  return exchange(data, peer, tag, false, timeout_s, [&](Rank world_rank, const MessageId& id) {
-    return post_recv(*parts_.transport, *parts_.reactor, world_rank, id, data);
-  });
+Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) {
+  return exchange(data, peer, tag, false, timeout_s, site,
+                  [&](Rank world_rank, const MessageId& id, MessageEnd* how) {
+                    return post_recv(*parts_.transport, *parts_.calls.reactor, world_rank, id, data, how);
+                  });
 }
 
-MessageId GroupCommunicator::next_message(Rank peer, uint32_t tag, bool sends, DType dtype,
-                                          std::size_t count) {
-  const uint64_t key = uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0);
-  const uint64_t sequence = ++messages_[key];
-  const uint64_t digest = digest_of_message(group_, tag, sequence, dtype, count);
-  return {Stream{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+uint64_t& GroupCommunicator::messages(Rank peer, uint32_t tag, bool sends) {
+  return messages_[uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0)];
 }
 
 WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) const {
-  return {Deadline::after(timeout_s, began), shared_->ending.word(), parts_.interrupted};
+  return {Deadline::after(timeout_s, began), shared_->calls.word(), parts_.interrupted, nullptr};
 }
 
 Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t nbytes, Rank root) const {
@@ -219,6 +354,6 @@ Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t n
   return text + pc::explain(plan);
 }
 
-void GroupCommunicator::abort(const Status& why) noexcept { shared_->ending.abort(why); }
+void GroupCommunicator::abort(const Status& why) noexcept { shared_->calls.abort(why); }
 
 }  // namespace pc

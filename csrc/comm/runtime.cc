@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
@@ -62,7 +63,7 @@ std::string describe(const RuntimeOptions& options, const Transport& transport, 
 
 }  // namespace
 
-// Members go in reverse order: the communicator before its executor, the executor before reactor and transport.
+// Members go in reverse order: the groups before the control thread and the executor, these before reactor and transport.
 struct Runtime::State {
   explicit State(RuntimeOptions given) : options(std::move(given)) {}
   ~State() {
@@ -70,31 +71,57 @@ struct Runtime::State {
     close();
   }
   void close() {
+    if (control) control->stop();
     if (reactor && transport) reactor->remove(transport.get());
+    if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
   Status start(Deadline deadline);
+  Status start_control();
   void make_world(SelectionTable selection);
 
   RuntimeOptions options;
   HostMap hosts;
+  std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>();
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<PlanExecutor> executor;
+  std::unique_ptr<ControlThread> control;
   std::unique_ptr<GroupCommunicator> world;
   bool shut_down = false;
 };
 
 void Runtime::State::make_world(SelectionTable selection) {
   std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
-  for (Rank r = 0; r < options.size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<std::string> people;
+  if (options.size > 1) {
+    for (const HostMap::Entry& entry : hosts.ranks)
+      people.push_back("host " + entry.host_name + ", pid " + std::to_string(entry.pid));
+  }
   GroupCommunicator::Parts parts;
+  parts.calls = {reactor.get(), executor.get(), control.get(), recorder, options.log, options.warn_after_s};
   parts.transport = transport.get();
-  parts.reactor = reactor.get();
-  parts.executor = executor.get();
-  parts.hosts = &hosts;
+  parts.check = options.check;
   if (options.interrupted) parts.interrupted = &options.interrupted;
-  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup, options.rank, std::move(ranks),
+  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup,
+                                              GroupNames(options.rank, std::move(ranks), std::move(people)),
                                               options.timeout_s, std::move(selection));
+}
+
+Status Runtime::State::start_control() {
+  const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(options.rank)];
+  ControlOptions given;
+  given.rank = options.rank;
+  given.epoch = options.epoch;
+  given.sockets = transport->take_control_sockets();
+  for (const HostMap::Entry& entry : hosts.ranks) {
+    const bool visible = !here.pid_key.empty() && entry.pid_key == here.pid_key && entry.pid != here.pid;
+    given.far.push_back(entry.host_key != here.host_key);
+    given.pids.push_back(visible ? entry.pid : 0);
+  }
+  given.find_position = options.find_position;
+  PC_ASSIGN_OR_RETURN(control, ControlThread::create(std::move(given)));
+  return Status::ok();
 }
 
 Status Runtime::State::start(Deadline deadline) {
@@ -111,11 +138,13 @@ Status Runtime::State::start(Deadline deadline) {
   options.store.reset();
   options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
+  options.check = meeting.check;
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
+  PC_TRY(start_control());
   make_world(std::move(meeting.selection));
-  return Status::ok();
+  return control->start();
 }
 
 Runtime::Runtime() = default;
@@ -137,6 +166,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
 Communicator& Runtime::world() { return *state_->world; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
 
+const FlightRecorder& Runtime::recorder() const { return *state_->recorder; }
+
 Status Runtime::shutdown(Deadline deadline) {
   State& state = *state_;
   if (state.shut_down) return Status::ok();
@@ -146,10 +177,17 @@ Status Runtime::shutdown(Deadline deadline) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
     state.transport->shutdown(
         ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
-    state.close();
+    state.control->say_goodbye();
   }
   state.world->abort(Status(Code::kNotInitialized, "the runtime was shut down"));
+  state.close();
   return ended;
+}
+
+void Runtime::close_in_child() noexcept {
+  if (state_->transport) state_->transport->close_in_child();
+  if (state_->reactor) state_->reactor->close_in_child();
+  if (state_->control) state_->control->close_in_child();
 }
 
 }  // namespace pc

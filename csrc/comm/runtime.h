@@ -11,10 +11,18 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "comm/communicator.h"
+#include "engine/flight_recorder.h"
 #include "store/store.h"
 #include "wire/frame.h"
 
 namespace pc {
+
+// Whether ranks are compared before their data is used. All take rank 0's word.
+enum class Check : uint8_t {
+  kOff,     // not at all
+  kOn,      // by a fingerprint in every message
+  kStrict,  // and every rooted call waits until all ranks have made it
+};
 
 struct RuntimeOptions {
   Rank rank = 0;
@@ -28,6 +36,10 @@ struct RuntimeOptions {
   std::string tune;                   // selection overrides of rank 0
   std::function<bool()> interrupted;  // Ctrl-C probe; asked only by the thread that waits, in slices
   Logger log = Logger();              // gets this rank's number
+  Check check = Check::kOn;           // rank 0's counts
+  double warn_after_s = 30;           // of waiting in one call: a warning names the late ranks
+  // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.
+  std::function<void(std::function<void(std::string)>)> find_position;
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
 };
@@ -38,6 +50,7 @@ struct HostMap {
     std::string host_name;  // for people
     std::string host_key;   // equal: same kernel and network namespace, as far as names can tell
     int64_t pid = 0;
+    std::string pid_key;  // equal: pids mean the same processes
   };
   std::vector<Entry> ranks;
   Rank local_rank = 0, local_size = 1;
@@ -50,8 +63,11 @@ class Runtime {
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;
+  const FlightRecorder& recorder() const;
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
   Status shutdown(Deadline deadline);
+  // In a forked child: closes every descriptor, so that the parent's end is seen by its peers. Nothing may follow.
+  void close_in_child() noexcept;
 
  private:
   Runtime();

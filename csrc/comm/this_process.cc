@@ -51,6 +51,9 @@ HostMap::Entry this_process() {
   const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
   entry.host_key = (boot.empty() ? entry.host_name : boot) + "/" + std::to_string(known ? network.st_ino : 0);
   entry.pid = ::getpid();
+  struct stat pids {};
+  const bool pids_known = ::stat("/proc/self/ns/pid", &pids) == 0;
+  if (pids_known && !boot.empty()) entry.pid_key = boot + "/" + std::to_string(pids.st_ino);
   return entry;
 }
 

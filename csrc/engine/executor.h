@@ -16,6 +16,10 @@ class Work {
   // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
   // kInterrupted leave it withdrawn, so that the caller's memory is free.
   virtual Status wait(const WaitContext& context) = 0;
+  // Ends it as kAborted, for all ranks. Thread-safety: from anywhere.
+  virtual void cancel() = 0;
+  // The rank of the group that it waits for now; -1: nobody. Thread-safety: from anywhere.
+  virtual Rank waits_for() const = 0;
   // "step 3/6: recv_reduce chunk 2 <- rank 1": what it waits for now. For errors.
   virtual std::string where() const = 0;
 };
@@ -30,7 +34,10 @@ class Executor {
   virtual std::string_view name() const = 0;
   virtual bool supports(const Request& request, Rank size) const = 0;
   virtual Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) = 0;
-  virtual void abort(const Status& why) noexcept = 0;  // ends everything launched
+  // Ends the collective of this number with `why`, if it is here and has not ended.
+  virtual void cancel(uint32_t group, uint64_t sequence, const Status& why) = 0;
+  virtual void abort(uint32_t group, const Status& why) = 0;  // everything of one group, now and later
+  virtual void abort(const Status& why) noexcept = 0;         // everything, now and later
 };
 
 }  // namespace pc

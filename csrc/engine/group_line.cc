@@ -22,17 +22,13 @@ std::unique_ptr<PlanRun> GroupLine::new_run() {
 
 void GroupLine::release(std::unique_ptr<PlanRun> run) {
   Lock lock(mutex_);
-  if (!run->ended() || std::find(runs_.begin(), runs_.end(), run.get()) != runs_.end()) {
-    const Status why(Code::kAborted, "dropped by its owner before it was done");
-    if (driven_here(
-            *run)) {  // a signal handler drops what this thread waits for: there is nobody to wait for
-      run->end(why);
-      run->request_end(why);  // so that the frame below wakes
-      dropped_ = std::move(run);
-      return;
-    }
-    withdraw(lock, *run, why);
+  if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
+  if (driven(*run)) {
+    dropped_ = std::move(run);  // its driver is in the probe, and looks at it once more
+    return;
   }
+  std::erase(runs_, run.get());
+  if (!driven_) start_first(lock);
   if (idle_.size() < kMaxIdleRuns) idle_.push_back(std::move(run));
 }
 
@@ -54,29 +50,27 @@ void GroupLine::start_first(Lock& lock) {
   }
 }
 
-void GroupLine::take_baton() {
-  driven_ = true;
-  driver_ = std::this_thread::get_id();
-}
+void GroupLine::take_baton() { driven_ = true; }
 
 void GroupLine::drop_baton() {
   driven_ = false;
-  if (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
+  while (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
+  discard_due();
   if (dropped_ != nullptr) idle_.push_back(std::move(dropped_));
   baton_free_.notify_all();
 }
 
-bool GroupLine::driven_here(const PlanRun& run) const {
-  return driven_ && driver_ == std::this_thread::get_id() && !runs_.empty() && runs_.front() == &run;
+bool GroupLine::driven(const PlanRun& run) const {
+  return driven_ && !runs_.empty() && runs_.front() == &run;
 }
 
 Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
   if (run.ended()) return run.result();
   Lock lock(mutex_);
   while (!run.ended()) {
-    const WaitEnd end = driven_ ? wait_for_baton(lock, context) : drive_first(lock, context);
-    if (end == WaitEnd::kReady || run.ended()) continue;
-    withdraw(lock, run, ended_early(end, run.where(), run.waits_for()));
+    const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, context);
+    if (how == WaitEnd::kReady || run.ended()) continue;
+    end(lock, run, ended_early(how, run.where(), run.waits_for()));
   }
   return run.result();
 }
@@ -85,49 +79,107 @@ WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
   PlanRun& first = *runs_.front();
   take_baton();
   lock.unlock();
-  WaitEnd end = WaitEnd::kReady;
+  const std::function<bool()> probe = [this, asked = context.interrupted] { return ask(*asked); };
+  WaitContext told = context;
+  if (context.interrupted != nullptr && *context.interrupted) told.interrupted = &probe;
+  WaitEnd how = WaitEnd::kReady;
   if (!first.started()) first.start(scratch_);
-  for (first.advance(); !first.ended() && end == WaitEnd::kReady;) {
-    end = reactor_.wait(first.queue(), context);
-    if (end == WaitEnd::kReady) first.advance();
+  TimePoint looked = std::chrono::steady_clock::now();
+  for (first.advance(); !first.ended() && how == WaitEnd::kReady;) {
+    how = reactor_.wait(first.queue(), told);
+    if (how != WaitEnd::kReady) break;
+    first.advance();
+    // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now - looked < std::chrono::milliseconds(kSliceMs) || first.ended()) continue;
+    looked = now;
+    how = Waiter::check(told);
   }
   lock.lock();
+  const bool ended = first.ended();
   drop_baton();
-  if (first.ended()) {
-    start_first(lock);  // so that peers need not wait until somebody here waits for the next one
-    return WaitEnd::kReady;
-  }
-  return end;
+  if (!ended) return how;
+  start_first(lock);  // so that peers need not wait until somebody here waits for the next one
+  return WaitEnd::kReady;
+}
+
+// The probe runs other people's code for as long as that likes. Meanwhile anybody may end the run.
+bool GroupLine::ask(const std::function<bool()>& interrupted) {
+  const auto set = [this](bool inside) {
+    const Lock lock(mutex_);
+    in_probe_ = inside;
+    baton_free_.notify_all();
+  };
+  set(true);
+  const bool answer = interrupted();
+  set(false);
+  return answer;
 }
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
   baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
   lock.unlock();  // the probe may run a signal handler, and that may call anything
-  const WaitEnd end = Waiter::check(context);
+  const WaitEnd how = Waiter::check(context);
   lock.lock();
-  return end;
+  return how;
 }
 
-void GroupLine::withdraw(Lock& lock, PlanRun& run, const Status& why) {
-  const auto driven_by_another = [&] { return driven_ && !runs_.empty() && runs_.front() == &run; };
-  if (driven_by_another()) {
-    if (!run.ended()) run.request_end(why);
-    baton_free_.wait(lock, [&] { return !driven_by_another(); });  // its driver sees the request at once
+void GroupLine::end(Lock& lock, PlanRun& run, const Status& why) {
+  if (driven(run) && !in_probe_) {
+    run.request_end(why);  // its driver sees it at once
+    baton_free_.wait(lock, [&] { return run.ended() || !driven(run) || in_probe_; });
   }
+  if (run.ended()) return;
   run.end(why);
-  std::erase(runs_, &run);
-  if (!driven_) start_first(lock);
+  if (driven(run)) {
+    run.request_end(why);  // so that its driver wakes when the probe is over
+  } else {
+    if (!run.started()) skipped_.push_back(run.sequence());
+    std::erase(runs_, &run);
+    discard_due();
+    if (!driven_) start_first(lock);
+  }
+}
+
+// Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the
+// calls before it are over, because a transport discards everything up to a number.
+void GroupLine::discard_due() {
+  std::erase_if(skipped_, [this](uint64_t sequence) {
+    const bool due = runs_.empty() || runs_.front()->sequence() > sequence;
+    if (due) transport_.discard(group_, sequence);
+    return due;
+  });
+}
+
+void GroupLine::cancel(uint64_t sequence, const Status& why) {
+  Lock lock(mutex_);
+  const auto found = std::find_if(runs_.begin(), runs_.end(),
+                                  [&](const PlanRun* run) { return run->sequence() == sequence; });
+  if (found == runs_.end()) {
+    skipped_.push_back(sequence);
+    return discard_due();
+  }
+  if ((*found)->ended()) return;
+  if (driven(**found) && !in_probe_) return (*found)->request_end(why);
+  end(lock, **found, why);
+  baton_free_.notify_all();
 }
 
 void GroupLine::abort(const Status& why) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   aborted_ = why;
-  if (driven_ && !runs_.empty()) runs_.front()->request_end(why);
-  for (PlanRun* run : runs_) {
-    if (!driven_ || run != runs_.front()) run->end(why);
+  const std::deque<PlanRun*> all = runs_;
+  for (PlanRun* run : all) {
+    if (run->ended()) continue;
+    if (driven(*run) && !in_probe_) {
+      run->request_end(why);
+    } else {
+      run->end(why);
+      if (driven(*run)) run->request_end(why);
+    }
   }
-  std::erase_if(runs_, [&](PlanRun* run) { return run->ended() && !(driven_ && run == runs_.front()); });
+  std::erase_if(runs_, [&](PlanRun* run) { return run->ended() && !driven(*run); });
   baton_free_.notify_all();
 }
 

@@ -5,9 +5,9 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "engine/plan_run.h"
@@ -27,15 +27,19 @@ class GroupLine {
   void enter(PlanRun& run);                               // last in line; starts it if it is also the first
   Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
   void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
-  void abort(const Status& why);               // ends every run, now and later
+  // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
+  void cancel(uint64_t sequence, const Status& why);
+  void abort(const Status& why);  // ends every run, now and later
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void start_first(Lock& lock);                // mutex_ held, baton free
-  void take_baton();                           // mutex_ held
-  void drop_baton();                           // mutex_ held: removes what has ended
-  bool driven_here(const PlanRun& run) const;  // mutex_ held: by an outer frame of this thread
-  void withdraw(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended and left the line
+  void start_first(Lock& lock);                           // mutex_ held, baton free
+  void take_baton();                                      // mutex_ held
+  void drop_baton();                                      // mutex_ held: removes what has ended
+  bool driven(const PlanRun& run) const;                  // mutex_ held
+  void end(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended
+  void discard_due();                                     // mutex_ held
+  bool ask(const std::function<bool()>& interrupted);
   WaitEnd drive_first(Lock& lock, const WaitContext& context);
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 
@@ -44,12 +48,13 @@ class GroupLine {
   const uint32_t group_;
   std::mutex mutex_;  // guards what follows, and the state of runs that have not started
   std::condition_variable baton_free_;
-  bool driven_ = false;     // somebody holds the baton: the first run is theirs
-  std::thread::id driver_;  // who, while driven_
+  bool driven_ = false;    // somebody holds the baton: the first run is theirs
+  bool in_probe_ = false;  // ... and is inside its interrupt probe, where it touches nothing of ours
   std::deque<PlanRun*> runs_;
   std::vector<std::unique_ptr<PlanRun>> idle_;
   std::unique_ptr<PlanRun>
-      dropped_;  // the first run, if its owner let it go while a frame below still drives it
+      dropped_;  // the first run, if its owner let it go while another frame still drives it
+  std::vector<uint64_t> skipped_;  // numbers that ended before their turn: to discard when it comes
   Status aborted_;
   Scratch scratch_;  // the baton's
 };

@@ -40,6 +40,8 @@ class PlanWork final : public Work {
   ~PlanWork() override { line_.release(std::move(run_)); }
   bool done() const override { return run_->ended(); }
   Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }
+  void cancel() override { line_.cancel(run_->sequence(), Status(Code::kAborted, "cancelled by its owner")); }
+  Rank waits_for() const override { return run_->waits_for(); }
   std::string where() const override { return run_->where(); }
 
  private:
@@ -78,6 +80,12 @@ Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const
   line.enter(entering);
   return std::unique_ptr<Work>(std::move(work));
 }
+
+void PlanExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
+  state_->line(group).cancel(sequence, why);
+}
+
+void PlanExecutor::abort(uint32_t group, const Status& why) { state_->line(group).abort(why); }
 
 void PlanExecutor::abort(const Status& why) noexcept {
   const std::lock_guard<std::mutex> lock(state_->mutex);

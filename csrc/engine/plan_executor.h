@@ -15,6 +15,8 @@ class PlanExecutor final : public Executor {
   std::string_view name() const override;
   bool supports(const Request& request, Rank size) const override;
   Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
+  void cancel(uint32_t group, uint64_t sequence, const Status& why) override;
+  void abort(uint32_t group, const Status& why) override;
   void abort(const Status& why) noexcept override;
 
  private:

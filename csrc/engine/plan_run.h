@@ -23,9 +23,10 @@ class PlanRun {
   explicit PlanRun(Transport& transport) : transport_(transport) {}
 
   void prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan);
-  void start(Scratch& scratch);   // copies input to output and posts what can be posted
-  void advance();                 // takes completions and goes on as far as possible
-  void end(Status result);        // withdraws what is in flight: afterwards the user's memory is free
+  void start(Scratch& scratch);  // copies input to output and posts what can be posted
+  void advance();                // takes completions and goes on as far as possible
+  void end(Status result);       // withdraws what is in flight: afterwards the user's memory is free
+  uint64_t sequence() const { return launch_.sequence; }
   void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
     queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
   }

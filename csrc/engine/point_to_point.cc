@@ -8,12 +8,15 @@ namespace {
 // Thread-safety: done() from anywhere, the rest by one thread at a time.
 class Message final : public Work {
  public:
-  Message(Transport& transport, Reactor& reactor, bool sends)
+  Message(Transport& transport, Reactor& reactor, Rank peer, bool sends, MessageEnd* how)
       : transport_(transport),
         reactor_(reactor),
-        sends_(sends) {}
+        peer_(peer),
+        sends_(sends),
+        how_(how) {}
   ~Message() override {
-    if (!done()) transport_.cancel(&queue_);
+    if (!ended_.load(std::memory_order_relaxed))
+      transport_.cancel(&queue_, Status(Code::kAborted, "dropped by its owner before it was done"));
   }
   CompletionSink* sink() { return &queue_; }
 
@@ -25,25 +28,43 @@ class Message final : public Work {
     Completion completion;
     while (!queue_.take(completion)) {
       const WaitEnd end = reactor_.wait(queue_, context);
-      if (end == WaitEnd::kReady) continue;
-      transport_.cancel(&queue_);
-      if (queue_.take(completion)) break;  // it made it after all
-      return finish(ended_early(end, where(), -1));
+      if (end != WaitEnd::kReady) return withdraw(ended_early(end, where(), -1));
     }
-    return finish(Status(completion.status.code(), completion.status.message()));
+    if (completion.token == kCancelled) return withdraw(completion.status);
+    return finish(completion);
   }
+  void cancel() override {
+    queue_.complete(Completion{kCancelled, Status(Code::kAborted, "cancelled by its owner"), {}, 0});
+  }
+  Rank waits_for() const override { return peer_; }
   std::string where() const override { return sends_ ? "send" : "recv"; }
 
  private:
-  Status finish(Status result) {
-    result_ = std::move(result);
+  static constexpr uint64_t kMessage = 0, kCancelled = 1;  // tokens
+
+  Status withdraw(const Status& why) {
+    const bool untold = transport_.cancel(&queue_, why);
+    for (Completion completion; queue_.take(completion);) {
+      if (completion.token == kMessage) return finish(completion);  // it made it after all
+    }
+    if (how_ != nullptr) how_->untold = untold;
+    return finish({.token = kMessage, .status = why, .found = {}, .nbytes = 0});
+  }
+  Status finish(const Completion& completion) {
+    if (how_ != nullptr) {
+      how_->found = completion.found;
+      how_->found_nbytes = completion.nbytes;
+    }
+    result_ = Status(completion.status.code(), completion.status.message());
     ended_.store(true, std::memory_order_release);
     return result_;
   }
 
   Transport& transport_;
   Reactor& reactor_;
+  const Rank peer_;
   const bool sends_;
+  MessageEnd* const how_;  // may be null
   CompletionQueue queue_;
   Status result_;
   std::atomic<bool> ended_{false};
@@ -52,15 +73,15 @@ class Message final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                ConstBuffer data) {
-  auto message = std::make_unique<Message>(transport, reactor, true);
+                                ConstBuffer data, MessageEnd* how) {
+  auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0});
   return message;
 }
 
 std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                Buffer data) {
-  auto message = std::make_unique<Message>(transport, reactor, false);
+                                Buffer data, MessageEnd* how) {
+  auto message = std::make_unique<Message>(transport, reactor, peer, false, how);
   transport.post_recv(peer,
                       RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
   return message;

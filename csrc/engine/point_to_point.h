@@ -8,11 +8,19 @@
 
 namespace pc {
 
+// What the end of a message leaves to know, besides its Status.
+struct MessageEnd {
+  bool untold = false;  // it was withdrawn before the peer had been told of it: its number is free again
+  MessageId found;      // of a mismatch: what the peer sent or expects
+  uint64_t found_nbytes = 0;
+};
+
 // `id.sequence` counts messages of this (peer, tag) and direction; the caller keeps the counters. `peer` is a world rank;
-// how the Work ends names nobody, because the caller knows the peer by its rank in the group.
+// how the Work ends names nobody, because the caller knows the peer by its rank in the group. `how`: may be null, else
+// outlives the Work.
 std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                ConstBuffer data);
+                                ConstBuffer data, MessageEnd* how = nullptr);
 std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                Buffer data);
+                                Buffer data, MessageEnd* how = nullptr);
 
 }  // namespace pc

@@ -17,8 +17,9 @@ struct Request {
   Buffer out;      // off the root of a reduce: empty
   ReduceOp op = ReduceOp::kSum;
   Rank root = 0;
-  void* stream = nullptr;  // device arrays only
-  std::string_view label;  // the user's name for this call, shown in errors and traces
+  void* stream = nullptr;      // device arrays only
+  std::string_view label;      // the user's name for this call, shown in errors and traces
+  const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process
 };
 
 // What a checked call is about. Everybody has the output of a broadcast, and everybody has the input of all others.

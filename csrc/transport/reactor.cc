@@ -235,6 +235,11 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   }
 }
 
+void Reactor::close_in_child() noexcept {
+  state_->epoll.reset();
+  state_->event.reset();
+}
+
 void Reactor::wake() {
   ::eventfd_write(state_->event.get(), 1);
   const std::lock_guard lock(state_->asleep_mutex);

@@ -1,0 +1,384 @@
+#include "comm/control_thread.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace pc {
+namespace {
+
+using Mail = std::function<void(ControlPlane&, TimePoint)>;
+
+// A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
+constexpr std::size_t kMostUnsent = 1024 * 1024;
+constexpr std::size_t kReadsPerTurn = 16;
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+int open_pidfd(int64_t pid) {
+  return pid <= 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
+}
+
+}  // namespace
+
+struct ControlThread::State final : ControlHost, std::enable_shared_from_this<ControlThread::State> {
+  struct Peer {
+    Fd socket, process;
+    ControlReader reader;
+    std::vector<std::byte> unsent;
+    bool watching_writable = false;
+    std::string broken;  // why the connection is of no use any more; told to the plane outside its own calls
+  };
+
+  explicit State(ControlOptions given)
+      : options(std::move(given)),
+        peers(options.sockets.size()),
+        plane(options.rank, options.far, options.epoch, *this) {}
+
+  Status open();
+  void run();
+  void post(Mail mail);
+
+  // ---- the rest is the thread's
+  void serve(const epoll_event& event);
+  void read(Rank rank);
+  void broke(Rank rank, const std::string& why);
+  void take_mail();
+  void flush();
+  void flush(Peer& peer);
+  void watch_writable(Peer& peer, Rank rank, bool wanted);
+  void leave();
+  Status watch(const Fd& fd, uint64_t tag);
+  Peer& at(Rank rank) { return peers[static_cast<std::size_t>(rank)]; }
+  bool known(Rank rank) const {
+    return rank >= 0 && static_cast<std::size_t>(rank) < peers.size() && rank != options.rank;
+  }
+  std::shared_ptr<ControlledGroup> group(uint32_t id) {
+    const std::lock_guard lock(mutex);
+    const auto found = groups.find(id);
+    return found == groups.end() ? nullptr : found->second;
+  }
+  template <class Tell>
+  void tell_all(Tell&& tell);
+
+  // ---- ControlHost
+  std::span<const Rank> members(uint32_t id) override {
+    held = group(id);
+    return held == nullptr ? std::span<const Rank>() : held->world_ranks();
+  }
+  CallReport report(const CallId& call, bool find_where) override;
+  void send(Rank peer, const ControlMessage& message) override {
+    if (known(peer) && at(peer).socket.valid()) encode(message, at(peer).unsent);
+  }
+  void end_call(const CallId& call, const CallEnd& why) override {
+    if (const auto calls = group(call.group)) calls->end_call(call.sequence, why);
+  }
+  void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
+    if (const auto calls = group(call.group)) calls->verdict(call.sequence, why, standings);
+  }
+  void surveyed(const CallId& call, std::vector<Standing> standings) override {
+    if (const auto calls = group(call.group)) calls->surveyed(call.sequence, standings);
+  }
+  void peer_died(Rank peer, const std::string& cause) override {
+    ended(peer, Status(Code::kPeerFailure, cause).with_cause(cause));
+  }
+  void peer_exited(Rank) override {}  // the data connections say it, behind everything that was sent on them
+  void excluded(Rank by, const std::string& cause) override {
+    ended(by, Status(Code::kExcluded, "the others took this rank for dead: " + cause).with_cause(cause));
+  }
+  void ended(Rank peer, const Status& why);
+
+  static constexpr uint64_t kMailTag = ~uint64_t{0}, kProcess = uint64_t{1} << 32;
+
+  ControlOptions options;
+  Fd epoll, mail_event;
+  std::vector<Peer> peers;  // by world rank
+  ControlPlane plane;
+  std::shared_ptr<ControlledGroup> held;  // whose members the plane looks at
+  std::vector<CallId> searched;           // calls that wait for the program's position
+  bool stopping = false;
+  std::thread thread;
+
+  std::mutex mutex;  // guards what follows
+  std::vector<Mail> mail;
+  std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
+  std::map<Rank, Status> ended_peers;
+};
+
+Status ControlThread::State::open() {
+  epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return system_error("epoll_create for the control thread", errno);
+  mail_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!mail_event.valid()) return system_error("eventfd for the control thread", errno);
+  PC_TRY(watch(mail_event, kMailTag));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    peers[i].socket = std::move(options.sockets[i]);
+    if (!peers[i].socket.valid()) continue;
+    PC_TRY(watch(peers[i].socket, i));
+    // Fires even if a child that the peer has forked keeps its sockets open. Where it cannot be had, sockets must do.
+    peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
+    if (peers[i].process.valid()) PC_TRY(watch(peers[i].process, kProcess | i));
+  }
+  return Status::ok();
+}
+
+Status ControlThread::State::watch(const Fd& fd, uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0) return Status::ok();
+  return system_error("epoll_ctl for the control thread", errno);
+}
+
+void ControlThread::State::post(Mail one) {
+  const std::lock_guard lock(mutex);
+  mail.push_back(std::move(one));
+  if (mail.size() == 1) ::eventfd_write(mail_event.get(), 1);
+}
+
+void ControlThread::State::run() {
+  std::array<epoll_event, 32> events;
+  while (!stopping) {
+    const std::optional<TimePoint> next = plane.next_tick();
+    const int ms = next ? Deadline(*next).slice_ms(60'000) : -1;
+    const int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), ms);
+    for (int i = 0; i < count; ++i) serve(events[static_cast<std::size_t>(i)]);
+    take_mail();
+    plane.tick(now());
+    flush();
+  }
+  leave();
+}
+
+void ControlThread::State::serve(const epoll_event& event) {
+  if (event.data.u64 == kMailTag) {
+    eventfd_t ignored;
+    ::eventfd_read(mail_event.get(), &ignored);
+    return;
+  }
+  const Rank rank = static_cast<Rank>(event.data.u64 & 0xffffffff);
+  const bool process_ended = (event.data.u64 & kProcess) != 0;
+  read(rank);  // also for a process that has ended: its goodbye may be here
+  Peer& peer = at(rank);
+  if (!process_ended || !peer.process.valid()) return;
+  peer.process.reset();
+  broke(rank, "its process ended");
+}
+
+void ControlThread::State::read(Rank rank) {
+  Peer& peer = at(rank);
+  std::array<std::byte, 16 * 1024> bytes;
+  for (std::size_t i = 0; i < kReadsPerTurn && peer.socket.valid(); ++i) {
+    const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) {
+      return broke(
+          rank, count == 0 ? "its connection closed" : system_error("control connection", errno).message());
+    }
+    const Status fed = peer.reader.feed({bytes.data(), static_cast<std::size_t>(count)});
+    while (std::optional<ControlMessage> message = peer.reader.next()) plane.received(rank, *message, now());
+    if (!fed.is_ok()) return broke(rank, fed.message());
+  }
+}
+
+void ControlThread::State::broke(Rank rank, const std::string& why) {
+  at(rank).socket.reset();
+  at(rank).unsent.clear();
+  plane.lost(rank, why, now());
+}
+
+void ControlThread::State::take_mail() {
+  std::vector<Mail> taken;
+  {
+    const std::lock_guard lock(mutex);
+    taken.swap(mail);
+  }
+  for (const Mail& one : taken) one(plane, now());
+}
+
+void ControlThread::State::flush() {
+  for (Peer& peer : peers) {
+    if (!peer.unsent.empty()) flush(peer);
+  }
+  // What broke is told when nothing is being sent any more: the news of it is sent in turn.
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (peers[i].broken.empty()) continue;
+    const std::string why = std::exchange(peers[i].broken, {});
+    broke(static_cast<Rank>(i), why);
+    return flush();
+  }
+}
+
+void ControlThread::State::flush(Peer& peer) {
+  const Rank rank = static_cast<Rank>(&peer - peers.data());
+  const ssize_t count = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
+  if (count > 0) peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + count);
+  if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+    read(rank);  // it may have said goodbye, or what it knows, before it went
+    if (peer.socket.valid()) peer.broken = system_error("control connection", errno).message();
+    peer.unsent.clear();
+    return;
+  }
+  if (peer.unsent.size() > kMostUnsent) {
+    peer.broken = "it has not read 1 MiB of control messages";
+    return;
+  }
+  watch_writable(peer, rank, !peer.unsent.empty());
+}
+
+void ControlThread::State::watch_writable(Peer& peer, Rank rank, bool wanted) {
+  if (peer.watching_writable == wanted) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (wanted) event.events |= EPOLLOUT;
+  event.data.u64 = static_cast<uint64_t>(rank);
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_MOD, peer.socket.get(), &event) == 0) {
+    peer.watching_writable = wanted;
+  } else {
+    peer.broken = system_error("epoll_ctl for a control connection", errno).message();
+  }
+}
+
+// What is said has gone out as far as it goes without waiting. Bytes left unread would reset the connection.
+void ControlThread::State::leave() {
+  std::array<std::byte, 4096> bytes;
+  for (Peer& peer : peers) {
+    if (!peer.socket.valid()) continue;
+    ::shutdown(peer.socket.get(), SHUT_WR);
+    while (::recv(peer.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    peer.socket.reset();
+  }
+}
+
+CallReport ControlThread::State::report(const CallId& call, bool find_where) {
+  const std::shared_ptr<ControlledGroup> calls = group(call.group);
+  if (calls == nullptr) return {};
+  CallReport report = calls->report(call.sequence);
+  if (!find_where || report.state != CallReport::State::kNotMade || !options.find_position) return report;
+  report.where_follows = true;
+  searched.push_back(call);
+  if (searched.size() > 1) return report;  // one search answers all
+  options.find_position([weak = weak_from_this()](const std::string& where) {
+    const std::shared_ptr<State> self = weak.lock();
+    if (self == nullptr) return;
+    self->post([state = self.get(), where](ControlPlane& its_plane, TimePoint at) {
+      for (const CallId& each : std::exchange(state->searched, {})) its_plane.located(each, where, at);
+    });
+  });
+  return report;
+}
+
+template <class Tell>
+void ControlThread::State::tell_all(Tell&& tell) {
+  std::vector<std::shared_ptr<ControlledGroup>> all;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [id, calls] : groups) all.push_back(calls);
+  }
+  for (const std::shared_ptr<ControlledGroup>& calls : all) tell(*calls);
+}
+
+void ControlThread::State::ended(Rank peer, const Status& why) {
+  {
+    const std::lock_guard lock(mutex);
+    ended_peers.emplace(peer, why);
+  }
+  tell_all([&](ControlledGroup& calls) { calls.peer_ended(peer, why); });
+}
+
+ControlThread::ControlThread() = default;
+
+Result<std::unique_ptr<ControlThread>> ControlThread::create(ControlOptions options) {
+  std::unique_ptr<ControlThread> control(new ControlThread());
+  control->state_ = std::make_shared<State>(std::move(options));
+  PC_TRY(control->state_->open());
+  return control;
+}
+
+Status ControlThread::start() {
+  State& state = *state_;
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
+  Status started;
+  try {
+    state.thread = std::thread([&state] { state.run(); });
+    ::pthread_setname_np(state.thread.native_handle(), "pc-control");
+  } catch (const std::system_error& error) {
+    started = system_error("starting the control thread", error.code().value());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+void ControlThread::stop() {
+  State& state = *state_;
+  if (!state.thread.joinable()) return;
+  state.post([&state](ControlPlane&, TimePoint) { state.stopping = true; });
+  state.thread.join();
+}
+
+void ControlThread::add(uint32_t id, std::shared_ptr<ControlledGroup> calls) {
+  State& state = *state_;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.groups[id] = calls;
+  }
+  state.post([&state, calls](ControlPlane&, TimePoint) {
+    std::map<Rank, Status> ended;
+    {
+      const std::lock_guard lock(state.mutex);
+      ended = state.ended_peers;
+    }
+    for (const auto& [peer, why] : ended) calls->peer_ended(peer, why);
+  });
+}
+
+void ControlThread::remove(uint32_t id) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  state.groups.erase(id);
+}
+
+void ControlThread::gave_up(const CallId& call, const CallEnd& why) {
+  state_->post([call, why](ControlPlane& plane, TimePoint at) { plane.gave_up(call, why, at); });
+}
+void ControlThread::stalled(const CallId& call, Rank waits_for) {
+  state_->post([call, waits_for](ControlPlane& plane, TimePoint at) { plane.stalled(call, waits_for, at); });
+}
+void ControlThread::survey(const CallId& call) {
+  state_->post([call](ControlPlane& plane, TimePoint at) { plane.survey(call, at); });
+}
+void ControlThread::lost(Rank peer, const std::string& cause) {
+  state_->post([state = state_.get(), peer, cause](ControlPlane&, TimePoint) {
+    if (!state->known(peer)) return;
+    state->read(peer);  // what it said before comes first
+    state->broke(peer, cause);
+  });
+}
+void ControlThread::say_goodbye() {
+  state_->post([](ControlPlane& plane, TimePoint at) { plane.say_goodbye(at); });
+}
+
+void ControlThread::close_in_child() noexcept {
+  State& state = *state_;
+  for (State::Peer& peer : state.peers) {
+    peer.socket.reset();
+    peer.process.reset();
+  }
+  state.epoll.reset();
+  state.mail_event.reset();
+}
+
+}  // namespace pc

@@ -1,0 +1,117 @@
+// The calls of one group: their numbers, what the other ranks have said about them, and what their callers are told when
+// one goes wrong. A call that any rank gives up ends on all, and the group goes on with the next one. The death of a member
+// ends the group.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/waiter.h"
+#include "comm/control_thread.h"
+#include "comm/verdict.h"
+#include "engine/executor.h"
+#include "engine/flight_recorder.h"
+#include "transport/reactor.h"
+
+namespace pc {
+
+// Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
+class GroupCalls final : public ControlledGroup {
+ public:
+  // The pointers are not owned, and not touched by calls once abort() has returned; null if the group has one rank.
+  struct Parts {
+    Reactor* reactor = nullptr;
+    Executor* executor = nullptr;
+    ControlThread* control = nullptr;
+    std::shared_ptr<FlightRecorder> recorder;
+    Logger log = Logger();
+    double warn_after_s = 30;  // of waiting in one call
+  };
+  // One call of this rank.
+  struct Call {
+    uint64_t sequence = 0;  // 0: point-to-point
+    uint64_t ticket = 0;    // in the flight recorder
+    TimePoint began;
+  };
+  using Probe = std::function<bool()>;
+
+  GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
+
+  // ---- around a call
+  // Not 0: the group has ended. For WaitContext.
+  const std::atomic<uint32_t>* word() const { return &ended_; }
+  // Not OK: the group has ended; or an earlier call of this rank has turned out to be wrong, which is told once.
+  Status before() {
+    const uint32_t flags = ended_.load(std::memory_order_acquire) | noted_.load(std::memory_order_acquire);
+    return flags == 0 ? Status::ok() : look();
+  }
+  // Held from numbering a call until it is launched, so that numbers start in order.
+  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_mutex_); }
+  uint64_t next_number() { return ++sequence_; }  // turn() held
+  // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
+  bool given_up_before(uint64_t sequence);
+  uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
+  void done(const Call& call);
+  void settle();  // all ranks are in step again: nothing earlier matters any more
+  // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
+  // briefly: `probe` is asked meanwhile.
+  Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
+  // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
+  Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
+                          const Probe* probe);
+  // Ends everything that runs, now and later, with `why`. The first cause stays.
+  void abort(const Status& why) noexcept;
+
+  const GroupNames& names() const { return names_; }
+  CallId id(uint64_t sequence) const { return {group_, sequence}; }
+  const Parts& parts() const { return parts_; }
+
+  // ---- ControlledGroup
+  std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
+  CallReport report(uint64_t sequence) override;
+  void end_call(uint64_t sequence, const CallEnd& why) override;
+  void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
+  void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
+  void peer_ended(Rank peer, const Status& why) override;
+
+ private:
+  // A call that ended for all, until its caller here has been told.
+  struct Ending {
+    CallEnd why;
+    bool by_others = false;
+    std::optional<Status> verdict;
+  };
+  Status look();
+  Status cause() const;  // mutex_ held
+  Status told(const Status& ended, const Call& call, const std::string& operation) const;
+  void end_group(const Status& why);
+  Status await_verdict(uint64_t sequence, const Probe* probe);
+  Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
+  Status with_standing(const Status& ended, const Probe* probe);
+  template <class Ready>
+  bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready);
+  std::string advice(const Status& ended) const;
+
+  const Parts parts_;
+  const uint32_t group_;
+  const GroupNames names_;
+  std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
+  uint64_t sequence_ = 0;
+  std::atomic<uint32_t> ended_{0};  // not 0: cause_ is set for good
+  std::atomic<uint32_t> noted_{0};  // not 0: deferred_ is set
+  mutable std::mutex mutex_;        // guards what follows
+  Status cause_;
+  std::optional<Status> deferred_;
+  std::map<uint64_t, Ending> endings_;
+  std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for
+  std::condition_variable told_;  // a verdict, a survey, or the end of the group
+};
+
+}  // namespace pc
