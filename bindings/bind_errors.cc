@@ -13,9 +13,14 @@ PyObject* text(const std::string& value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
+PyObject* optional(const std::string& value) { return value.empty() ? none() : text(value); }
+bool is_about_a_peer(Code code) {
+  return code == Code::kPeerFailure || code == Code::kPeerExited || code == Code::kPeerInterrupted;
+}
+
 }  // namespace
 
-PyObject* raise_status(const State& state, const Status& status) {
+PyObject* raise_status(const State& state, const Status& status, const HostMap::Entry* process) {
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (status.code() == Code::kInterrupted) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -23,13 +28,23 @@ PyObject* raise_status(const State& state, const Status& status) {
   }
   PyObject* const kind = state.errors[static_cast<std::size_t>(status.code())];
   const Ref message(text(status.to_string())), rank(number(status.rank())), peer(number(status.peer()));
-  const Ref operation(status.operation().empty() ? none() : text(status.operation()));
-  const Ref elapsed(seconds(status.elapsed_s()));
-  if (!message || !rank || !peer || !operation || !elapsed) return nullptr;
-  const Ref details(Py_BuildValue("{sOsOsOsO}", "rank", rank.get(), "peer", peer.get(), "operation",
-                                  operation.get(), "elapsed_s", elapsed.get()));
+  const Ref operation(optional(status.operation())), elapsed(seconds(status.elapsed_s()));
+  const Ref sequence(status.sequence() == 0 ? none() : PyLong_FromUnsignedLongLong(status.sequence()));
+  if (!message || !rank || !peer || !operation || !elapsed || !sequence) return nullptr;
+  const Ref details(Py_BuildValue("{sOsOsOsOsO}", "rank", rank.get(), "peer", peer.get(), "operation",
+                                  operation.get(), "elapsed_s", elapsed.get(), "sequence", sequence.get()));
   const Ref positional(PyTuple_Pack(1, message.get()));
   if (!details || !positional) return nullptr;
+  if (is_about_a_peer(status.code())) {
+    const Ref host(process == nullptr ? none() : text(process->host_name));
+    const Ref pid(process == nullptr ? none() : PyLong_FromLongLong(process->pid));
+    const Ref cause(optional(status.cause()));
+    if (!host || !pid || !cause || PyDict_SetItemString(details.get(), "host", host.get()) != 0 ||
+        PyDict_SetItemString(details.get(), "pid", pid.get()) != 0 ||
+        PyDict_SetItemString(details.get(), "cause", cause.get()) != 0) {
+      return nullptr;
+    }
+  }
   const Ref error(PyObject_Call(kind, positional.get(), details.get()));
   if (error) PyErr_SetObject(kind, error.get());
   return nullptr;

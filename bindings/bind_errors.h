@@ -3,13 +3,15 @@
 
 #include <string>
 
+#include "comm/runtime.h"
 #include "state.h"
 
 namespace pc {
 
 // Sets the Python error that `status` stands for. A Python error that is already set (Ctrl-C, a signal handler's
 // exception) stays. Always returns nullptr, so that a binding can return it.
-PyObject* raise_status(const State& state, const Status& status);
+// `process`: of the peer, if it is known.
+PyObject* raise_status(const State& state, const Status& status, const HostMap::Entry* process = nullptr);
 
 // The caller's fault, found before anything was sent. Always returns false.
 bool refuse(const State& state, std::string message);

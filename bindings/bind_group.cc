@@ -69,6 +69,7 @@ PyMethodDef* group_methods() {
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
+      {"resync", fast(on_group<resync>), kFast, docs::kResync},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
       {},
@@ -87,6 +88,7 @@ PyMethodDef* world_methods() {
       {"send", fast(on_world<send>), kFast, docs::kSend},
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
+      {"resync", fast(on_world<resync>), kFast, docs::kResync},
       {"__reduce__", world_reduce, METH_NOARGS, nullptr},
       {},
   };

@@ -14,7 +14,6 @@ namespace pc {
 // the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
 struct Session {
   std::shared_ptr<Runtime> runtime;
-  bool failed = false;  // a call has failed in a way that leaves the world unusable
   bool forked = false;  // this process is a child of the one that the connections belong to
 };
 

@@ -98,6 +98,11 @@ class PyRuntime {
         options.transport ? *options.transport : value_or_raise(*state, env_text(Env::kTransport));
     if (options.tune) native.tune = *options.tune;
     if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_raise(*state, env_text(Env::kTune));
+    const std::string check_name = value_or_raise(*state, env_text(Env::kCheck));
+    native.check = check_name == "off" ? Check::kOff : check_name == "strict" ? Check::kStrict : Check::kOn;
+    native.find_position = [position = state->position.get()](ProgramPosition::Found found) {
+      position->find(std::move(found));
+    };
     native.epoch = options.epoch;
     native.address = options.address;
     native.interrupted = interrupt_probe();
@@ -131,7 +136,7 @@ class PyRuntime {
     std::shared_ptr<Runtime> runtime =
         std::move(session_->runtime);  // from here on every call says the world is gone
     Status status;
-    if (runtime != nullptr && !session_->failed && !session_->forked) {
+    if (runtime != nullptr && !session_->forked && !runtime->world().ended()) {
       const py::gil_scoped_release release;
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
     }
@@ -146,7 +151,7 @@ class PyRuntime {
   void end(std::shared_ptr<Runtime> runtime) {
     if (session_
             ->forked) {  // its threads are not in this process, its connections belong to the parent: leave it alone
-      static_cast<void>(new std::shared_ptr<Runtime>(std::move(runtime)));
+      static_cast<void>(new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
       static_cast<void>(server_.release());
       return;
     }

@@ -33,9 +33,8 @@ Communicator* usable(const GroupObject& group) {
 // Alone in the world no call waits, and nothing else runs during one.
 bool waits(const GroupObject& group) { return group.size > 1; }
 
-bool leaves_world_usable(Code code) {
-  return code == Code::kOk || code == Code::kInvalidArgument || code == Code::kUnsupported;
-}
+// For errors and the flight recorder. Alone in the world neither has anything to tell.
+const char* site_of(const GroupObject& group) { return waits(group) ? group.state->sites.here() : nullptr; }
 
 // Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
 // Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
@@ -44,13 +43,12 @@ template <class Call>
 Status run(GroupObject& group, Call&& call) {
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
-  Session& session = *group.session;
+  const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
   if (!waits(group)) return call(*communicator);
   PyThreadState* thread = PyEval_SaveThread();
   Status status = call(*communicator);
   PyEval_RestoreThread(thread);
-  if (!leaves_world_usable(status.code())) session.failed = true;
   if (session.runtime == nullptr) {
     // Shut down meanwhile: this may be the last reference, and letting it go may wait.
     thread = PyEval_SaveThread();
@@ -60,13 +58,20 @@ Status run(GroupObject& group, Call&& call) {
   return status;
 }
 
+const HostMap::Entry* process_of(const GroupObject& group, Rank peer) {
+  const std::shared_ptr<Runtime>& runtime = group.session->runtime;
+  if (runtime == nullptr || peer < 0) return nullptr;
+  const std::vector<HostMap::Entry>& ranks = runtime->hosts().ranks;
+  return static_cast<std::size_t>(peer) < ranks.size() ? &ranks[static_cast<std::size_t>(peer)] : nullptr;
+}
+
 // The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result) {
   const State& state = *group.state;
   if (status.is_ok() && (!waits(group) || PyErr_Occurred() == nullptr)) [[likely]] {
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
-  if (!status.is_ok()) raise_status(state, status);  // else: a signal handler raised while the call waited
+  if (!status.is_ok()) raise_status(state, status, process_of(group, status.peer()));  // else: a signal handler raised while the call waited
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part
@@ -83,6 +88,7 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   State& state = *group.state;
   PyObject* given[4];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);  // before the views: it may run Python code
   Request request;
   request.collective = Collective::kAllreduce;
   double timeout = -1;
@@ -109,6 +115,7 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   }
   request.in = in_view.buffer();
   request.out = written->buffer();
+  request.site = site;
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
   return finish(group, status, written, out);
 }
@@ -118,6 +125,7 @@ PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   State& state = *group.state;
   PyObject* given[3];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);
   int64_t root = 0;
   double timeout = -1;
   if (!to_integer(state, "broadcast", "root", given[1], group.size - 1, &root) ||
@@ -132,6 +140,7 @@ PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   request.root = static_cast<Rank>(root);
   request.out = view.buffer();
   if (!writes) request.in = view.buffer();
+  request.site = site;
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
   return finish(group, status, writes ? &view : nullptr, given[0]);
 }
@@ -141,6 +150,7 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   State& state = *group.state;
   PyObject* given[4];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);
   Request request;
   request.collective = Collective::kReduce;
   int64_t root = 0;
@@ -156,6 +166,7 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   request.root = static_cast<Rank>(root);
   request.in = view.buffer();
   if (writes) request.out = view.buffer();
+  request.site = site;
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
   return finish(group, status, writes ? &view : nullptr, given[0]);
 }
@@ -169,6 +180,7 @@ static PyObject* point_to_point(GroupObject& group, bool sends, PyObject* const*
   State& state = *group.state;
   PyObject* given[4];
   if (!parse(state, signature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);
   int64_t peer = 0, tag = 0;
   double timeout = -1;
   if (!to_integer(state, signature.function, "peer", given[1], group.size - 1, &peer) ||
@@ -181,7 +193,8 @@ static PyObject* point_to_point(GroupObject& group, bool sends, PyObject* const*
   const Rank rank = static_cast<Rank>(peer);
   const uint32_t tag32 = static_cast<uint32_t>(tag);
   const Status status = run(group, [&](Communicator& c) {
-    return sends ? c.send(view.buffer(), rank, tag32, timeout) : c.recv(view.buffer(), rank, tag32, timeout);
+    return sends ? c.send(view.buffer(), rank, tag32, timeout, site)
+                 : c.recv(view.buffer(), rank, tag32, timeout, site);
   });
   return finish(group, status, sends ? nullptr : &view, given[0]);
 }
@@ -199,11 +212,24 @@ PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   State& state = *group.state;
   PyObject* given[1];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);
   double timeout = -1;
   if (!to_timeout(state, "barrier", given[0], &timeout)) return nullptr;
   Request request;
   request.collective = Collective::kBarrier;
+  request.site = site;
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
+  return finish(group, status, nullptr, Py_None);
+}
+
+PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  static constexpr Signature kSignature = {"resync", 0, 0, 1, {kTimeout}};
+  State& state = *group.state;
+  PyObject* given[1];
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  double timeout = -1;
+  if (!to_timeout(state, "resync", given[0], &timeout)) return nullptr;
+  const Status status = run(group, [&](Communicator& c) { return c.resync(timeout); });
   return finish(group, status, nullptr, Py_None);
 }
 

@@ -12,6 +12,7 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs);  // METH_VARARGS | METH_KEYWORDS
 // Seconds that `count` sums of `array` take without Python in between: what benchmarks/call_overhead.py subtracts.

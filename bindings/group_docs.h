@@ -190,6 +190,29 @@ Example:
     >>> pc.shutdown()
 )";
 
+inline constexpr const char* kResync = R"(resync(*, timeout=None)
+--
+
+Bring all ranks back in step after an error that they did not all see in the same call.
+
+Barriers until one succeeds. An allreduce or barrier that fails does so on every rank, and needs no resync(). A rank that had
+already completed its part of a broadcast or reduce hears of a disagreement later than the others; resync(), called by all
+ranks, settles that. Nothing that was noted about earlier calls is raised afterwards.
+
+Parameters:
+    timeout: seconds for all of it, default that of init().
+
+Raises:
+    CollectiveTimeout: not all ranks came.
+    PeerFailure: a rank died: there is no group to come back to.
+
+Example:
+    >>> import pycollective as pc
+    >>> _ = pc.init()
+    >>> pc.resync(timeout=10)
+    >>> pc.shutdown()
+)";
+
 inline constexpr const char* kExplain = R"(explain(collective, *, nbytes=0, root=0)
 --
 

@@ -59,7 +59,13 @@ Example:
     >>> pc.shutdown()
 )");
   m.def("_after_fork", [state] {
-    if (state->world != nullptr) state->world->session->forked = true;
+    static_cast<void>(state->position.release());  // its threads are the parent's
+    state->position = std::make_unique<pc::ProgramPosition>(state->sites);
+    if (state->world == nullptr || state->world->session->forked) return;
+    pc::Session& session = *state->world->session;
+    session.forked = true;
+    // A child must not keep the parent's connections open: its peers would not see it die.
+    if (session.runtime != nullptr) session.runtime->close_in_child();
   });
   m.def(
       "_time_calls",

@@ -16,8 +16,9 @@ struct ErrorRow {
 constexpr ErrorRow kErrors[] = {
     {Code::kInvalidArgument, "InvalidArgument"}, {Code::kMismatch, "CollectiveMismatch"},
     {Code::kTimeout, "CollectiveTimeout"},       {Code::kPeerFailure, "PeerFailure"},
-    {Code::kPeerExited, "PeerExited"},           {Code::kAborted, "Aborted"},
-    {Code::kUnsupported, "Unsupported"},         {Code::kNotInitialized, "NotInitialized"},
+    {Code::kPeerExited, "PeerExited"},           {Code::kPeerInterrupted, "PeerInterrupted"},
+    {Code::kAborted, "Aborted"},                 {Code::kUnsupported, "Unsupported"},
+    {Code::kExcluded, "Excluded"},               {Code::kNotInitialized, "NotInitialized"},
 };
 
 PyObject* intern(std::string_view text) {
@@ -42,7 +43,7 @@ bool State::load() {
     }
     forked_error = py::object(module.attr("ForkedProcess")).release().ptr();
     ndarray = py::object(py::module_::import("numpy").attr("ndarray")).release().ptr();
-    return true;
+    return sites.load();
   } catch (py::error_already_set& e) {
     e.restore();
     return false;

@@ -5,10 +5,13 @@
 
 #include <array>
 #include <climits>
+#include <memory>
 #include <unordered_map>
 
 #include "base/status.h"
+#include "call_site.h"
 #include "dlpack.h"
+#include "program_position.h"
 
 namespace pc {
 
@@ -48,6 +51,9 @@ struct State {
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;
+  CallSites sites;               // which lines of Python the calls come from
+  // Replaced in a forked child, where its threads are not. Null: not needed yet.
+  std::unique_ptr<ProgramPosition> position = std::make_unique<ProgramPosition>(sites);
   GroupObject* world = nullptr;  // what the functions of the module act on
 
   // False with a Python error set.

@@ -13,7 +13,7 @@ Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLP
 """
 
 try:
-    from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, send, world
+    from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, resync, send, world
 except ModuleNotFoundError as error:
     if error.name != "pycollective._core":
         raise
@@ -68,6 +68,7 @@ __all__ = [
     "rank",
     "recv",
     "reduce",
+    "resync",
     "send",
     "shutdown",
     "size",

@@ -7,14 +7,15 @@
     ├── PeerFailure (also a ConnectionError)    a rank died or its connection broke
     │   ├── PeerExited                          it said goodbye and ended while it was still needed
     │   ├── PeerUnresponsive (reserved)         its connection stands, but it does not answer
-    │   └── PeerInterrupted (reserved)          somebody pressed Ctrl-C there
-    ├── Excluded (reserved)                     the others went on without this rank
+    │   └── PeerInterrupted                     somebody pressed Ctrl-C there; the group can be used again
+    ├── Excluded                                the others hold this rank for dead
     ├── Aborted                                 an earlier failure ended this group; the message has the first cause
     ├── Unsupported                             valid, but this build or this path cannot do it
     ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
     └── ForkedProcess                           a forked child uses connections that belong to its parent
 
-Reserved: for the control plane that is to come; this version never raises it.
+Reserved: this version never raises it; a rank that does not answer is named by CollectiveTimeout.
+docs/errors.md says who raises what, and what can be used afterwards.
 Ctrl-C raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python function.
 All of them can be pickled, with their attributes.
 """
@@ -46,12 +47,14 @@ class CollectiveError(Exception):
         peer: the rank at the other end; None if no single one is known.
         operation: what was running, for example "allreduce #12 (ring, 64 MiB float32)"; None if nothing had begun.
         elapsed_s: seconds from the start of that operation; None if nothing had begun.
+        sequence: the number of that operation among the collectives of its group, from 1; None if it is none.
     """
 
     rank: int | None
     peer: int | None
     operation: str | None
     elapsed_s: float | None
+    sequence: int | None
 
     def __init__(
         self,
@@ -61,12 +64,14 @@ class CollectiveError(Exception):
         peer: int | None = None,
         operation: str | None = None,
         elapsed_s: float | None = None,
+        sequence: int | None = None,
     ) -> None:
         super().__init__(message)
         self.rank = rank
         self.peer = peer
         self.operation = operation
         self.elapsed_s = elapsed_s
+        self.sequence = sequence
 
 
 class InvalidArgument(CollectiveError, ValueError):
@@ -82,7 +87,37 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
 
 
 class PeerFailure(CollectiveError, ConnectionError):
-    """A rank died or its connection broke."""
+    """A rank died or its connection broke. Every rank of the group raises it, and every later call does so again.
+
+    Attributes, besides those of CollectiveError:
+        host: where `peer` ran; None if it is not known.
+        pid: its process there; None if it is not known.
+        cause: how it was noticed, for example "its process ended".
+    """
+
+    host: str | None
+    pid: int | None
+    cause: str | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        rank: int | None = None,
+        peer: int | None = None,
+        operation: str | None = None,
+        elapsed_s: float | None = None,
+        sequence: int | None = None,
+        host: str | None = None,
+        pid: int | None = None,
+        cause: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, rank=rank, peer=peer, operation=operation, elapsed_s=elapsed_s, sequence=sequence
+        )
+        self.host = host
+        self.pid = pid
+        self.cause = cause
 
 
 class PeerExited(PeerFailure):
@@ -94,11 +129,11 @@ class PeerUnresponsive(PeerFailure):
 
 
 class PeerInterrupted(PeerFailure):
-    """Somebody pressed Ctrl-C at another rank. Reserved: not raised yet; it is a PeerFailure today."""
+    """Somebody pressed Ctrl-C at another rank in this call. Unlike after other failures of peers, the group goes on."""
 
 
 class Excluded(CollectiveError):
-    """The others went on without this rank. Reserved: not raised yet."""
+    """The others hold this rank for dead, and have gone on or failed without it."""
 
 
 class Aborted(CollectiveError):

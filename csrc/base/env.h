@@ -23,8 +23,9 @@ enum class Env : uint8_t {
   kStore,
   kKeyFd,
   kPort,
+  kCheck,
 };
-inline constexpr int kEnvCount = 11;
+inline constexpr int kEnvCount = 12;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

@@ -33,6 +33,8 @@ class Communicator {
 
   // Plan of one call in words: transport, algorithm, steps of this rank.
   virtual Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const = 0;
+  // A member has died or left, or the group was closed: every call raises.
+  virtual bool ended() const = 0;
   // Ends everything that runs on this group, now and later, with `why`. The first cause stays.
   virtual void abort(const Status& why) noexcept = 0;
 

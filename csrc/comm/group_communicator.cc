@@ -354,6 +354,8 @@ Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t n
   return text + pc::explain(plan);
 }
 
+bool GroupCommunicator::ended() const { return *shared_->calls.word() != 0; }
+
 void GroupCommunicator::abort(const Status& why) noexcept { shared_->calls.abort(why); }
 
 }  // namespace pc

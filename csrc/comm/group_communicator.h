@@ -33,6 +33,7 @@ class GroupCommunicator final : public Communicator {
   Status resync(double timeout_s) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
   Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
+  bool ended() const override;
   void abort(const Status& why) noexcept override;
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever
   // the outcome, no call may follow; but the connections stay, so that a goodbye can be said.
