@@ -32,12 +32,12 @@ struct CallReport {
     kLeaving,  // it is in shutdown() instead
   };
   State state = State::kUnknown;
-  uint64_t digest = 0;         // of the call that it made; 0: none, or not compared
-  uint64_t last_done = 0;      // number of its last completed call in this group; 0: none
-  std::string call;            // what it made: lines of "name=value", for people and for finding the difference
-  std::string site;            // from where: "train.py:42 in step"
-  std::string last_call;       // what it completed last, for people
-  std::string where;           // kNotMade: where its program stands now: "load.py:7 in read"
+  uint64_t digest = 0;     // of the call that it made; 0: none, or not compared
+  uint64_t last_done = 0;  // number of its last completed call in this group; 0: none
+  std::string call = {};   // what it made: lines of "name=value", for people and for finding the difference
+  std::string site = {};   // from where: "train.py:42 in step"
+  std::string last_call = {};  // what it completed last, for people
+  std::string where = {};      // kNotMade: where its program stands now: "load.py:7 in read"
   bool where_follows = false;  // `where` is being found out and comes in a second report
   bool made() const { return state >= State::kRunning; }
 };
@@ -46,17 +46,17 @@ struct CallReport {
 struct CallEnd {
   Code code = Code::kAborted;  // kMismatch kTimeout kInterrupted kPeerExited kAborted kSystem
   Rank by = -1;                // the world rank that gave it up first
-  std::string text;            // its words
+  std::string text = {};       // its words
 };
 
 struct ControlMessage {
   FrameType type = FrameType::kPing;  // kNotice kDead kCancel kPing kGoodbye
   uint32_t epoch = 0;
-  CallId call;            // kNotice, kCancel
-  bool asks = false;      // kNotice: answer with yours. kPing: answer it
+  CallId call;              // kNotice, kCancel
+  bool asks = false;        // kNotice: answer with yours. kPing: answer it
   bool asks_where = false;  // kNotice: and find out where your program stands
-  CallEnd end;            // kCancel. kDead: `by` is the dead rank, `text` the cause
-  CallReport report;      // kNotice, kCancel: the sender's
+  CallEnd end;              // kCancel. kDead: `by` is the dead rank, `text` the cause
+  CallReport report;        // kNotice, kCancel: the sender's
 };
 
 // Appends the message's bytes. Texts that are too long for the payload are cut.
@@ -65,7 +65,8 @@ void encode(const ControlMessage& message, std::vector<std::byte>& out);
 // Cuts a stream of bytes into messages. Thread-safety: none.
 class ControlReader {
  public:
-  // Takes all of `bytes`. An error (hostile or damaged input) is final: close the connection.
+  // Takes all of `bytes`; then take all that is next() before feeding more. An error (hostile or damaged input) is
+  // final: close the connection.
   Status feed(std::span<const std::byte> bytes);
   std::optional<ControlMessage> next();
 
@@ -73,6 +74,7 @@ class ControlReader {
   std::vector<std::byte> buffer_;  // at most one message and what came with it
   std::vector<ControlMessage> ready_;
   std::size_t taken_ = 0;
+  Status failed_;
 };
 
 }  // namespace pc

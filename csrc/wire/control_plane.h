@@ -7,6 +7,7 @@
 // same picture: who made which call, who is late, where.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -15,13 +16,10 @@
 
 #include "base/deadline.h"
 #include "wire/control_message.h"
+#include "wire/inquiry.h"
+#include "wire/peer_watch.h"
 
 namespace pc {
-
-struct Standing {
-  Rank rank = -1;  // in the world
-  CallReport report;
-};
 
 // What a control plane asks of its rank, and tells it. Called from inside the ControlPlane's methods; must not call back.
 class ControlHost {
@@ -31,7 +29,7 @@ class ControlHost {
   // Where this rank stands. `find_where`: if it has not made the call, start finding out where its program is; then
   // where_follows is set and located() comes later.
   virtual CallReport report(const CallId& call, bool find_where) = 0;
-  virtual void send(Rank peer, const ControlMessage& message) = 0;
+  virtual void send(Rank peer, const ControlMessage& message) = 0;  // nothing, if its connection is gone
   // Another rank gave the call up: if it runs here it ends now; if it was not made yet it must not begin; if it is done,
   // nothing.
   virtual void end_call(const CallId& call, const CallEnd& why) = 0;
@@ -40,9 +38,10 @@ class ControlHost {
   virtual void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) = 0;
   // The answer to survey().
   virtual void surveyed(const CallId& call, std::vector<Standing> standings) = 0;
-  virtual void peer_died(Rank peer, const std::string& cause) = 0;  // once per peer, and then nothing else of it
-  virtual void peer_exited(Rank peer) = 0;                          // likewise, after its goodbye
-  virtual void excluded(Rank by, const std::string& cause) = 0;     // `by` takes this rank for dead
+  virtual void peer_died(Rank peer,
+                         const std::string& cause) = 0;          // once per peer, and then nothing else of it
+  virtual void peer_exited(Rank peer) = 0;                       // likewise, after its goodbye
+  virtual void excluded(Rank by, const std::string& cause) = 0;  // `by` takes this rank for dead
 
  protected:
   ~ControlHost() = default;
@@ -51,15 +50,16 @@ class ControlHost {
 // Thread-safety: none; one thread owns it.
 class ControlPlane {
  public:
-  static constexpr std::chrono::milliseconds kPatience{400};    // for the others' reports
-  static constexpr std::chrono::milliseconds kHeartbeat{500};   // to peers on other hosts
+  static constexpr std::chrono::milliseconds kPatience{400};   // for the others' reports
+  static constexpr std::chrono::milliseconds kHeartbeat{500};  // to peers on other hosts
 
   // `far`: by world rank, who lives on another host and needs heartbeats.
   ControlPlane(Rank me, std::vector<bool> far, uint32_t epoch, ControlHost& host);
 
   // ---- from the network
   void received(Rank from, const ControlMessage& message, TimePoint now);
-  void lost(Rank peer, const std::string& cause, TimePoint now);  // a connection to it ended, or it was seen dying
+  void lost(Rank peer, const std::string& cause,
+            TimePoint now);  // a connection to it ended, or it was seen dying
 
   // ---- from this rank's calls
   void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
@@ -74,7 +74,39 @@ class ControlPlane {
   void tick(TimePoint now);
   std::optional<TimePoint> next_tick() const;  // nullopt: nothing to do until something else happens
   // Since anything was heard of it; 0 for peers without heartbeats that are not waited for.
-  double silent_s(Rank peer, TimePoint now) const;
+  double silent_s(Rank peer, TimePoint now) const { return peers_.silent_s(peer, now); }
+
+ private:
+  using Inquiries = std::map<CallId, Inquiry>;
+  static constexpr std::size_t kMaxInquiries = 1024;  // open; one more concludes the oldest at once
+  static constexpr std::size_t kMaxClosed = 1024;  // remembered, so that late messages do not open them again
+
+  void call_message_arrived(Rank from, const ControlMessage& message, TimePoint now);
+  void cancel_arrived(Rank from, const ControlMessage& message, TimePoint now);
+  void notice_arrived(Rank from, const ControlMessage& message, TimePoint now);
+  void dead_arrived(Rank from, const ControlMessage& message, TimePoint now);
+  void ping_arrived(Rank from, const ControlMessage& message);
+  void bury(Rank peer, const std::string& cause, const std::string& told, TimePoint now);
+
+  // Tells every member that `call` ends for all, and starts gathering their reports.
+  void open_episode(const CallId& call, const CallEnd& why, TimePoint now);
+  Inquiries::iterator begin_inquiry(const CallId& call, std::optional<CallEnd> why, TimePoint now);
+  Inquiries::iterator conclude_if_done(Inquiries::iterator inquiry, TimePoint now);  // the next one if it was
+  Inquiries::iterator conclude(Inquiries::iterator inquiry);
+  void conclude_what_is_done(TimePoint now);
+  const CallEnd* end_of(const CallId& call) const;  // null: nobody that we know of has given it up
+
+  void send(Rank peer, ControlMessage message);
+  void send_to_others(std::span<const Rank> members, const ControlMessage& message);
+
+  const Rank me_;
+  const uint32_t epoch_;
+  ControlHost& host_;
+  PeerWatch peers_;
+  Inquiries inquiries_;
+  std::map<CallId, CallEnd> closed_;
+  std::deque<CallId> closed_order_;
+  bool said_goodbye_ = false;
 };
 
 }  // namespace pc

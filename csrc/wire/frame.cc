@@ -6,25 +6,12 @@
 #include <string>
 
 #include "wire/crc32c.h"
+#include "wire/little_endian.h"
 
 namespace pc {
 namespace {
 
 constexpr uint32_t kHelloMagic = 0x31484350;  // "PCH1" little-endian
-
-// Byte by byte, so that layout depends on neither the compiler's padding nor the machine's byte order. Compilers turn
-// each of these into one load or store.
-template <class T>
-void put(std::byte* at, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) at[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-}
-template <class T>
-T get(const std::byte* at) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i)
-    value = static_cast<T>(value | static_cast<T>(static_cast<T>(at[i]) << (8 * i)));
-  return value;
-}
 
 Status broken(const char* what, uint64_t got, uint64_t expected) {
   char text[160];
@@ -50,6 +37,9 @@ uint8_t allowed_flags(FrameType type) {
   switch (type) {
     case FrameType::kData: return kFlagEager;
     case FrameType::kClear: return kFlagWithdrawn;
+    case FrameType::kNotice: return kFlagAsks | kFlagAsksWhere | kFlagWhereFollows;
+    case FrameType::kCancel: return kFlagWhereFollows;
+    case FrameType::kPing: return kFlagAsks;
     default: return 0;
   }
 }
@@ -78,13 +68,21 @@ Status check_extent(const FrameHeader& h) {
   return Status::ok();
 }
 
+Status check_control(const FrameHeader& h) {
+  if (h.id.stream.klass != StreamClass::kControl)
+    return broken("control message has another class", static_cast<uint8_t>(h.id.stream.klass), 0);
+  if (h.offset != 0 || h.segment_nbytes != h.message_nbytes)
+    return broken("control message is not whole", h.segment_nbytes, h.message_nbytes);
+  return Status::ok();
+}
+
 Status check_meaning(const FrameHeader& h) {
   switch (h.type) {
-    case FrameType::kData:
+    case FrameType::kData: return check_extent(h);
     case FrameType::kNotice:
     case FrameType::kDead:
-    case FrameType::kCancel:
-    case FrameType::kPing: return check_extent(h);
+    case FrameType::kPing:
+    case FrameType::kCancel: return check_control(h);
     case FrameType::kRequest:
     case FrameType::kClear:
       if (h.offset != 0 || h.segment_nbytes != 0)

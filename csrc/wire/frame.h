@@ -25,15 +25,19 @@ enum class FrameType : uint8_t {
   kClear = 3,    // "send it": the receive for exactly this message is posted
   kCredit = 4,   // "`offset` more bytes of eager messages may be sent"
   kGoodbye = 5,  // orderly end: nothing follows
-  kNotice = 6,   // a rank's descriptor of a call that others disagree with       (control plane)
+  kNotice = 6,   // where a rank stands with a call                               (control plane)
   kDead = 7,     // a rank is known to be dead                                    (control plane)
   kCancel = 8,   // an operation ends here; discard what is left of it            (control plane)
-  kPing = 9,     // heartbeat; index 1: the answer to one                         (control plane)
+  kPing = 9,     // heartbeat, and the answer to one                              (control plane)
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
 inline constexpr uint8_t kFlagWithdrawn =
-    2;  // CLEAR: forget the one for this message, it is not wanted any more
+    2;                                   // CLEAR: forget the one for this message, it is not wanted any more
+inline constexpr uint8_t kFlagAsks = 1;  // NOTICE, PING: answer with yours
+inline constexpr uint8_t kFlagAsksWhere = 2;  // NOTICE: and say where your program stands
+inline constexpr uint8_t kFlagWhereFollows =
+    4;  // NOTICE, CANCEL: where the sender's program stands comes later
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
 // Separates what must not be mixed up. Messages are matched by name, never by order of arrival: within a stream by

@@ -75,6 +75,11 @@ TEST(Frame, EveryTypeReadsBackAsWritten) {
       h = FrameHeader{.type = h.type, .epoch = 7, .id = {{0, StreamClass::kControl, 0}}};
       if (h.type == FrameType::kCredit) h.offset = 4096;
     }
+    if (type >= static_cast<uint8_t>(FrameType::kNotice)) {
+      h.id.stream.klass = StreamClass::kControl;
+      h.offset = 0;
+      h.message_nbytes = h.segment_nbytes = 77;
+    }
     const Result<FrameHeader> read = decode(encoded(h));
     ASSERT_TRUE(read.is_ok()) << int{type} << ": " << read.status().to_string();
     expect_equal(read.value(), h);
@@ -120,6 +125,23 @@ TEST(Frame, FieldsOutOfRangeAreRefusedEvenWithARightChecksum) {
   EXPECT_TRUE(refused([](FrameHeader& h) {
     h = {.type = FrameType::kGoodbye, .id = {{0, StreamClass::kControl, 0}}, .offset = 1};
   }));
+}
+
+TEST(Frame, ControlMessagesAreWholeAndOfTheirOwnClass) {
+  const auto refused = [](auto change) {
+    FrameHeader h = {.type = FrameType::kNotice, .id = {{5, StreamClass::kControl, 0}, 6}};
+    h.message_nbytes = h.segment_nbytes = 100;
+    change(h);
+    return !decode(encoded(h)).is_ok();
+  };
+  EXPECT_FALSE(refused([](FrameHeader& h) { h.flags = kFlagAsks | kFlagAsksWhere | kFlagWhereFollows; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.id.stream.klass = StreamClass::kCollective; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.message_nbytes = 101; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.message_nbytes = 200, h.offset = 100; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.flags = 8; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kCancel, h.flags = kFlagAsks; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kPing, h.flags = kFlagAsksWhere; }));
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kDead, h.flags = kFlagAsks; }));
 }
 
 TEST(Frame, AnotherVersionIsNamedInTheError) {

@@ -1,0 +1,258 @@
+#include "wire/control_plane.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pc {
+namespace {
+
+ControlMessage about(FrameType type, const CallId& call, CallReport report) {
+  ControlMessage message;
+  message.type = type;
+  message.call = call;
+  message.report = std::move(report);
+  return message;
+}
+
+ControlMessage cancel_of(const CallId& call, const CallEnd& why, CallReport report) {
+  ControlMessage message = about(FrameType::kCancel, call, std::move(report));
+  message.end = why;
+  return message;
+}
+
+bool disagree(const CallReport& ours, const CallReport& theirs) {
+  return ours.made() && theirs.made() && ours.digest != 0 && theirs.digest != 0 &&
+         ours.digest != theirs.digest;
+}
+
+bool is_leaving(const CallReport& report) { return report.state == CallReport::State::kLeaving; }
+
+}  // namespace
+
+ControlPlane::ControlPlane(Rank me, std::vector<bool> far, uint32_t epoch, ControlHost& host)
+    : me_(me),
+      epoch_(epoch),
+      host_(host),
+      peers_(me, far, kHeartbeat) {}
+
+// ---- from the network
+
+void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint now) {
+  if (message.epoch != epoch_ || !peers_.lives(from)) return;
+  peers_.heard(from, now);
+  switch (message.type) {
+    case FrameType::kNotice:
+    case FrameType::kCancel: return call_message_arrived(from, message, now);
+    case FrameType::kDead: return dead_arrived(from, message, now);
+    case FrameType::kPing: return ping_arrived(from, message);
+    case FrameType::kGoodbye:
+      peers_.remove(from);
+      host_.peer_exited(from);
+      return conclude_what_is_done(now);
+    default: return;
+  }
+}
+
+void ControlPlane::call_message_arrived(Rank from, const ControlMessage& message, TimePoint now) {
+  const std::span<const Rank> members = host_.members(message.call.group);
+  const bool is_cancel = message.type == FrameType::kCancel;
+  if (members.empty()) {  // nothing to say about it, but the sender need not wait to learn that
+    if (is_cancel || message.asks) send(from, about(FrameType::kNotice, message.call, {}));
+    return;
+  }
+  if (message.call.sequence == 0 || std::find(members.begin(), members.end(), from) == members.end()) return;
+  is_cancel ? cancel_arrived(from, message, now) : notice_arrived(from, message, now);
+}
+
+void ControlPlane::cancel_arrived(Rank from, const ControlMessage& message, TimePoint now) {
+  const CallId& call = message.call;
+  if (closed_.contains(call)) return;
+  CallEnd why = message.end;
+  if (why.code == Code::kOk) why.code = Code::kAborted;
+  if (why.by < 0 || why.by >= peers_.size()) why.by = from;
+  if (end_of(call) == nullptr) {
+    host_.end_call(call, why);
+    open_episode(call, why, now);
+  }
+  const auto episode = inquiries_.find(call);
+  episode->second.learn(why);
+  episode->second.store(from, message.report);
+  conclude_if_done(episode, now);
+}
+
+void ControlPlane::notice_arrived(Rank from, const ControlMessage& message, TimePoint now) {
+  const CallId& call = message.call;
+  const CallReport ours = host_.report(call, message.asks && message.asks_where);
+  if (const CallEnd* why = end_of(call); why != nullptr) {
+    if (message.asks) send(from, cancel_of(call, *why, ours));
+  } else if (disagree(ours, message.report)) {
+    const bool it_leaves = is_leaving(message.report) && !is_leaving(ours);
+    CallEnd end{Code::kMismatch, me_, "rank " + std::to_string(from) + " made another call"};
+    if (it_leaves) end = {Code::kPeerExited, from, "it is in shutdown()"};
+    host_.end_call(call, end);
+    open_episode(call, end, now);
+  } else if (message.asks) {
+    send(from, about(FrameType::kNotice, call, ours));
+  }
+  const auto inquiry = inquiries_.find(call);
+  if (inquiry == inquiries_.end()) return;
+  inquiry->second.store(from, message.report);
+  conclude_if_done(inquiry, now);
+}
+
+void ControlPlane::dead_arrived(Rank from, const ControlMessage& message, TimePoint now) {
+  const auto& [code, rank, cause] = message.end;
+  if (rank == me_) return host_.excluded(from, cause);
+  if (!peers_.lives(rank)) return;
+  bury(rank, cause, cause + " (rank " + std::to_string(from) + " says so)", now);
+}
+
+void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
+  if (!message.asks) return peers_.ping_answered(from);
+  send(from, ControlMessage{});
+}
+
+void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
+  if (peers_.lives(peer)) bury(peer, cause, cause, now);
+}
+
+void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& told, TimePoint now) {
+  ControlMessage message;
+  message.type = FrameType::kDead;
+  message.end = {Code::kPeerFailure, peer, cause};
+  // To the dead as well: if it lives after all, it learns that the others go on without it.
+  for (Rank rank = 0; rank < peers_.size(); ++rank) send(rank, message);
+  peers_.remove(peer);
+  host_.peer_died(peer, told);
+  conclude_what_is_done(now);
+}
+
+// ---- from this rank's calls
+
+void ControlPlane::gave_up(const CallId& call, const CallEnd& why, TimePoint now) {
+  if (const auto known = inquiries_.find(call); known != inquiries_.end() && known->second.why().has_value())
+    return known->second.learn(why);
+  if (closed_.contains(call)) return;
+  open_episode(call, why, now);
+  conclude_if_done(inquiries_.find(call), now);
+}
+
+void ControlPlane::stalled(const CallId& call, Rank waits_for, TimePoint now) {
+  if (!peers_.lives(waits_for)) return;
+  ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
+  question.asks = true;
+  peers_.asked(waits_for, now);
+  send(waits_for, std::move(question));
+}
+
+void ControlPlane::survey(const CallId& call, TimePoint now) {
+  if (inquiries_.contains(call) || closed_.contains(call)) return;
+  ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
+  question.asks = question.asks_where = true;
+  const std::span<const Rank> members = host_.members(call.group);
+  send_to_others(members, question);
+  for (const Rank rank : members) {
+    if (peers_.lives(rank)) peers_.asked(rank, now);
+  }
+  conclude_if_done(begin_inquiry(call, std::nullopt, now), now);
+}
+
+void ControlPlane::located(const CallId& call, const std::string& where, TimePoint) {
+  CallReport report = host_.report(call, false);
+  report.where = where;
+  report.where_follows = false;
+  send_to_others(host_.members(call.group), about(FrameType::kNotice, call, std::move(report)));
+}
+
+void ControlPlane::say_goodbye(TimePoint) {
+  ControlMessage message;
+  message.type = FrameType::kGoodbye;
+  for (Rank rank = 0; rank < peers_.size(); ++rank) send(rank, message);
+  said_goodbye_ = true;
+}
+
+// ---- episodes and surveys
+
+void ControlPlane::open_episode(const CallId& call, const CallEnd& why, TimePoint now) {
+  send_to_others(host_.members(call.group), cancel_of(call, why, host_.report(call, true)));
+  begin_inquiry(call, why, now);
+}
+
+ControlPlane::Inquiries::iterator ControlPlane::begin_inquiry(const CallId& call, std::optional<CallEnd> why,
+                                                              TimePoint now) {
+  if (inquiries_.size() >= kMaxInquiries) {
+    conclude(std::min_element(inquiries_.begin(), inquiries_.end(), [](const auto& x, const auto& y) {
+      return x.second.until() < y.second.until();
+    }));
+  }
+  Inquiry inquiry(host_.members(call.group), std::move(why), now + kPatience);
+  return inquiries_.insert_or_assign(call, std::move(inquiry)).first;
+}
+
+ControlPlane::Inquiries::iterator ControlPlane::conclude_if_done(Inquiries::iterator it, TimePoint now) {
+  const Inquiry& inquiry = it->second;
+  bool waits = false;
+  for (std::size_t i = 0; i < inquiry.standings().size() && !waits; ++i)
+    waits = inquiry.waits_for(i) && peers_.lives(inquiry.standings()[i].rank);
+  return waits && now < inquiry.until() ? std::next(it) : conclude(it);
+}
+
+ControlPlane::Inquiries::iterator ControlPlane::conclude(Inquiries::iterator it) {
+  const CallId call = it->first;
+  it->second.store(me_, host_.report(call, false));
+  const Inquiry inquiry = std::move(it->second);
+  const auto next = inquiries_.erase(it);
+  if (!inquiry.why().has_value()) {
+    host_.surveyed(call, inquiry.standings());
+    return next;
+  }
+  const CallEnd cause = inquiry.cause();
+  if (closed_order_.size() == kMaxClosed) {
+    closed_.erase(closed_order_.front());
+    closed_order_.pop_front();
+  }
+  closed_.emplace(call, cause);
+  closed_order_.push_back(call);
+  host_.verdict(call, cause, inquiry.standings());
+  return next;
+}
+
+void ControlPlane::conclude_what_is_done(TimePoint now) {
+  for (auto it = inquiries_.begin(); it != inquiries_.end();) it = conclude_if_done(it, now);
+}
+
+const CallEnd* ControlPlane::end_of(const CallId& call) const {
+  if (const auto closed = closed_.find(call); closed != closed_.end()) return &closed->second;
+  const auto open = inquiries_.find(call);
+  return open != inquiries_.end() && open->second.why().has_value() ? &*open->second.why() : nullptr;
+}
+
+// ---- time and sending
+
+void ControlPlane::tick(TimePoint now) {
+  conclude_what_is_done(now);
+  ControlMessage ping;
+  ping.asks = true;
+  for (Rank rank = 0; rank < peers_.size() && !said_goodbye_; ++rank) {
+    if (peers_.take_ping(rank, now)) send(rank, ping);
+  }
+}
+
+std::optional<TimePoint> ControlPlane::next_tick() const {
+  std::optional<TimePoint> next = said_goodbye_ ? std::nullopt : peers_.next_ping();
+  for (const auto& [call, inquiry] : inquiries_)
+    next = std::min(next.value_or(inquiry.until()), inquiry.until());
+  return next;
+}
+
+void ControlPlane::send(Rank peer, ControlMessage message) {
+  if (said_goodbye_ || !peers_.lives(peer)) return;
+  message.epoch = epoch_;
+  host_.send(peer, message);
+}
+
+void ControlPlane::send_to_others(std::span<const Rank> members, const ControlMessage& message) {
+  for (const Rank rank : members) send(rank, message);
+}
+
+}  // namespace pc

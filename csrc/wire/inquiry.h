@@ -1,0 +1,43 @@
+// One question about one call, put to all members of its group, and what they have answered so far.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/deadline.h"
+#include "wire/control_message.h"
+
+namespace pc {
+
+struct Standing {
+  Rank rank = -1;  // in the world
+  CallReport report;
+};
+
+class Inquiry {
+ public:
+  // `why`: the call was given up (an episode); without, somebody only wants to know (a survey).
+  Inquiry(std::span<const Rank> members, std::optional<CallEnd> why, TimePoint until);
+
+  TimePoint until() const { return until_; }
+  const std::optional<CallEnd>& why() const { return why_; }
+  // Another reason for the same end. The first one known stays, but disagreement explains the others.
+  void learn(const CallEnd& why);
+  void store(Rank from, const CallReport& report);
+  // Whether this member's answer, or the second part of it, is still to come.
+  bool waits_for(std::size_t member) const {
+    return !answered_[member] || standings_[member].report.where_follows;
+  }
+  const std::vector<Standing>& standings() const { return standings_; }
+  // The reason in the light of all answers: if members made different calls, that is why it did not work.
+  CallEnd cause() const;
+
+ private:
+  std::optional<CallEnd> why_;
+  TimePoint until_;
+  std::vector<Standing> standings_;  // in the order of the members
+  std::vector<bool> answered_;
+};
+
+}  // namespace pc
