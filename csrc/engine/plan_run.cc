@@ -140,7 +140,10 @@ void PlanRun::take(Completion&& completion) {
 
 void PlanRun::end(Status result) {
   if (ended()) return;
-  if (started_ && incomplete_ != 0) transport_.cancel(&queue_);
+  if (started_ && incomplete_ != 0) {
+    transport_.cancel(&queue_, result);
+    transport_.discard(launch_.group, launch_.sequence);
+  }
   Completion late;
   while (queue_.take(late)) {
   }

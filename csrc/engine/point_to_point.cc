@@ -13,7 +13,7 @@ class Message final : public Work {
         reactor_(reactor),
         sends_(sends) {}
   ~Message() override {
-    if (!done()) transport_.cancel(&queue_);
+    if (!done()) transport_.cancel(&queue_, Status(Code::kAborted, "nobody waits for it any more"));
   }
   CompletionSink* sink() { return &queue_; }
 
@@ -26,9 +26,10 @@ class Message final : public Work {
     while (!queue_.take(completion)) {
       const WaitEnd end = reactor_.wait(queue_, context);
       if (end == WaitEnd::kReady) continue;
-      transport_.cancel(&queue_);
+      const Status early = ended_early(end, where(), -1);
+      transport_.cancel(&queue_, early);
       if (queue_.take(completion)) break;  // it made it after all
-      return finish(ended_early(end, where(), -1));
+      return finish(early);
     }
     return finish(Status(completion.status.code(), completion.status.message()));
   }

@@ -49,7 +49,9 @@ Status check_start(const std::byte* bytes, uint32_t magic, const char* what) {
 uint8_t allowed_flags(FrameType type) {
   switch (type) {
     case FrameType::kData: return kFlagEager;
+    case FrameType::kRequest:
     case FrameType::kClear: return kFlagWithdrawn;
+    case FrameType::kCancel: return kFlagByReceiver | kFlagAnswer;
     default: return 0;
   }
 }
@@ -83,8 +85,12 @@ Status check_meaning(const FrameHeader& h) {
     case FrameType::kData:
     case FrameType::kNotice:
     case FrameType::kDead:
-    case FrameType::kCancel:
     case FrameType::kPing: return check_extent(h);
+    case FrameType::kCancel:
+      if (h.id.stream.klass != StreamClass::kPointToPoint) return check_extent(h);
+      if (h.message_nbytes != 0 || h.segment_nbytes != 0)
+        return broken("frame must not carry a payload", h.segment_nbytes, 0);
+      return Status::ok();
     case FrameType::kRequest:
     case FrameType::kClear:
       if (h.offset != 0 || h.segment_nbytes != 0)
@@ -223,7 +229,7 @@ Status compatible(const Hello& ours, const Hello& theirs) {
   } else if (theirs.rank >= 0 && ours.rank >= 0 && ours.size != theirs.size) {
     why = "it was started for a world of " + std::to_string(theirs.size) + " ranks, we for " +
           std::to_string(ours.size) + ": start all ranks with the same size";
-  } else if (ours.role == Role::kData && theirs.rank >= 0 && theirs.rank == ours.rank) {
+  } else if (ours.role != Role::kStore && theirs.rank >= 0 && theirs.rank == ours.rank) {
     why = "it says that it is rank " + std::to_string(theirs.rank) + ", and so are we (rank " +
           std::to_string(ours.rank) + "): give each process its own rank";
   } else {
