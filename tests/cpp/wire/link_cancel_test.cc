@@ -1,5 +1,7 @@
 // What happens to a message that is given up, by one side or both, in any order of events: its memory is free at once, the
 // other half ends, and the link is as good as before.
+#include <memory>
+
 #include "link_pair.h"
 #include "wire/link.h"
 
@@ -102,7 +104,8 @@ TEST(LinkCancel, TheOtherHalfEndsWithTheReasonAndNamesWhoGaveUp) {
                                                 : "rank 1 gave up receiving message 7 of tag 3"),
                 std::string::npos)
           << status.message();
-      EXPECT_TRUE((by_sender ? quits.sends : quits.recvs).done.empty()) << "what is cancelled does not complete";
+      EXPECT_TRUE((by_sender ? quits.sends : quits.recvs).done.empty())
+          << "what is cancelled does not complete";
       expect_at_rest(pair, kSmall);
     }
   }
@@ -166,8 +169,9 @@ TEST(LinkCancel, WhatIsRememberedIsBoundedByTheRequests) {
 
 struct Half {
   Side& side;
-  const bool sends;
-  Recorder sink;
+  const bool sends, consumes = false;
+  Recorder sink = {};
+  std::unique_ptr<Consumer> consumer = {};
   uint64_t attempt = 0;
   std::vector<std::byte> memory = {};
   bool posted = false, over = false;  // over: completed, or given up and the peer was told
@@ -178,8 +182,10 @@ struct Half {
     memory = sends ? data : std::vector<std::byte>(data.size(), std::byte{1});
     posted = true;
     ++attempt;
-    sends ? side.link.post_send({id, memory, &sink, attempt})
-          : side.link.post_recv({id, memory, memory.size(), nullptr, &sink, attempt});
+    if (sends) return side.link.post_send({id, memory, &sink, attempt});
+    if (consumes) consumer = std::make_unique<Consumer>(memory);
+    side.link.post_recv(
+        {id, consumes ? std::span<std::byte>() : memory, memory.size(), consumer.get(), &sink, attempt});
   }
   // What is withdrawn goes to `graves`: nobody may touch it any more.
   void cancel(std::vector<std::vector<std::byte>>& graves) {
@@ -250,7 +256,8 @@ class Exchange {
       EXPECT_EQ(recv_.memory, data_);
     }
     for (const Half* half : {&send_, &recv_}) {
-      EXPECT_TRUE(half->code == Code::kOk || half->code == Code::kAborted || half->code == Code::kPeerInterrupted)
+      EXPECT_TRUE(half->code == Code::kOk || half->code == Code::kAborted ||
+                  half->code == Code::kPeerInterrupted)
           << static_cast<int>(half->code);
     }
     if (recv_.code == Code::kPeerInterrupted) {
@@ -260,7 +267,6 @@ class Exchange {
       EXPECT_EQ(recv_.code, Code::kAborted);
     }
     expect_at_rest(pair_, kSmall);
-    expect_good_as_new(pair_, 1);
     expect_undisturbed(graves_);
   }
 
@@ -268,21 +274,23 @@ class Exchange {
   const MessageId kId = p2p(1);
   const std::vector<std::byte> data_;
   LinkPair pair_{kSmall};
-  Half send_{pair_.a, true, {}}, recv_{pair_.b, false, {}};
+  Half send_{pair_.a, true}, recv_{pair_.b, false};
   std::vector<std::vector<std::byte>> graves_;
 };
 
 // What may move between two events; letters are steps of LinkPair::step().
 const std::vector<std::vector<uint32_t>> kMoves = {
-    {},        {0},          {1},       {0, 2},    {0, 4},          {1, 3},         {0, 1, 2},
+    {},        {0},          {1},       {0, 2},       {0, 4},          {1, 3},          {0, 1, 2},
     {0, 1, 3}, {0, 1, 2, 3}, {1, 3, 0}, {1, 3, 0, 4}, {1, 3, 0, 0, 2}, {1, 3, 0, 0, 0}, {0, 2, 1, 3, 0, 4}};
 
 TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
   const char* const kOrders[] = {"sS",   "rR",   "srS",  "rsS",  "sSr",  "srR",  "rsR",  "rRs", "srSR",
                                  "srRS", "rsSR", "rsRS", "sSrR", "rRsS", "sSsr", "rRrs", "sSrs"};
   for (const char* order : kOrders) {
-    for (const std::size_t nbytes : {0u, 100u, 700u, 3000u}) {
-      for (std::size_t i = 0; i < kMoves.size() * kMoves.size() * kMoves.size(); ++i) {
+    for (const std::size_t nbytes : {100u, 700u, 3000u}) {  // eager; asked for, in one segment; in three
+      std::size_t combinations = 1;
+      for (std::size_t i = 0; i < 3 && order[i] != 0; ++i) combinations *= kMoves.size();
+      for (std::size_t i = 0; i < combinations; ++i) {
         SCOPED_TRACE(testing::Message() << order << " of " << nbytes << " bytes, moves " << i);
         Exchange exchange(nbytes, 1 + i % 4);
         std::size_t rest = i;
@@ -428,13 +436,12 @@ class Calls {
     }
   }
   void give_up(Call& call, uint32_t group, std::size_t who, std::size_t number) {
-    const bool untold = side(who).link.cancel(&call.sink, kInterrupted);
+    static_cast<void>(side(who).link.cancel(&call.sink, kInterrupted));
     for (std::vector<std::byte>& memory : call.memory) {
       std::fill(memory.begin(), memory.end(), kPoison);
       graves_.push_back(std::move(memory));
     }
     call.state = Call::kGivenUp;
-    static_cast<void>(untold);
     for (auto moves = random_() % 3; moves > 0; --moves) pair_.step(random_);
     side(who).link.discard(group, number + 1);
   }
@@ -470,8 +477,9 @@ void give_up_at_random(uint32_t seed) {
   for (uint64_t i = 0; i < 40; ++i) {
     const std::size_t nbytes = random() % 2 == 0 ? random() % 512 : random() % 4000;
     const bool from_a = random() % 2 == 0;
-    all.push_back({p2p(static_cast<uint32_t>(i % 3), i), bytes(nbytes, seed), Half{from_a ? pair.a : pair.b, true, {}},
-                   Half{from_a ? pair.b : pair.a, false, {}}});
+    all.push_back({p2p(static_cast<uint32_t>(i % 3), i), bytes(nbytes, seed),
+                   Half{from_a ? pair.a : pair.b, true},
+                   Half{from_a ? pair.b : pair.a, false, random() % 2 == 0}});
   }
   std::vector<std::vector<std::byte>> graves;
   for (int i = 0; i < 600; ++i) {

@@ -118,7 +118,8 @@ class LinkPair {
     if (to.half) {
       const std::vector<std::byte> payload = std::exchange(to.half, std::nullopt)->payload;
       const std::size_t done = payload.size() / 2;
-      std::copy(payload.begin() + static_cast<std::ptrdiff_t>(done), payload.end(), to.arriving.subspan(done).begin());
+      std::copy(payload.begin() + static_cast<std::ptrdiff_t>(done), payload.end(),
+                to.arriving.subspan(done).begin());
       const Status status = to.link.payload_arrived();
       EXPECT_TRUE(status.is_ok()) << status.to_string();
       return true;
@@ -157,9 +158,7 @@ class LinkPair {
     }
   }
   // One step chosen by `random`. False: nothing was possible for that choice.
-  bool step(std::mt19937& random) {
-    return step(static_cast<uint32_t>(random() % 4), random() % 2 == 0);
-  }
+  bool step(std::mt19937& random) { return step(static_cast<uint32_t>(random() % 4), random() % 2 == 0); }
   bool step(uint32_t which, bool by_view) {
     switch (which) {
       case 0: return take(a);
