@@ -1,0 +1,67 @@
+// The last calls of a rank, always on: what a rank tells about itself when a call fails or hangs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "plan/plan.h"
+
+namespace pc {
+
+struct CallRecord {
+  enum class Kind : uint8_t { kNone, kCollective, kShutdown, kSend, kRecv };
+  enum class State : uint8_t { kRunning, kDone, kFailed };
+  Kind kind = Kind::kNone;
+  Collective collective = Collective::kBarrier;
+  DType dtype = DType::kU8;
+  ReduceOp op = ReduceOp::kSum;
+  State state = State::kRunning;
+  Code result = Code::kOk;
+  Rank root_or_peer = -1;
+  uint32_t group = 0, tag = 0;
+  uint64_t sequence = 0, digest = 0, count = 0;
+  const char* algorithm = nullptr;     // lives as long as the recorder; null: none
+  const char* site = nullptr;          // "train.py:42 in step", lives as long as the process; null: not known
+  int64_t began_ns = 0, ended_ns = 0;  // steady clock; not ended: 0
+};
+
+// Thread-safety: all methods. begin() and end() never wait, allocate or lock; readers try again while an entry is written.
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCalls = 1024;
+
+  uint64_t begin(const CallRecord& call);  // returns the ticket for end()
+  void end(uint64_t ticket, Code result,
+           int64_t now_ns);  // nothing, if kCalls later ones have come meanwhile
+
+  // The collective or shutdown of that number, if it is still here.
+  std::optional<CallRecord> find(uint32_t group, uint64_t sequence) const;
+  std::optional<CallRecord> last_done(uint32_t group) const;  // the newest collective that completed
+  std::vector<CallRecord> all() const;                        // oldest first
+
+ private:
+  // A seqlock. `version` is 4 * ticket + stage, and no value comes twice; 0: empty. The words are released and acquired one
+  // by one instead of by fences, which ThreadSanitizer does not know.
+  enum Stage : uint64_t { kBeginning = 1, kBegun, kEnding, kEnded };
+  struct Entry {
+    std::atomic<uint64_t> version{0};
+    std::array<std::atomic<uint64_t>, sizeof(CallRecord) / sizeof(uint64_t)> words{};
+
+    bool open(uint64_t before, uint64_t now);               // true: it is this thread's to write
+    std::optional<CallRecord> read(uint64_t ticket) const;  // nullopt: that record is not here
+  };
+  template <class Wanted>
+  std::optional<CallRecord> newest(Wanted&& wanted) const;
+
+  const std::unique_ptr<Entry[]> entries_ = std::make_unique<Entry[]>(kCalls);  // ticket modulo kCalls
+  std::atomic<uint64_t> next_{0};                                               // ticket
+};
+
+}  // namespace pc
