@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "base/env.h"
+#include "bind_debug.h"
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "bind_runtime.h"
@@ -46,6 +47,7 @@ PYBIND11_MODULE(_core, m) {
   pc::State* state = new pc::State();
   if (!state->load() || !pc::add_group(m.ptr(), state)) throw py::error_already_set();
   pc::bind_runtime(m, state);
+  pc::bind_debug(m, state);
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(
@@ -60,6 +62,8 @@ Example:
 )");
   m.def("_after_fork", [state] {
     if (state->world != nullptr) state->world->session->forked = true;
+    state->position =
+        new pc::ProgramPosition(state->sites);  // the threads of the old one are not in this process
   });
   m.def(
       "_time_calls",

@@ -42,7 +42,7 @@ bool State::load() {
     }
     forked_error = py::object(module.attr("ForkedProcess")).release().ptr();
     ndarray = py::object(py::module_::import("numpy").attr("ndarray")).release().ptr();
-    return true;
+    return sites.load();
   } catch (py::error_already_set& e) {
     e.restore();
     return false;

@@ -8,7 +8,9 @@
 #include <unordered_map>
 
 #include "base/status.h"
+#include "call_site.h"
 #include "dlpack.h"
+#include "program_position.h"
 
 namespace pc {
 
@@ -49,6 +51,8 @@ struct State {
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;
   GroupObject* world = nullptr;  // what the functions of the module act on
+  CallSites sites;
+  ProgramPosition* position = new ProgramPosition(sites);  // any thread may use it, also without the GIL
 
   // False with a Python error set.
   bool load();

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
         "run scripts/setup in the clone and use its .venv"
     ) from None
 
+from pycollective import debug as debug
 from pycollective._version import __version__
 from pycollective.errors import (
     Aborted,
