@@ -6,7 +6,13 @@
 namespace pc::simulation {
 namespace {
 
-bool same(const CallEnd& x, const CallEnd& y) { return x.code == y.code && x.by == y.by && x.text == y.text; }
+// One of the true reasons; or the mismatch behind one, which ranks find out when they compare all reports.
+bool is_true(const CallEnd& why, const Record& record) {
+  return std::any_of(record.ends.begin(), record.ends.end(), [&](const CallEnd& end) {
+    const bool behind = why.code == Code::kMismatch && record.differs() && why.text.ends_with(end.text);
+    return end.by == why.by && ((end.code == why.code && end.text == why.text) || behind);
+  });
+}
 
 std::string named(const char* what, Rank rank) {
   return std::string(what) + " at rank " + std::to_string(rank);
@@ -16,8 +22,7 @@ std::string named(const char* what, Rank rank) {
 
 void SimulatedRank::check_cause(const CallId& call, const CallEnd& why) {
   Record& record = world_.book[call];
-  if (std::any_of(record.ends.begin(), record.ends.end(), [&](const CallEnd& end) { return same(end, why); }))
-    return;
+  if (is_true(why, record)) return;
   const bool sees_mismatch = why.code == Code::kMismatch && why.by == me_ && record.differs();
   const bool sees_leaving = why.code == Code::kPeerExited && record.ranks[why.by].state == State::kLeaving;
   if (!sees_mismatch && !sees_leaving)
@@ -49,13 +54,8 @@ void SimulatedRank::check_verdict(const CallId& call, const CallEnd& why,
     return world_.fail(named("a verdict on a call that was not given up, or a second one", me_));
   if (!was_hurt && world_.events.now() > ended->second + ControlPlane::kPatience + milliseconds(2))
     world_.fail(named("a late verdict", me_));
-  Record& record = world_.book[call];
-  const auto is_reason = [&](const CallEnd& end) {
-    return same(end, why) ||
-           (why.code == Code::kMismatch && end.by == why.by && why.text.ends_with(end.text));
-  };
-  if (std::none_of(record.ends.begin(), record.ends.end(), is_reason))
-    world_.fail(named("a verdict for no true reason", me_) + ": " + why.text);
+  const Record& record = world_.book[call];
+  if (!is_true(why, record)) world_.fail(named("a verdict for no true reason", me_) + ": " + why.text);
   if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
   if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
     std::set<uint64_t> digests;
@@ -80,7 +80,10 @@ void SimulatedRank::check_standings(const CallId& call, const std::vector<Standi
         world_.fail(named("no answer of a healthy rank", me_));
       continue;
     }
-    if (report.site != "site of rank " + std::to_string(rank)) world_.fail(named("rows are mixed up", me_));
+    const bool has_place = !report.where.empty();
+    if (report.site != site_of(rank) || (has_place && report.where != place_of(rank)))
+      world_.fail(named("rows are mixed up", me_));
+    if (has_place && report.where_follows) world_.fail(named("a place that is known is to follow", me_));
     if (report.made() && report.digest != truth.digest) world_.fail(named("a row has a wrong digest", me_));
     const bool was_running = report.state == State::kRunning && truth.state >= State::kRunning;
     if (report.made() && !was_running && report.state != truth.state)

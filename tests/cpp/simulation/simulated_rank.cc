@@ -191,15 +191,21 @@ CallReport SimulatedRank::report(const CallId& call, bool find_where) {
   const Entry& entry = mine(call);
   report.state = entry.state;
   report.digest = entry.digest;
-  report.site = "site of rank " + std::to_string(me_);
+  report.site = site_of(me_);
   report.call = std::string(world_.dice.below(std::size_t{300}), 'c');
-  if (entry.state != State::kNotMade || !find_where) return report;
-  report.where_follows = true;
-  if (!being_located_.insert(call).second || world_.dice.chance(10)) return report;  // it is never found
-  world_.at(me_, world_.dice.within(milliseconds(600)), [this, call] {
-    ++world_.counts.places;
-    plane_.located(call, "place of rank " + std::to_string(me_), world_.events.now());
-  });
+  if (entry.state != State::kNotMade) return report;
+  const auto [place, asked_first] =
+      find_where ? places_.try_emplace(call) : std::pair(places_.find(call), false);
+  if (place == places_.end()) return report;
+  report.where = place->second;
+  report.where_follows = report.where.empty();
+  if (asked_first && world_.dice.chance(90)) {  // or it is never found
+    world_.at(me_, world_.dice.within(milliseconds(600)), [this, call] {
+      ++world_.counts.places;
+      places_[call] = place_of(me_);
+      plane_.located(call, place_of(me_), world_.events.now());
+    });
+  }
   return report;
 }
 

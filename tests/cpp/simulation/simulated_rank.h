@@ -6,6 +6,9 @@
 
 namespace pc::simulation {
 
+inline std::string site_of(Rank rank) { return "site of rank " + std::to_string(rank); }
+inline std::string place_of(Rank rank) { return "place of rank " + std::to_string(rank); }
+
 class SimulatedRank final : public ControlHost {
  public:
   SimulatedRank(World& world, Rank me);
@@ -83,7 +86,8 @@ class SimulatedRank final : public ControlHost {
   std::optional<CallId> running_, awaited_verdict_;
   std::map<CallId, TimePoint> ended_;  // no verdict yet
   std::map<CallId, CallEnd> ended_early_;
-  std::set<CallId> judged_, surveys_, being_located_;
+  std::set<CallId> judged_, surveys_;
+  std::map<CallId, std::string> places_;  // where it was when asked; empty: still looking
   bool leaving_ = false, stopped_ = false;
   std::vector<std::function<void()>> backlog_;
 };
