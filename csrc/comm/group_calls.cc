@@ -75,6 +75,9 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     return told(first_failure(ended, operation, probe), call, operation);
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
   const CallEnd ours{ended.code(), names_.to_world(by), ended.message()};
+  // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
+  if (call.leaving && ended.code() == Code::kTimeout)
+    return told(verdict_of(ours, survey(call.sequence, probe), names_), call, operation);
   bool others_know = false;
   {
     const std::lock_guard lock(mutex_);
@@ -119,11 +122,7 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
 
 bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
-  uint64_t next = 0;
-  {
-    const std::unique_lock in_turn = turn();
-    next = sequence_ + 1;
-  }
+  const uint64_t next = next_number_here();
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
   parts_.control->stalled(id(next), names_.to_world(peer));
@@ -147,20 +146,27 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
 
 // Asks the peer of a message that did not come where it stands.
 Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
-  uint64_t next = 0;
-  {
-    const std::unique_lock in_turn = turn();
-    next = sequence_ + 1;
-  }
-  std::unique_lock lock(mutex_);
-  surveys_.try_emplace(next);
-  parts_.control->survey(id(next));
-  (void)wait_briefly(lock, probe, [&] { return surveys_[next].has_value() || !cause_.is_ok(); });
-  const std::optional<std::vector<Standing>> standings = surveys_[next];
-  surveys_.erase(next);
-  if (!standings || ended.peer() < 0) return ended;
-  const Standing& peer = (*standings)[static_cast<std::size_t>(ended.peer())];
+  const std::vector<Standing> standings = survey(next_number_here(), probe);
+  if (standings.empty() || ended.peer() < 0) return ended;
+  const Standing& peer = standings[static_cast<std::size_t>(ended.peer())];
   return Status(ended.code(), ended.message() + "; " + position_text(peer, names_)).with_peer(ended.peer());
+}
+
+// Empty: the group has ended, or an interrupt came first.
+std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
+  std::unique_lock lock(mutex_);
+  if (!cause_.is_ok()) return {};
+  surveys_.try_emplace(sequence);
+  parts_.control->survey(id(sequence));
+  (void)wait_briefly(lock, probe, [&] { return surveys_[sequence].has_value() || !cause_.is_ok(); });
+  std::vector<Standing> standings = std::move(surveys_[sequence]).value_or(std::vector<Standing>());
+  surveys_.erase(sequence);
+  return standings;
+}
+
+uint64_t GroupCalls::next_number_here() {
+  const std::unique_lock in_turn = turn();
+  return sequence_ + 1;
 }
 
 template <class Ready>

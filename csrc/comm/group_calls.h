@@ -39,6 +39,7 @@ class GroupCalls final : public ControlledGroup {
     uint64_t sequence = 0;  // 0: point-to-point
     uint64_t ticket = 0;    // in the flight recorder
     TimePoint began;
+    bool leaving = false;
   };
   using Probe = std::function<bool()>;
 
@@ -99,8 +100,10 @@ class GroupCalls final : public ControlledGroup {
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
   Status await_verdict(uint64_t sequence, const Probe* probe);
+  uint64_t next_number_here();
   Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
   Status with_standing(const Status& ended, const Probe* probe);
+  std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
   template <class Ready>
   bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready);
   std::string advice(const Status& ended) const;

@@ -233,11 +233,13 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   return finish(Request{}, confirmed, seconds);
 }
 
-Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s, bool leaving) {
+std::string GroupCommunicator::operation_of(const Request& request, const Started& started) {
+  return started.call.leaving ? "shutdown" : operation_text(request, started.choice, started.call.sequence);
+}
+
+Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s) {
   GroupCalls& calls = shared_->calls;
-  const auto operation = [&] {
-    return leaving ? std::string("shutdown") : operation_text(request, started.choice, started.call.sequence);
-  };
+  const auto operation = [&] { return operation_of(request, started); };
   CallWatch watch(calls, started.call, *started.work);
   WaitContext context = context_for(timeout_s, started.call.began);
   context.watch = &watch;
@@ -268,7 +270,8 @@ Status GroupCommunicator::leave(double timeout_s) {
   }
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
-  return finish(Request{}, started, timeout_s, true);
+  const Status left = finish(Request{}, started, timeout_s);
+  return left.code() == Code::kPeerExited ? Status::ok() : left;  // who has gone already need not be waited for
 }
 
 Status GroupCommunicator::resync(double timeout_s) {
@@ -303,7 +306,7 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                                      : 0;
   started.call = {sequence,
                   calls.record(record_of(request, started.choice, group_, sequence, digest, leaving, began)),
-                  began};
+                  began, leaving};
   Result<std::unique_ptr<Work>> launched =
       Status(Code::kAborted, "other ranks gave this call up before it was made here");
   if (!calls.given_up_before(sequence)) {
@@ -321,8 +324,8 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
   if (!launched.is_ok()) executor.cancel(group_, sequence, launched.status());  // peers may send for it
   turn.unlock();
   if (!launched.is_ok()) {
-    const std::string operation = operation_text(request, started.choice, sequence);
-    return calls.conclude(launched.status(), started.call, operation, parts_.interrupted);
+    return calls.conclude(launched.status(), started.call, operation_of(request, started),
+                          parts_.interrupted);
   }
   started.work = std::move(launched).value();
   return started;

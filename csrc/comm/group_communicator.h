@@ -52,7 +52,8 @@ class GroupCommunicator final : public Communicator {
   };
   Status usable();  // why no call can be made now
   Result<Started> start(const Request& request, TimePoint began, bool leaving = false);
-  Status finish(const Request& request, Started& started, double timeout_s, bool leaving = false);
+  Status finish(const Request& request, Started& started, double timeout_s);
+  static std::string operation_of(const Request& request, const Started& started);
   template <class Post>
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
                   const char* site, Post&& post);
