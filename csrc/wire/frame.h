@@ -27,14 +27,12 @@ enum class FrameType : uint8_t {
   kGoodbye = 5,  // orderly end: nothing follows
   kNotice = 6,   // a rank's descriptor of a call that others disagree with       (control plane)
   kDead = 7,     // a rank is known to be dead                                    (control plane)
-  kCancel =
-      8,  // an operation ends here. On a data connection: a point-to-point message was given up by one side
-  kPing = 9,  // heartbeat; index 1: the answer to one                         (control plane)
+  kCancel = 8,   // a point-to-point message is given up                (control plane: a collective)
+  kPing = 9,     // heartbeat; index 1: the answer to one                         (control plane)
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
-inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
-inline constexpr uint8_t kFlagWithdrawn =
-    2;  // CLEAR: forget the one for this message. REQUEST: forget its CLEAR
+inline constexpr uint8_t kFlagEager = 1;       // DATA: sent on credit, a whole message in one segment
+inline constexpr uint8_t kFlagWithdrawn = 2;   // CLEAR, REQUEST: forget the CLEAR for this message
 inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL: the message's receiver gave it up, not its sender
 inline constexpr uint8_t kFlagAnswer = 8;      // CANCEL: answers one; nothing more comes for this message
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
@@ -61,7 +59,7 @@ struct FrameHeader {
   uint32_t epoch = 0;
   MessageId id;
   uint64_t message_nbytes = 0;  // of the whole message
-  uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
+  uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: why (a Code)
   uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
 };
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
