@@ -62,8 +62,8 @@ Example:
 )");
   m.def("_after_fork", [state] {
     if (state->world != nullptr) state->world->session->forked = true;
-    state->position =
-        new pc::ProgramPosition(state->sites);  // the threads of the old one are not in this process
+    // The threads and locks of the old one stayed in the parent.
+    state->position = new pc::ProgramPosition(state->sites);
   });
   m.def(
       "_time_calls",
