@@ -58,7 +58,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void flush(Peer& peer);
   void watch_writable(Peer& peer, Rank rank, bool wanted);
   void leave();
-  Status watch(const Fd& fd, uint64_t tag);
+  Status watch(int fd, uint64_t tag);
   Peer& at(Rank rank) { return peers[static_cast<std::size_t>(rank)]; }
   bool known(Rank rank) const {
     return rank >= 0 && static_cast<std::size_t>(rank) < peers.size() && rank != options.rank;
@@ -101,7 +101,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   }
   void ended(Rank peer, const Status& why);
 
-  static constexpr uint64_t kMailTag = ~uint64_t{0}, kProcess = uint64_t{1} << 32;
+  static constexpr uint64_t kMailTag = ~uint64_t{0}, kPrintTag = kMailTag - 1, kProcess = uint64_t{1} << 32;
 
   ControlOptions options;
   Fd epoll, mail_event;
@@ -123,23 +123,24 @@ Status ControlThread::State::open() {
   if (!epoll.valid()) return system_error("epoll_create for the control thread", errno);
   mail_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!mail_event.valid()) return system_error("eventfd for the control thread", errno);
-  PC_TRY(watch(mail_event, kMailTag));
+  PC_TRY(watch(mail_event.get(), kMailTag));
+  if (options.print_request >= 0) PC_TRY(watch(options.print_request, kPrintTag));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     peers[i].socket = std::move(options.sockets[i]);
     if (!peers[i].socket.valid()) continue;
-    PC_TRY(watch(peers[i].socket, i));
+    PC_TRY(watch(peers[i].socket.get(), i));
     // Fires even if a child that the peer has forked keeps its sockets open. Where it cannot be had, sockets must do.
     peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
-    if (peers[i].process.valid()) PC_TRY(watch(peers[i].process, kProcess | i));
+    if (peers[i].process.valid()) PC_TRY(watch(peers[i].process.get(), kProcess | i));
   }
   return Status::ok();
 }
 
-Status ControlThread::State::watch(const Fd& fd, uint64_t tag) {
+Status ControlThread::State::watch(int fd, uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = tag;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0) return Status::ok();
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
   return system_error("epoll_ctl for the control thread", errno);
 }
 
@@ -167,6 +168,12 @@ void ControlThread::State::serve(const epoll_event& event) {
   if (event.data.u64 == kMailTag) {
     eventfd_t ignored;
     ::eventfd_read(mail_event.get(), &ignored);
+    return;
+  }
+  if (event.data.u64 == kPrintTag) {
+    eventfd_t ignored;
+    if (::eventfd_read(options.print_request, &ignored) == 0)
+      options.print_record();  // else another world has
     return;
   }
   const Rank rank = static_cast<Rank>(event.data.u64 & 0xffffffff);

@@ -271,7 +271,8 @@ Status GroupCommunicator::leave(double timeout_s) {
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
   const Status left = finish(Request{}, started, timeout_s);
-  return left.code() == Code::kPeerExited ? Status::ok() : left;  // who has gone already need not be waited for
+  return left.code() == Code::kPeerExited ? Status::ok()
+                                          : left;  // who has gone already need not be waited for
 }
 
 Status GroupCommunicator::resync(double timeout_s) {

@@ -8,6 +8,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
+#include "engine/flight_text.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc {
@@ -120,6 +121,13 @@ Status Runtime::State::start_control() {
     given.pids.push_back(visible ? entry.pid : 0);
   }
   given.find_position = options.find_position;
+  given.print_request = options.print_request;
+  given.print_record = [recorder = recorder, log = options.log] {
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    std::string text = "the last calls, oldest first:";
+    for (const CallRecord& call : recorder->all()) text += "\n  " + line_of(call, now);
+    log.error(text);  // whoever asks wants to see it, whatever the level
+  };
   PC_ASSIGN_OR_RETURN(control, ControlThread::create(std::move(given)));
   return Status::ok();
 }

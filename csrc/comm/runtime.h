@@ -40,6 +40,8 @@ struct RuntimeOptions {
   double warn_after_s = 30;           // of waiting in one call: a warning names the late ranks
   // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
+  int print_request =
+      -1;  // an eventfd, not owned: when it becomes readable, the last calls are printed to stderr
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
 };

@@ -330,3 +330,28 @@ def test_init_may_be_tried_again_after_a_timeout(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     results = testing.run(come_late, 2, address, str(tmp_path / "turn"), init=False)
     assert results == [("CollectiveTimeout", 2.0), ("nothing", 2.0)]
+
+
+def test_sigusr2_prints_the_last_calls_of_a_rank_that_waits(tmp_path: Path) -> None:
+    ended = run_ranks(
+        tmp_path,
+        """
+import signal, time
+if os.environ["PYCOLLECTIVE_RANK"] == "1":
+    os.dup2(os.open(sys.argv[0] + ".err", os.O_WRONLY | os.O_CREAT), 2)
+pc.init()
+pids = pc.allreduce(np.array([os.getpid() * (pc.rank() == r) for r in range(2)]))
+if pc.rank() == 1:
+    pc.recv(np.zeros(1), 0)
+else:
+    os.kill(int(pids[1]), signal.SIGUSR2)
+    while "allreduce int64[2] sum" not in open(sys.argv[0] + ".err").read():
+        time.sleep(0.01)
+    pc.send(np.zeros(1), 1)
+pc.barrier()
+""",
+    )
+    assert ended.returncode == 0, ended.stderr
+    printed = (tmp_path / "program.py.err").read_text()
+    assert "program.py:" in printed
+    assert "recv" in printed.splitlines()[-1]
