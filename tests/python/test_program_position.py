@@ -72,13 +72,12 @@ wait()
 
 # Everybody asks while the interpreter ends. Exit functions run in reverse: `late` when all searches have to be over.
 ENDING = """
-import atexit, pathlib, threading
+import atexit, threading
 def ask(timeout, times):
     for _ in range(times): _core._program_position(timeout)
 def late():
     ask(0, 300)
-    names = [(task / "comm").read_text() for task in pathlib.Path("/proc/self/task").iterdir()]
-    assert not any(name.startswith("pc-") for name in names), names
+    assert _core._program_position(0.05) is None
 atexit.register(late)
 from pycollective import _core
 atexit.register(ask, 0, 300)
@@ -88,6 +87,7 @@ ask(0, 300)
 """
 
 
+@pytest.mark.timeout(300)  # many interpreters
 @pytest.mark.parametrize("timeouts", [(), (0, 0), (0, 0.0001, 20)])
 def test_no_search_outlives_the_interpreter(timeouts: tuple[float, ...], tmp_path: Path) -> None:
     for _ in range(17):
