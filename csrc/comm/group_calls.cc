@@ -27,13 +27,37 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
 // ---- around a call
 
 Status GroupCalls::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok()) return cause();
+  }
+  return take_deferred();
+}
+
+Status GroupCalls::take_deferred() {
   const std::lock_guard lock(mutex_);
-  if (!cause_.is_ok()) return cause();
-  if (!deferred_) return Status::ok();
-  const Status late = *deferred_;
-  deferred_.reset();
   noted_.store(0, std::memory_order_release);
-  return late;
+  if (deferred_) settled_ = deferred_->sequence();  // told, once
+  return std::exchange(deferred_, std::nullopt).value_or(Status::ok());
+}
+
+// This rank's part of that call is done, and it was another part than the others expected.
+void GroupCalls::defer(uint64_t sequence, const Status& why) {
+  if (sequence <= settled_ || (deferred_ && deferred_->sequence() != sequence)) return;
+  deferred_ =
+      Status(why.code(), "call #" + std::to_string(sequence) +
+                             " of this group, which this rank had completed, was wrong: " + why.message())
+          .with_rank(names_.rank())
+          .with_peer(why.peer())
+          .with_sequence(sequence);
+  noted_.store(1, std::memory_order_release);
+}
+
+void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return;
+  if (!deferred_) defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)));
+  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
 
 // At the entry of a later call. The first cause speaks again.
@@ -52,7 +76,9 @@ bool GroupCalls::given_up_before(uint64_t sequence) {
 void GroupCalls::done(const Call& call) { parts_.recorder->end(call.ticket, Code::kOk, now_ns()); }
 
 void GroupCalls::settle() {
+  const uint64_t before = next_number_here() - 1;
   const std::lock_guard lock(mutex_);
+  settled_ = std::max(settled_, before);
   deferred_.reset();
   noted_.store(0, std::memory_order_release);
 }
@@ -253,10 +279,12 @@ CallReport GroupCalls::report(uint64_t sequence) {
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   // Not while a call is between its number and its launch.
   const std::unique_lock in_turn = turn();
-  const State state = sequence > sequence_ ? State::kNotMade : State::kUnknown;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   const bool runs = record && record->state == CallRecord::State::kRunning;
-  if (state != State::kNotMade && !runs) return;
+  if (sequence <= sequence_ && !runs) {
+    // Done, as far as is known; but what others sent for it may still be here.
+    return parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok()) return;
@@ -273,16 +301,7 @@ void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const 
   const auto ending = endings_.find(sequence);
   if (record && record->state == CallRecord::State::kDone) {
     if (ending != endings_.end()) endings_.erase(ending);
-    if (why.code != Code::kMismatch || deferred_) return;
-    // Its part is done, and it was another part than the others expected.
-    const Status late = verdict_of(why, standings, names_);
-    deferred_ =
-        Status(late.code(), "call #" + std::to_string(sequence) +
-                                " of this group, which this rank had completed, was wrong: " + late.message())
-            .with_rank(names_.rank())
-            .with_peer(late.peer())
-            .with_sequence(sequence);
-    noted_.store(1, std::memory_order_release);
+    if (why.code == Code::kMismatch) defer(sequence, verdict_of(why, standings, names_));
     return;
   }
   if (ending == endings_.end()) return;  // its caller has not waited for this

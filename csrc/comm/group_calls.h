@@ -23,7 +23,7 @@
 namespace pc {
 
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
-class GroupCalls final : public ControlledGroup {
+class GroupCalls final : public ControlledGroup, public CallListener {
  public:
   // The pointers are not owned, and not touched by calls once abort() has returned; null if the group has one rank.
   struct Parts {
@@ -60,7 +60,8 @@ class GroupCalls final : public ControlledGroup {
   bool given_up_before(uint64_t sequence);
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
   void done(const Call& call);
-  void settle();  // all ranks are in step again: nothing earlier matters any more
+  Status take_deferred();  // what the next call would raise about an earlier one
+  void settle();           // all ranks are in step again: nothing earlier matters any more
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
@@ -79,6 +80,9 @@ class GroupCalls final : public ControlledGroup {
   CallId id(uint64_t sequence) const { return {group_, sequence}; }
   const Parts& parts() const { return parts_; }
 
+  // ---- CallListener
+  void stray(uint64_t sequence, Rank peer, const Status& why) override;
+
   // ---- ControlledGroup
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
   CallReport report(uint64_t sequence) override;
@@ -96,7 +100,8 @@ class GroupCalls final : public ControlledGroup {
     std::optional<Status> verdict;
   };
   Status look();
-  Status cause() const;  // mutex_ held
+  void defer(uint64_t sequence, const Status& why);  // mutex_ held
+  Status cause() const;                              // mutex_ held
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
   Status await_verdict(uint64_t sequence, const Probe* probe);
@@ -118,6 +123,7 @@ class GroupCalls final : public ControlledGroup {
   mutable std::mutex mutex_;        // guards what follows
   Status cause_;
   std::optional<Status> deferred_;
+  uint64_t settled_ = 0;  // nothing is deferred about calls up to this one
   std::map<uint64_t, Ending> endings_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
   std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for

@@ -271,6 +271,7 @@ Status GroupCommunicator::leave(double timeout_s) {
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
   const Status left = finish(Request{}, started, timeout_s);
+  if (left.is_ok()) return shared_->calls.take_deferred();  // there is no next call to raise it
   return left.code() == Code::kPeerExited ? Status::ok()
                                           : left;  // who has gone already need not be waited for
 }
@@ -310,7 +311,9 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                   began, leaving};
   Result<std::unique_ptr<Work>> launched =
       Status(Code::kAborted, "other ranks gave this call up before it was made here");
-  if (!calls.given_up_before(sequence)) {
+  if (calls.given_up_before(sequence)) {
+    parts_.calls.control->came_late(calls.id(sequence));
+  } else {
     const Launch launch{group_,
                         sequence,
                         digest,
@@ -319,6 +322,7 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                         calls.names().world_ranks().data(),
                         started.choice.algorithm,
                         started.choice.split,
+                        &calls,
                         left};
     launched = executor.launch(request, launch);
   }

@@ -40,8 +40,9 @@ class ControlHost {
   virtual void surveyed(const CallId& call, std::vector<Standing> standings) = 0;
   // Once per peer, and then nothing else of it.
   virtual void peer_died(Rank peer, const std::string& cause) = 0;
-  virtual void peer_exited(Rank peer) = 0;      // likewise, at its goodbye
-  virtual void peer_leaving(uint32_t, Rank) {}  // it is in shutdown() instead of the call that it was asked about
+  virtual void peer_exited(Rank peer) = 0;  // likewise, at its goodbye
+  virtual void peer_leaving(uint32_t, Rank) {
+  }  // it is in shutdown() instead of the call that it was asked about
   // `by` takes this rank for dead. Others may say so too.
   virtual void excluded(Rank by, const std::string& cause) = 0;
 
@@ -69,6 +70,8 @@ class ControlPlane {
   // message. To be repeated while that goes on.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
   void survey(const CallId& call, TimePoint now);  // asks every member where it stands
+  // This rank has come to a call after others gave it up: now it can say which one it would have made.
+  void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
   void say_goodbye(TimePoint now);  // nothing is sent after it
 

@@ -87,9 +87,7 @@ struct Link::State {
   void push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id, uint64_t nbytes,
             uint64_t offset);
   void push_credit();
-  Status left_over(
-      const MessageId& id) const;  // not OK: a message of an earlier collective of the group is still here
-  bool refuse_left_over(Recv* recv);
+  void report_strays(const RecvOp& op);
   void clear_early(Recv& recv);
   void withdraw_clear(const Recv& recv);
   void forget_early(Recv& recv);
