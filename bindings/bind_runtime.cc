@@ -138,7 +138,7 @@ class PyRuntime {
     std::shared_ptr<Runtime> runtime =
         std::move(session_->runtime);  // from here on every call says the world is gone
     Status status;
-    if (runtime != nullptr && !session_->forked && !runtime->world().ended()) {
+    if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
     }

@@ -53,6 +53,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void serve(const epoll_event& event);
   void read(Rank rank);
   void broke(Rank rank, const std::string& why);
+  void close(Fd& fd);
   void take_mail();
   void flush();
   void flush(Peer& peer);
@@ -181,7 +182,7 @@ void ControlThread::State::serve(const epoll_event& event) {
   read(rank);  // also for a process that has ended: its goodbye may be here
   Peer& peer = at(rank);
   if (!process_ended || !peer.process.valid()) return;
-  peer.process.reset();
+  close(peer.process);
   broke(rank, "its process ended");
 }
 
@@ -201,10 +202,20 @@ void ControlThread::State::read(Rank rank) {
   }
 }
 
+// The peer is told as well, if it can still hear: it may live and only this connection be broken.
 void ControlThread::State::broke(Rank rank, const std::string& why) {
-  at(rank).socket.reset();
-  at(rank).unsent.clear();
+  Peer& peer = at(rank);
   plane.lost(rank, why, now());
+  if (peer.socket.valid() && !peer.unsent.empty())
+    (void)::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  close(peer.socket);
+  peer.unsent.clear();
+}
+
+// Taken out of epoll first: a child that was forked behind our back may keep it open.
+void ControlThread::State::close(Fd& fd) {
+  if (fd.valid()) ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+  fd.reset();
 }
 
 void ControlThread::State::take_mail() {
@@ -224,7 +235,8 @@ void ControlThread::State::flush() {
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (peers[i].broken.empty()) continue;
     const std::string why = std::exchange(peers[i].broken, {});
-    broke(static_cast<Rank>(i), why);
+    read(static_cast<Rank>(i));  // it may have said goodbye, or what it knows, before it went
+    if (peers[i].socket.valid()) broke(static_cast<Rank>(i), why);
     return flush();
   }
 }
@@ -234,8 +246,7 @@ void ControlThread::State::flush(Peer& peer) {
   const ssize_t count = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
   if (count > 0) peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + count);
   if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-    read(rank);  // it may have said goodbye, or what it knows, before it went
-    if (peer.socket.valid()) peer.broken = system_error("control connection", errno).message();
+    peer.broken = system_error("control connection", errno).message();
     peer.unsent.clear();
     return;
   }

@@ -11,6 +11,8 @@ using State = CallReport::State;
 // More than ControlPlane::kPatience: the thread that collects may itself be late.
 constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
+constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
@@ -69,11 +71,30 @@ Status GroupCalls::cause() const {
 }
 
 bool GroupCalls::given_up_before(uint64_t sequence) {
+  if (ending_count_.load(std::memory_order_acquire) == 0) return false;
   const std::lock_guard lock(mutex_);
   return endings_.count(sequence) != 0;
 }
 
-void GroupCalls::done(const Call& call) { parts_.recorder->end(call.ticket, Code::kOk, now_ns()); }
+void GroupCalls::done(const Call& call) {
+  recorder_of(call).end(call.ticket, Code::kOk, now_ns());
+  if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
+  const std::lock_guard lock(mutex_);  // others gave it up while it ended well here
+  const auto ending = endings_.find(call.sequence);
+  if (ending == endings_.end() || !ending->second.verdict) return;  // or the verdict is still to come
+  wrong_after_all(call.sequence, *ending->second.verdict);
+  forget(call.sequence);
+}
+
+// A call that was done here was another one on other ranks. Mutex held.
+void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
+  if (verdict.code() == Code::kMismatch) defer(sequence, verdict);
+}
+
+void GroupCalls::forget(uint64_t sequence) {
+  endings_.erase(sequence);
+  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+}
 
 void GroupCalls::settle() {
   const uint64_t before = next_number_here() - 1;
@@ -96,7 +117,7 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
                             const Probe* probe) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   if (ended.code() == Code::kPeerFailure)
     return told(first_failure(ended, operation, probe), call, operation);
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
@@ -108,10 +129,11 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   {
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok()) {
-      endings_.erase(call.sequence);
+      forget(call.sequence);
       return told(ended.code() == Code::kInterrupted ? ended : cause_, call, operation);
     }
     const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, std::nullopt});
+    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
     others_know = !first;
   }
   if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
@@ -120,24 +142,28 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     outcome = await_verdict(call.sequence, probe);
   if (outcome.code() == Code::kPeerExited) end_group(outcome.with_operation(operation));
   const std::lock_guard lock(mutex_);
-  endings_.erase(call.sequence);
+  forget(call.sequence);
   return told(outcome, call, operation);
 }
 
 void GroupCalls::forsake(const Status& ended, const Call& call) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   const std::lock_guard lock(mutex_);
-  const bool others_know = endings_.erase(call.sequence) != 0;
+  const bool others_know = endings_.count(call.sequence) != 0;
+  forget(call.sequence);
   if (!cause_.is_ok() || others_know) return;
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
                                     const Probe* probe) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {
     case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
-    case Code::kTimeout: return told(with_standing(ended, probe), call, operation);
+    case Code::kTimeout: {
+      const bool polls = std::chrono::steady_clock::now() - call.began < kPolling;
+      return told(polls ? ended : with_standing(ended, probe), call, operation);
+    }
     case Code::kAborted: {
       const std::lock_guard lock(mutex_);
       return told(cause_.is_ok() ? ended : cause_, call, operation);
@@ -182,7 +208,7 @@ Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
 std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   if (!cause_.is_ok()) return {};
-  surveys_.try_emplace(sequence);
+  if (!surveys_.try_emplace(sequence).second) return {};  // another thread is asking
   parts_.control->survey(id(sequence));
   (void)wait_briefly(lock, probe, [&] { return surveys_[sequence].has_value() || !cause_.is_ok(); });
   std::vector<Standing> standings = std::move(surveys_[sequence]).value_or(std::vector<Standing>());
@@ -277,46 +303,44 @@ CallReport GroupCalls::report(uint64_t sequence) {
 }
 
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
-  // Not while a call is between its number and its launch.
-  const std::unique_lock in_turn = turn();
-  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  const bool runs = record && record->state == CallRecord::State::kRunning;
-  if (sequence <= sequence_ && !runs) {
-    // Done, as far as is known; but what others sent for it may still be here.
-    return parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
-  }
+  bool made = false;
   {
+    const std::unique_lock in_turn = turn();  // not while a call is between its number and its launch
+    made = sequence <= sequence_;
+    const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+    const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     const std::lock_guard lock(mutex_);
-    if (!cause_.is_ok()) return;
-    const auto [ending, first] = endings_.try_emplace(sequence);
-    if (!first) return;
-    ending->second = {why, true, std::nullopt};
+    if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why, true, std::nullopt}).second) return;
+    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
-  parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
+  // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
+  if (made) parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
 }
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  const Status told = verdict_of(why, standings, names_);
   const std::lock_guard lock(mutex_);
   const auto ending = endings_.find(sequence);
   if (record && record->state == CallRecord::State::kDone) {
-    if (ending != endings_.end()) endings_.erase(ending);
-    if (why.code == Code::kMismatch) defer(sequence, verdict_of(why, standings, names_));
-    return;
+    wrong_after_all(sequence, told);
+    return forget(sequence);
   }
   if (ending == endings_.end()) return;  // its caller has not waited for this
   ending->second.why = why;
-  ending->second.verdict = verdict_of(why, standings, names_);
+  ending->second.verdict = told;
   told_.notify_all();
 }
 
 void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
-  const std::lock_guard lock(mutex_);
-  const auto waited_for = surveys_.find(sequence);
-  if (waited_for != surveys_.end()) {
-    waited_for->second.emplace(standings.begin(), standings.end());
-    told_.notify_all();
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto waited_for = surveys_.find(sequence);
+    if (waited_for != surveys_.end()) {
+      waited_for->second.emplace(standings.begin(), standings.end());
+      return told_.notify_all();
+    }
   }
   const std::string late = late_ranks(standings, names_);
   parts_.log.warning([&] {

@@ -30,7 +30,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     Reactor* reactor = nullptr;
     Executor* executor = nullptr;
     ControlThread* control = nullptr;
-    std::shared_ptr<FlightRecorder> recorder;
+    std::shared_ptr<FlightRecorder> recorder,
+        messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
   };
@@ -59,6 +60,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
   bool given_up_before(uint64_t sequence);
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
+  uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
   Status take_deferred();  // what the next call would raise about an earlier one
   void settle();           // all ranks are in step again: nothing earlier matters any more
@@ -100,8 +102,13 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     std::optional<Status> verdict;
   };
   Status look();
-  void defer(uint64_t sequence, const Status& why);  // mutex_ held
-  Status cause() const;                              // mutex_ held
+  void defer(uint64_t sequence, const Status& why);                // mutex_ held
+  void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
+  void forget(uint64_t sequence);                                  // mutex_ held
+  FlightRecorder& recorder_of(const Call& call) {
+    return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
+  }
+  Status cause() const;  // mutex_ held
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
   Status await_verdict(uint64_t sequence, const Probe* probe);
@@ -118,9 +125,10 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   const GroupNames names_;
   std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
   uint64_t sequence_ = 0;
-  std::atomic<uint32_t> ended_{0};  // not 0: cause_ is set for good
-  std::atomic<uint32_t> noted_{0};  // not 0: deferred_ is set
-  mutable std::mutex mutex_;        // guards what follows
+  std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good
+  std::atomic<uint32_t> ending_count_{0};  // size of endings_, readable without its lock
+  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ is set
+  mutable std::mutex mutex_;               // guards what follows
   Status cause_;
   std::optional<Status> deferred_;
   uint64_t settled_ = 0;  // nothing is deferred about calls up to this one

@@ -65,7 +65,7 @@ class Runtime {
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;
-  const FlightRecorder& recorder() const;
+  std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
   Status shutdown(Deadline deadline);
   // In a forked child: closes every descriptor, so that the parent's end is seen by its peers. Nothing may follow.

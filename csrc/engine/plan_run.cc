@@ -130,6 +130,7 @@ void PlanRun::run_locally(const Step& step) {
 }
 
 void PlanRun::take(Completion&& completion) {
+  if (completion.token == kWakeToken) return;
   if (completion.token == kStrayToken) {
     if (launch_.listener != nullptr)
       launch_.listener->stray(completion.found.sequence, completion.status.peer(), completion.status);
