@@ -95,6 +95,14 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   return told(outcome, call, operation);
 }
 
+void GroupCalls::forsake(const Status& ended, const Call& call) {
+  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  const std::lock_guard lock(mutex_);
+  const bool others_know = endings_.erase(call.sequence) != 0;
+  if (!cause_.is_ok() || others_know) return;
+  parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
+}
+
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
                                     const Probe* probe) {
   parts_.recorder->end(call.ticket, ended.code(), now_ns());

@@ -63,6 +63,8 @@ class GroupCalls final : public ControlledGroup {
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
+  // The same for a call about whose end nobody here wants to know.
+  void forsake(const Status& ended, const Call& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
                           const Probe* probe);

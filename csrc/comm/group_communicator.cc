@@ -115,7 +115,8 @@ class GroupCommunicator::GroupWork final : public Work {
     if (told_) return;
     // Nobody has asked how it ended. If it has not, this rank leaves a call that the others are in.
     if (!inner_->done()) inner_->cancel();
-    tell(inner_->wait({Deadline(call_.began)}), nullptr);
+    const Status ended = inner_->wait({Deadline(call_.began)});
+    ended.is_ok() ? group_->calls.done(call_) : group_->calls.forsake(ended, call_);
   }
   bool done() const override { return inner_->done(); }
   Status wait(const WaitContext& context) override {

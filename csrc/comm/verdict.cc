@@ -91,11 +91,12 @@ Status exited(Rank rank, const GroupNames& names) {
 }
 
 Status disagreement(std::span<const Standing> standings, const GroupNames& names, const CallEnd& why) {
-  for (const Standing& standing :
-       standings) {  // not a mistake in a call, but a rank that is not there any more
-    const Rank rank = names.from_world(standing.rank);
-    if (standing.report.state == State::kLeaving && rank != names.rank()) return exited(rank, names);
-  }
+  const auto leaving = [](const Standing& s) { return s.report.state == State::kLeaving; };
+  const auto gone = std::find_if(standings.begin(), standings.end(), leaving);
+  const bool we_leave = standings.size() == static_cast<std::size_t>(names.size()) &&
+                        leaving(standings[static_cast<std::size_t>(names.rank())]);
+  // Not a mistake in a call, but a rank that is not there any more.
+  if (gone != standings.end() && !we_leave) return exited(names.from_world(gone->rank), names);
   const std::vector<Camp> camps = camps_of(standings);
   if (camps.size() < 2) {
     return Status(Code::kMismatch,

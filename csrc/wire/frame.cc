@@ -33,12 +33,14 @@ Status check_start(const std::byte* bytes, uint32_t magic, const char* what) {
   return Status::ok();
 }
 
-uint8_t allowed_flags(FrameType type) {
+uint8_t allowed_flags(FrameType type, StreamClass klass) {
   switch (type) {
     case FrameType::kData: return kFlagEager;
+    case FrameType::kRequest:
     case FrameType::kClear: return kFlagWithdrawn;
     case FrameType::kNotice: return kFlagAsks | kFlagAsksWhere | kFlagWhereFollows;
-    case FrameType::kCancel: return kFlagWhereFollows;
+    case FrameType::kCancel:
+      return klass == StreamClass::kPointToPoint ? kFlagByReceiver | kFlagAnswer : kFlagWhereFollows;
     case FrameType::kPing: return kFlagAsks;
     default: return 0;
   }
@@ -81,8 +83,12 @@ Status check_meaning(const FrameHeader& h) {
     case FrameType::kData: return check_extent(h);
     case FrameType::kNotice:
     case FrameType::kDead:
-    case FrameType::kPing:
-    case FrameType::kCancel: return check_control(h);
+    case FrameType::kPing: return check_control(h);
+    case FrameType::kCancel:
+      if (h.id.stream.klass != StreamClass::kPointToPoint) return check_control(h);
+      if (h.message_nbytes != 0 || h.segment_nbytes != 0)
+        return broken("frame must not carry a payload", h.segment_nbytes, 0);
+      return Status::ok();
     case FrameType::kRequest:
     case FrameType::kClear:
       if (h.offset != 0 || h.segment_nbytes != 0)
@@ -142,7 +148,8 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   h.message_nbytes = get<uint64_t>(b + 40);
   h.offset = get<uint64_t>(b + 48);
   h.segment_nbytes = get<uint32_t>(b + 56);
-  if ((h.flags & ~allowed_flags(h.type)) != 0) return broken("unknown flags", h.flags, allowed_flags(h.type));
+  const uint8_t flags = allowed_flags(h.type, h.id.stream.klass);
+  if ((h.flags & ~flags) != 0) return broken("unknown flags", h.flags, flags);
   PC_TRY(check_meaning(h));
   return h;
 }
@@ -221,7 +228,7 @@ Status compatible(const Hello& ours, const Hello& theirs) {
   } else if (theirs.rank >= 0 && ours.rank >= 0 && ours.size != theirs.size) {
     why = "it was started for a world of " + std::to_string(theirs.size) + " ranks, we for " +
           std::to_string(ours.size) + ": start all ranks with the same size";
-  } else if (ours.role == Role::kData && theirs.rank >= 0 && theirs.rank == ours.rank) {
+  } else if (ours.role != Role::kStore && theirs.rank >= 0 && theirs.rank == ours.rank) {
     why = "it says that it is rank " + std::to_string(theirs.rank) + ", and so are we (rank " +
           std::to_string(ours.rank) + "): give each process its own rank";
   } else {

@@ -27,17 +27,19 @@ enum class FrameType : uint8_t {
   kGoodbye = 5,  // orderly end: nothing follows
   kNotice = 6,   // where a rank stands with a call                               (control plane)
   kDead = 7,     // a rank is known to be dead                                    (control plane)
-  kCancel = 8,   // an operation ends here; discard what is left of it            (control plane)
+  kCancel = 8,   // a call is given up (control plane); class point-to-point: a message is, by one side (data)
   kPing = 9,     // heartbeat, and the answer to one                              (control plane)
 };
 // FrameHeader::flags. A flag that its type does not know is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
 inline constexpr uint8_t kFlagWithdrawn =
-    2;                                   // CLEAR: forget the one for this message, it is not wanted any more
-inline constexpr uint8_t kFlagAsks = 1;  // NOTICE, PING: answer with yours
-inline constexpr uint8_t kFlagAsksWhere = 2;  // NOTICE: and say where your program stands
+    2;  // CLEAR: forget the one for this message. REQUEST: forget its CLEAR
+inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL of a message: its receiver gave it up, not its sender
+inline constexpr uint8_t kFlagAnswer = 8;      // CANCEL of a message: answers one; nothing more comes for it
+inline constexpr uint8_t kFlagAsks = 1;        // NOTICE, PING: answer with yours
+inline constexpr uint8_t kFlagAsksWhere = 2;   // NOTICE: and say where your program stands
 inline constexpr uint8_t kFlagWhereFollows =
-    4;  // NOTICE, CANCEL: where the sender's program stands comes later
+    4;  // NOTICE, CANCEL of a call: where the sender stands comes later
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
 // Separates what must not be mixed up. Messages are matched by name, never by order of arrival: within a stream by
@@ -62,7 +64,7 @@ struct FrameHeader {
   uint32_t epoch = 0;
   MessageId id;
   uint64_t message_nbytes = 0;  // of the whole message
-  uint64_t offset = 0;          // of this segment in the message; kCredit: bytes granted
+  uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
   uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
 };
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;

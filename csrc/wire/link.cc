@@ -43,11 +43,12 @@ std::string describe(const MessageId& id) {
   return text;
 }
 
-Link::State::State(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_)
+Link::State::State(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, Mover* mover_)
     : me(me_),
       peer(peer_),
       epoch(epoch_),
       limits(sane(limits_)),
+      mover(mover_),
       credit(limits_.credit_bytes) {}
 
 Status Link::State::about(Code code, std::string message) const {
@@ -61,17 +62,19 @@ Status Link::State::mismatch(const MessageId& ours, uint64_t our_nbytes, const M
                                     extent(ours, our_nbytes) + ", there " + extent(theirs, their_nbytes));
 }
 
-Status Link::State::why_ended() const {
+Status Link::State::why_ended(const MessageId& id) const {
   if (!failed.is_ok()) return failed;
   if (goodbye_wanted) return about(Code::kAborted, "this rank has shut down");
   if (goodbye_received) {
     return about(Code::kPeerExited,
                  "rank " + std::to_string(peer) + " has shut down and takes part in nothing any more");
   }
+  if (fenced(id)) return about(Code::kAborted, describe(id) + " has ended here");
   return Status::ok();
 }
 
-void Link::State::push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags) {
+void Link::State::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id,
+                       uint64_t nbytes, uint64_t offset) {
   if (goodbye_sent || !failed.is_ok()) return;  // nothing follows a goodbye
   FrameHeader header;
   header.type = type;
@@ -79,7 +82,8 @@ void Link::State::push_control(FrameType type, const MessageId& id, uint64_t nby
   header.epoch = epoch;
   header.id = id;
   header.message_nbytes = nbytes;
-  control.push(header);
+  header.offset = offset;
+  queue.push(header);
 }
 
 void Link::State::finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found,
@@ -102,14 +106,18 @@ void Link::State::finish(Recv* recv, Status status, const MessageId& found, uint
 
 void Link::State::post_send(const SendOp& op) {
   const uint64_t nbytes = op.payload.size();
-  if (Status ended = why_ended(); !ended.is_ok())
+  if (Status ended = why_ended(op.id); !ended.is_ok())
     return complete(op.completions, op.token, std::move(ended), op.id, 0);
   Announcement* clear = clears.find([&](const Announcement& c) { return same_place(c.id, op.id); });
   if (clear != nullptr) {
     const MessageId theirs = clear->id;
     const uint64_t their_nbytes = clear->nbytes;
-    clears.remove(clear);
-    announcement_pool.give_back(clear);
+    const Code gave_up = clear->given_up;
+    forget(clears, clear);
+    if (gave_up != Code::kOk) {
+      answer_cancel(op.id, kFlagByReceiver);
+      return complete(op.completions, op.token, given_up(op.id, gave_up, true), op.id, 0);
+    }
     if (foreign(op.id, nbytes, theirs, their_nbytes)) {
       push_control(FrameType::kRequest, op.id, nbytes);  // so that the peer sees it too
       return complete(op.completions, op.token, mismatch(op.id, nbytes, theirs, their_nbytes), theirs,
@@ -119,6 +127,7 @@ void Link::State::post_send(const SendOp& op) {
   Send* send = send_pool.take();
   send->op = op;
   if (clear != nullptr) {
+    send->cleared = true;
     active.push_back(send);
   } else if (nbytes <= limits.eager_bytes && cost(nbytes) <= credit) {
     credit -= cost(nbytes);
@@ -148,6 +157,8 @@ std::optional<Link::OutFrame> Link::State::next_frame() {
   Send* send = nullptr;
   if (!control.empty()) {
     header = control.pop();
+  } else if (!answers.empty()) {
+    header = answers.pop();
   } else if (!active.empty()) {
     send = active.front();
     payload = give_segment(*send, header);
@@ -205,15 +216,19 @@ void Link::State::post_recv(const RecvOp& op) {
     unexpected_nbytes -= message->nbytes;
     return deliver(op, message);
   }
-  if (Status ended = why_ended(); !ended.is_ok())
+  if (Status ended = why_ended(op.id); !ended.is_ok())
     return complete(op.completions, op.token, std::move(ended), op.id, 0);
   Announcement* request = requests.find(is_it);
   const bool announced = request != nullptr;
   if (announced) {
     const MessageId theirs = request->id;
     const uint64_t their_nbytes = request->nbytes;
-    requests.remove(request);
-    announcement_pool.give_back(request);
+    const Code gave_up = request->given_up;
+    forget(requests, request);
+    if (gave_up != Code::kOk) {
+      answer_cancel(op.id, 0);
+      return complete(op.completions, op.token, given_up(op.id, gave_up, false), op.id, 0);
+    }
     push_control(FrameType::kClear, op.id,
                  op.nbytes);  // if it is foreign, the sender sees that by this CLEAR
     if (foreign(op.id, op.nbytes, theirs, their_nbytes)) {
@@ -305,18 +320,20 @@ void Link::State::push_credit() {
 
 // ---- The public face.
 
-Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits)
-    : state_(std::make_unique<State>(me, peer, epoch, limits)) {}
+Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover)
+    : state_(std::make_unique<State>(me, peer, epoch, limits, mover)) {}
 Link::~Link() = default;
 void Link::post_send(const SendOp& op) { state_->post_send(op); }
 void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
-bool Link::cancel(const CompletionSink* sink) { return state_->cancel(sink); }
+bool Link::cancel(const CompletionSink* sink, const Status& why) { return state_->cancel(sink, why); }
+void Link::discard(uint32_t group, uint64_t sequence) { state_->discard(group, sequence); }
 std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); }
 void Link::written() { state_->written(); }
 bool Link::has_output() const {
   const State& s = *state_;
   return s.failed.is_ok() &&
-         (!s.frames_out.empty() || !s.control.empty() || !s.active.empty() || s.goodbye_is_next());
+         (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() || !s.active.empty() ||
+          s.goodbye_is_next());
 }
 Result<Link::Destination> Link::header_arrived(const FrameHeader& header) {
   return state_->header_arrived(header);
@@ -330,8 +347,18 @@ void Link::say_goodbye() { state_->goodbye_wanted = true; }
 void Link::fail(const Status& why) { state_->fail(why); }
 Link::Counts Link::counts() const {
   const State& s = *state_;
-  return {s.active.size() + s.leaving.size() + s.waiting.size(), s.recvs.size(), s.unexpected.size(),
-          s.requests.size(), s.unexpected_nbytes};
+  return {.posted_sends = s.active.size() + s.leaving.size() + s.waiting.size(),
+          .posted_recvs = s.recvs.size(),
+          .unexpected = s.unexpected.size(),
+          .requests = s.requests.size(),
+          .unexpected_nbytes = s.unexpected_nbytes,
+          .clears = s.clears.size(),
+          .withdrawn = s.withdrawn_sends.size() + s.withdrawn_recvs.size(),
+          .unanswered = s.unanswered,
+          .early_clears = s.early_clears,
+          .credit = s.credit,
+          .charged = s.charged,
+          .returnable = s.returnable};
 }
 
 }  // namespace pc

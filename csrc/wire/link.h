@@ -22,10 +22,23 @@ struct LinkLimits {                              // equal on both sides; part of
   uint32_t max_requests = 4096;  // unanswered REQUESTs a peer may have with us
 };
 
+// What a Link needs of a mover that is asked to stop in the middle of a frame. Called from inside the Link's methods.
+class Mover {
+ public:
+  // Payloads of frames that are out and not yet written: their memory is about to go. Copies what is still needed.
+  virtual void keep_unsent() = 0;
+  // The payload that is arriving belongs `there` from its next byte on (same size): it will not be used, only checked.
+  virtual void redirect(std::span<std::byte> there) = 0;
+
+ protected:
+  ~Mover() = default;
+};
+
 // Thread-safety: none; its transport's lock guards it.
 class Link {
  public:
-  Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits = {});
+  // Without a `mover` nothing may be half moved when operations are withdrawn or a frame arrives.
+  Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits = {}, Mover* mover = nullptr);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -34,15 +47,19 @@ class Link {
   // completes inside the call.
   void post_send(const SendOp& op);
   void post_recv(const RecvOp& op);
-  // Withdraws every posted operation that reports to `sink`; none of them completes afterwards. What the peer has been
-  // told of (a REQUEST, CLEAR or segment that next_frame() gave out, a payload on its way in) cannot be taken back:
-  // then false, and the caller must call fail() and close the connection before the memory is used again.
-  bool cancel(const CompletionSink* sink);
+  // Withdraws every posted operation that reports to `sink`; none of them completes afterwards, and their memory is free.
+  // False: the peer has been told of one (a REQUEST, CLEAR or segment that next_frame() gave out, or one of its own has
+  // arrived). Of a point-to-point message it then learns by CANCEL, with the code of `why`; its half ends with
+  // kPeerInterrupted, kTimeout or kAborted. Of a collective nothing is written, but it is discarded here.
+  bool cancel(const CompletionSink* sink, const Status& why);
+  // The collectives of `group` up to `sequence` have ended here and nothing of them is posted: what is kept of them, and
+  // what still comes, is dropped, its credit is returned, its REQUESTs and CLEARs are answered.
+  void discard(uint32_t group, uint64_t sequence);
 
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte> payload;  // valid until it is written() or fail(); trailer is the mover's job
+    std::span<const std::byte> payload;  // valid until written(), fail() or keep_unsent(); the trailer is the mover's job
   };
   std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
   void written();                        // the oldest frame that is out has been written entirely
@@ -68,10 +85,15 @@ class Link {
   // had arrived whole before an orderly goodbye can still be received. Calls after the first change nothing.
   void fail(const Status& why);
 
-  // For warnings and errors: what this link still waits for.
+  // For warnings and errors: what this link still waits for, and what it remembers.
   struct Counts {
     std::size_t posted_sends, posted_recvs, unexpected, requests;
     std::size_t unexpected_nbytes;
+    std::size_t clears;     // that came before their send
+    std::size_t withdrawn;  // operations of ours whose end the peer has not confirmed
+    std::size_t unanswered, early_clears;
+    uint64_t credit;                // eager bytes that we may send
+    uint64_t charged, returnable;   // eager bytes that the peer has sent; the part that has left our memory
   };
   Counts counts() const;
 

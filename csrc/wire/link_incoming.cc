@@ -55,9 +55,9 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header)
       case FrameType::kClear: status = clear_arrived(header); break;
       case FrameType::kCredit: status = credit_arrived(header); break;
       case FrameType::kGoodbye: goodbye_arrived(); break;
+      case FrameType::kCancel: status = cancel_arrived(header); break;
       case FrameType::kNotice:
       case FrameType::kDead:
-      case FrameType::kCancel:
       case FrameType::kPing: status = violation(header, "it belongs on a control connection"); break;
     }
     if (!status.is_ok()) {
@@ -72,6 +72,13 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header)
 
 Status Link::State::request_arrived(const FrameHeader& header) {
   const auto is_it = [&](const MessageId& id) { return same_place(id, header.id); };
+  Announcement* const ours = withdrawn_recvs.find([&](const Announcement& w) { return is_it(w.id); });
+  if ((header.flags & kFlagWithdrawn) != 0) {  // there will be no message, and the peer holds no CLEAR for it
+    Recv* const recv = recvs.find([&](const Recv& r) { return is_it(r.op.id); });
+    if (recv != nullptr) forget_early(*recv);
+    if (ours != nullptr) settle_recv(ours);
+    return Status::ok();
+  }
   if (Recv* recv = recvs.find([&](const Recv& r) { return is_it(r.op.id); }); recv != nullptr) {
     if (recv->announced || recv->started) return violation(header, "it was announced before");
     if (!recv->cleared) push_control(FrameType::kClear, recv->op.id, recv->op.nbytes);
@@ -84,32 +91,34 @@ Status Link::State::request_arrived(const FrameHeader& header) {
     recv->announced = recv->cleared = true;
     return Status::ok();
   }
+  if (ours != nullptr) {  // our CLEAR, which it has or will have, is the answer
+    if (header.id.stream.klass == StreamClass::kCollective) settle_recv(ours);
+    return Status::ok();
+  }
+  if (fenced(header.id)) return answer(header, FrameType::kClear, 0);
   if (requests.find([&](const Announcement& r) { return is_it(r.id); }) != nullptr) {
     return violation(header, "it was announced before");
   }
   if (requests.size() >= limits.max_requests) {
     return violation(header, "more than " + std::to_string(limits.max_requests) + " unanswered requests");
   }
-  Announcement* request = announcement_pool.take();
-  request->id = header.id;
-  request->nbytes = header.message_nbytes;
-  requests.push_back(request);
-  if (requests.size() == limits.max_requests) {
-    recvs.find([this](Recv& r) {
-      clear_early(r);
-      return false;
-    });
-  }
+  keep_request(header.id, header.message_nbytes);
   return Status::ok();
+}
+
+void Link::State::keep_request(const MessageId& id, uint64_t nbytes) {
+  remember(requests, id, nbytes);
+  if (requests.size() < limits.max_requests) return;
+  recvs.find([this](Recv& r) {
+    clear_early(r);
+    return false;
+  });
 }
 
 Status Link::State::clear_arrived(const FrameHeader& header) {
   const auto is_it = [&](const Announcement& c) { return same_place(c.id, header.id); };
   if ((header.flags & kFlagWithdrawn) != 0) {
-    if (Announcement* clear = clears.find(is_it); clear != nullptr) {
-      clears.remove(clear);
-      announcement_pool.give_back(clear);
-    }
+    if (Announcement* clear = clears.find(is_it); clear != nullptr) forget(clears, clear);
     return Status::ok();
   }
   if (Send* send = waiting.find([&](const Send& s) { return same_place(s.op.id, header.id); });
@@ -127,12 +136,18 @@ Status Link::State::clear_arrived(const FrameHeader& header) {
       finish(send, waiting, mismatch(op.id, send->nbytes(), header.id, header.message_nbytes), header.id,
              header.message_nbytes);
     } else {
+      send->cleared = true;
       waiting.remove(send);
       active.push_back(send);
     }
     announce_waiting();
     return Status::ok();
   }
+  if (Announcement* ours = withdrawn_sends.find(is_it); ours != nullptr) {
+    if (header.id.stream.klass == StreamClass::kCollective) settle_send(ours);
+    return Status::ok();
+  }
+  if (fenced(header.id)) return answer(header, FrameType::kRequest, kFlagWithdrawn);
   const auto is_sending_it = [&](const Send& s) { return !s.eager && same_place(s.op.id, header.id); };
   if (active.find(is_sending_it) != nullptr || leaving.find(is_sending_it) != nullptr ||
       clears.find(is_it) != nullptr)
@@ -140,10 +155,7 @@ Status Link::State::clear_arrived(const FrameHeader& header) {
   if (clears.size() >= limits.max_requests) {
     return violation(header, "more than " + std::to_string(limits.max_requests) + " early clears");
   }
-  Announcement* clear = announcement_pool.take();
-  clear->id = header.id;
-  clear->nbytes = header.message_nbytes;
-  clears.push_back(clear);
+  remember(clears, header.id, header.message_nbytes);
   return Status::ok();
 }
 
@@ -182,6 +194,11 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
   if (recv != nullptr && (recv->announced || recv->started))
     return violation(header, "it was announced or sent before");
   charged += cost(nbytes);
+  if (recv == nullptr && unwanted(header)) {
+    incoming.kind = Incoming::Kind::kEagerSwallow;
+    incoming.where = staging(nbytes);
+    return Status::ok();
+  }
   if (recv == nullptr) {
     Unexpected* message = unexpected_pool.take();
     message->id = header.id;
@@ -209,6 +226,11 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
 
 Status Link::State::segment_arrived(const FrameHeader& header) {
   Recv* recv = recvs.find([&](const Recv& r) { return same_place(r.op.id, header.id); });
+  if (recv == nullptr && unwanted(header)) {
+    incoming.kind = Incoming::Kind::kSwallow;
+    incoming.where = staging(header.segment_nbytes);
+    return Status::ok();
+  }
   if (recv == nullptr || !recv->cleared) return violation(header, "it was not cleared");
   if (foreign(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes)) {
     return violation(header, "it is not the message that was cleared");
@@ -257,8 +279,13 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
   return Status::ok();
 }
 
-// Its receive may have been posted between header and payload.
+// Its receive may have been posted between header and payload, or its collective given up.
 void Link::State::store_unexpected(Unexpected* message) {
+  if (fenced(message->id)) {
+    const std::size_t nbytes = message->nbytes;
+    release(message);
+    return consumed(nbytes);
+  }
   Recv* recv = recvs.find([&](const Recv& r) { return same_place(r.op.id, message->id); });
   if (recv == nullptr) {
     unexpected.push_back(message);

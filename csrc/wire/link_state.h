@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "wire/link.h"
 #include "wire/node_list.h"
@@ -24,6 +25,7 @@ struct Link::State {
     uint32_t out = 0;        // of those frames, not yet written
     bool eager = false;      // goes on credit
     bool announced = false;  // REQUEST queued or written
+    bool cleared = false;    // the peer's CLEAR has come
     uint64_t nbytes() const { return op.payload.size(); }
   };
   struct Recv {
@@ -43,10 +45,16 @@ struct Link::State {
     std::unique_ptr<std::byte[]> large;
     std::span<std::byte> bytes() { return {large ? large.get() : small.data(), nbytes}; }
   };
-  struct Announcement {  // a REQUEST without a receive, or a CLEAR without a send
+  struct Announcement {  // a REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew
     Announcement *previous = nullptr, *next = nullptr;
     MessageId id;
     uint64_t nbytes = 0;
+    Code given_up = Code::kOk;  // by the peer meanwhile: what our operation will end with
+    bool counted = false;       // withdrawn: in `unanswered` or `early_clears`
+  };
+  struct Fence {  // the group's collectives up to `through` have ended here
+    uint32_t group;
+    uint64_t through;
   };
   // Where the payload of the last header goes.
   struct Incoming {
@@ -58,7 +66,7 @@ struct Link::State {
     std::span<std::byte> where;
   };
 
-  State(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
+  State(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover);
 
   // link.cc: posting and outgoing
   void post_send(const SendOp& op);
@@ -67,11 +75,16 @@ struct Link::State {
   void written();
   std::span<const std::byte> give_segment(Send& send, FrameHeader& header);
   bool goodbye_is_next() const {
-    return goodbye_wanted && !goodbye_sent && control.empty() && active.empty() && waiting.empty();
+    return goodbye_wanted && !goodbye_sent && control.empty() && answers.empty() && active.empty() &&
+           waiting.empty();
   }
-  Status why_ended() const;  // OK: new operations may be posted
+  Status why_ended(const MessageId& id) const;  // OK: an operation of this name may be posted
   void announce_waiting();   // REQUESTs that max_requests has held back
-  void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0);
+  void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0) {
+    push(control, type, flags, id, nbytes, 0);
+  }
+  void push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id, uint64_t nbytes,
+            uint64_t offset);
   void push_credit();
   Status left_over(
       const MessageId& id) const;  // not OK: a message of an earlier collective of the group is still here
@@ -92,8 +105,30 @@ struct Link::State {
   void deliver(const RecvOp& op, Unexpected* message);
   void release(Unexpected* message);
 
+  // link_cancel.cc
+  bool cancel(const CompletionSink* sink, const Status& why);
+  bool take_back(Send& send, const Status& why);  // true: the peer was not told of it
+  bool take_back(Recv& recv, const Status& why);
+  bool drop_queued(FrameType type, const MessageId& id);
+  void detach(Send& send);  // its memory is not needed any more, whatever is out of it
+  void swallow_incoming();
+  void discard(uint32_t group, uint64_t sequence);
+  void raise_fence(uint32_t group, uint64_t sequence);
+  void drop_fenced();
+  bool fenced(const MessageId& id) const;
+  Status cancel_arrived(const FrameHeader& header);
+  Status sender_gave_up(const FrameHeader& header);
+  Status receiver_gave_up(const FrameHeader& header);
+  Status given_up(const MessageId& id, Code code, bool by_receiver) const;
+  void answer_cancel(const MessageId& id, uint8_t direction);
+  Status answer(const FrameHeader& header, FrameType type, uint8_t flags);
+  Announcement* remember(NodeList<Announcement>& list, const MessageId& id, uint64_t nbytes);
+  void forget(NodeList<Announcement>& list, Announcement* item);
+  void settle_send(Announcement* withdrawn);  // the peer has nothing more to say about it
+  void settle_recv(Announcement* withdrawn);
+  bool unwanted(const FrameHeader& header);  // DATA of what was given up here
+
   // link_end.cc
-  bool cancel(const CompletionSink* sink);
   void fail(const Status& why);
   void complete_all(NodeList<Send>& list, const Status& why);
   void complete_recvs(const Status& why);
@@ -101,6 +136,7 @@ struct Link::State {
   // link_incoming.cc
   Result<Destination> header_arrived(const FrameHeader& header);
   Status request_arrived(const FrameHeader& header);
+  void keep_request(const MessageId& id, uint64_t nbytes);
   Status clear_arrived(const FrameHeader& header);
   Status credit_arrived(const FrameHeader& header);
   void goodbye_arrived();
@@ -115,6 +151,7 @@ struct Link::State {
   const Rank me, peer;
   const uint32_t epoch;
   const LinkLimits limits;
+  Mover* const mover;
 
   NodePool<Send> send_pool;
   NodePool<Recv> recv_pool;
@@ -126,20 +163,24 @@ struct Link::State {
   NodeList<Send> leaving;         // all of it is given out, not all is written
   NodeList<Send> waiting;         // for the peer's CLEAR
   NodeList<Announcement> clears;  // CLEARs that came before their send was posted
+  NodeList<Announcement> withdrawn_sends;
   Fifo<FrameHeader> control;
+  Fifo<FrameHeader> answers;  // to what was given up; after `control`, so that each is the last word on its message
   uint64_t credit;            // eager bytes that we may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
   std::size_t held_back = 0;  // in `waiting`, not announced
-  Fifo<Send*> frames_out;     // given, not yet written, oldest first; null: a control frame
+  Fifo<Send*> frames_out;     // given, not yet written, oldest first; null: a control frame, or of a send that is gone
 
   // Receiving.
   NodeList<Recv> recvs;
   NodeList<Unexpected> unexpected;
   NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
+  NodeList<Announcement> withdrawn_recvs;
+  std::vector<Fence> fences;        // one per group at most
   uint64_t charged = 0;             // eager bytes that the peer has sent and not got back as credit
   uint64_t returnable = 0;          // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
-  uint32_t early_clears = 0;  // receives cleared early; the peer holds no more CLEARs than that
+  uint32_t early_clears = 0;  // receives cleared early, withdrawn ones too; the peer holds no more CLEARs than that
   Incoming incoming;
   std::unique_ptr<std::byte[]> staging_memory;
 

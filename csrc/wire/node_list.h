@@ -2,6 +2,7 @@
 // allocated once as many nodes exist as were ever needed at once. T has members `T* previous` and `T* next`.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -87,6 +88,10 @@ class Fifo {
     }
     return false;
   }
+  void replace(const T& what, const T& by) {
+    std::replace(items_.begin() + static_cast<std::ptrdiff_t>(head_), items_.end(), what, by);
+  }
+  std::size_t size() const { return items_.size() - head_; }
   void clear() {
     items_.clear();
     head_ = 0;

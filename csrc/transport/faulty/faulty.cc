@@ -46,12 +46,12 @@ void FaultyTransport::post(Rank peer, Held held) {
   }
 }
 
-void FaultyTransport::cancel(const CompletionSink* sink) {
+bool FaultyTransport::cancel(const CompletionSink* sink, const Status& why) {
   const std::lock_guard lock(mutex_);
   for (auto& [peer, posts] : held_) {
     std::erase_if(posts, [&](const Held& held) { return held.completions == sink; });
   }
-  inner_->cancel(sink);
+  return inner_->cancel(sink, why);
 }
 
 void FaultyTransport::shutdown(Deadline deadline) {

@@ -32,11 +32,14 @@ class FaultyTransport final : public Transport {
   }
   void post_send(Rank peer, const SendOp& op) override;
   void post_recv(Rank peer, const RecvOp& op) override;
-  void cancel(const CompletionSink* sink) override;
+  bool cancel(const CompletionSink* sink, const Status& why) override;
+  void discard(uint32_t group, uint64_t sequence) override { inner_->discard(group, sequence); }
+  std::vector<Fd> take_control_sockets() override { return inner_->take_control_sockets(); }
   std::size_t poll() override { return inner_->poll(); }
   int wait_fd() const override { return inner_->wait_fd(); }
   void shutdown(Deadline deadline) override;
   void abort(const Status& why) noexcept override;
+  void close_in_child() noexcept override { inner_->close_in_child(); }
 
  private:
   struct Held {

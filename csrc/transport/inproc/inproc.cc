@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -22,12 +23,18 @@ constexpr int kSliceMs = 50;  // how often join() looks at its context
 
 constexpr std::size_t kBytesPerTurn = 1024 * 1024;  // moved by one call; what is left is poll()'s
 
-// Both ends of the channel between two ranks. Thread-safety: `mutex` guards the links and `ended`.
+// Both ends of the channel between two ranks. Thread-safety: `mutex` guards what follows it.
 struct Pair {
   Pair(Rank low, Rank high, const LinkLimits& limits)
-      : links{Link(low, high, 0, limits), Link(high, low, 0, limits)} {}
+      : links{Link(low, high, 0, limits), Link(high, low, 0, limits)} {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
+    control[0].reset(ends[0]);
+    control[1].reset(ends[1]);
+  }
   std::mutex mutex;
   std::array<Link, 2> links;  // of the lower rank, of the higher rank
+  std::array<Fd, 2> control;  // likewise, until they are taken
   bool ended = false;         // one side has left: nothing moves any more
 };
 
@@ -161,7 +168,9 @@ class InprocTransport final : public Transport {
       return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) +
                                                 " addresses for " + std::to_string(hub_->size()) + " ranks");
     }
-    if (wait_fd() < 0) return Status(Code::kSystem, "no eventfd to be had for an in-process rank");
+    bool has_sockets = wait_fd() >= 0;
+    for_each_pair([&](Pair& pair, Rank peer) { has_sockets = has_sockets && control(pair, peer).valid(); });
+    if (!has_sockets) return Status(Code::kSystem, "no eventfd or socketpair for an in-process rank");
     return hub_->join(rank_, context);
   }
 
@@ -171,13 +180,26 @@ class InprocTransport final : public Transport {
   void post_recv(Rank peer, const RecvOp& op) override {
     post(peer, op, [&](Link& link) { link.post_recv(op); });
   }
-  void cancel(const CompletionSink* sink) override {
+  bool cancel(const CompletionSink* sink, const Status& why) override {
+    bool untold = true;
     for_each_pair([&](Pair& pair, Rank peer) {
-      if (mine(pair, peer).cancel(sink)) return;
-      const std::string what = "rank " + std::to_string(rank_) + " cancelled a message that was partly sent";
-      end(pair, peer, Status(Code::kAborted, what).with_peer(peer),
-          Status(Code::kPeerFailure, what).with_peer(rank_));
+      untold = mine(pair, peer).cancel(sink, why) && untold;
+      hub_->move(pair, rank_, peer);
     });
+    return untold;
+  }
+  void discard(uint32_t group, uint64_t sequence) override {
+    for_each_pair([&](Pair& pair, Rank peer) {
+      mine(pair, peer).discard(group, sequence);
+      hub_->move(pair, rank_, peer);
+    });
+  }
+  std::vector<Fd> take_control_sockets() override {
+    std::vector<Fd> sockets(static_cast<std::size_t>(hub_->size()));
+    for_each_pair([&](Pair& pair, Rank peer) {
+      sockets[static_cast<std::size_t>(peer)] = std::move(control(pair, peer));
+    });
+    return sockets;
   }
 
   std::size_t poll() override {
@@ -209,8 +231,15 @@ class InprocTransport final : public Transport {
     leave(why, Status(Code::kPeerFailure, "rank " + std::to_string(rank_) + " closed without goodbye")
                    .with_peer(rank_));
   }
+  void close_in_child() noexcept override {
+    for (Rank peer = 0; peer < hub_->size(); ++peer) {
+      if (peer != rank_) control(hub_->pair(rank_, peer), peer).reset();
+    }
+    hub_->bell(rank_).event.reset();
+  }
 
  private:
+  Fd& control(Pair& pair, Rank peer) const { return pair.control[rank_ < peer ? 0 : 1]; }
   Link& mine(Pair& pair, Rank peer) const { return pair.links[rank_ < peer ? 0 : 1]; }
   Link& theirs(Pair& pair, Rank peer) const { return pair.links[rank_ < peer ? 1 : 0]; }
 
@@ -245,7 +274,10 @@ class InprocTransport final : public Transport {
     pair.ended = true;
   }
   void leave(const Status& for_us, const Status& for_them) {
-    for_each_pair([&](Pair& pair, Rank peer) { end(pair, peer, for_us, for_them); });
+    for_each_pair([&](Pair& pair, Rank peer) {
+      control(pair, peer).reset();
+      end(pair, peer, for_us, for_them);
+    });
   }
 
   const std::shared_ptr<Hub> hub_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,8 @@ using std::chrono::milliseconds;
 constexpr int kSliceMs = 50;  // how often give_up and the context are looked at
 constexpr milliseconds kFirstRetry{10}, kLastRetry{500};
 constexpr milliseconds kStrangerPatience{3000};  // a rank says hello at once
-constexpr std::size_t kSpareStrangers = 64;      // beyond one per rank
+constexpr std::size_t kSpareStrangers = 64;      // beyond one per connection that there shall be
+constexpr Role kRoles[] = {Role::kData, Role::kControl};
 
 // A connection that has yet to prove who it is: 64 bytes, and nothing else is kept for it.
 struct Greeting {
@@ -46,14 +48,21 @@ class Mesh {
         listener_(listener),
         addresses_(addresses),
         log_(log),
-        peers_(addresses.size()) {
-    encode(ours_, our_bytes_);
-    missing_ = peers_.empty() ? 0 : peers_.size() - 1;
+        peers_(addresses.size() * std::size(kRoles)) {
+    for (Rank rank = 0; rank < ours_.size; ++rank) {
+      for (const Role role : kRoles) {
+        at(rank, role).rank = rank;
+        at(rank, role).role = role;
+      }
+    }
+    missing_ = peers_.empty() ? 0 : peers_.size() - std::size(kRoles);
   }
-  Result<std::vector<Fd>> run(const WaitContext& context, const std::atomic<bool>& give_up);
+  Result<MeshSockets> run(const WaitContext& context, const std::atomic<bool>& give_up);
 
  private:
-  struct Peer {
+  struct Peer {  // in one role
+    Rank rank = -1;
+    Role role = Role::kData;
     Fd done;
     std::string happened;  // the last thing that went wrong with it
     // Only for lower ranks, which we call:
@@ -72,7 +81,7 @@ class Mesh {
   Status read_addresses();
   void dial_due(TimePoint now);
   void wait(Deadline deadline, TimePoint now);
-  void dial_ready(Rank rank);
+  void dial_ready(Peer& peer);
   void failed(Peer& peer, const std::string& why);
   void accept_all(TimePoint now);
   void turned_away(const std::string& whom_and_why);
@@ -80,34 +89,45 @@ class Mesh {
   // True: this stranger is dealt with, one way or the other.
   bool stranger_ready(Stranger& stranger);
   std::optional<std::string> welcome(Stranger& stranger);  // why not
-  Status say_hello(int fd) const;
-  Status missing_ranks(double waited_s) const;
-  Peer& at(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  Status say_hello(int fd, Role role) const;
+  Hello hello_as(Role role) const {
+    Hello hello = ours_;
+    hello.role = role;
+    return hello;
+  }
+  // The first of its connections that is missing; null: all are there.
+  const Peer* missing_of(Rank rank) const;
+  std::size_t missing_ranks() const;
+  Status say_who_is_missing(double waited_s) const;
+  Peer& at(Rank rank, Role role) {
+    return peers_[static_cast<std::size_t>(rank) * std::size(kRoles) + (role == Role::kControl ? 1 : 0)];
+  }
 
   const Hello ours_;
-  HelloBytes our_bytes_ = {};
   const int listener_;
   const std::vector<std::string>& addresses_;
   const Logger log_;
-  std::vector<Peer> peers_;
+  std::vector<Peer> peers_;  // by rank and role, our own among them
   std::vector<Stranger> strangers_;
   std::string refused_;  // the last stranger that was turned away, and why
   std::size_t refusals_ = 0;
   std::string accept_failed_;  // why nobody could be accepted, the last time that was so
-  std::size_t missing_ = 0;
+  std::size_t missing_ = 0;  // connections
   TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
 };
 
-Result<std::vector<Fd>> Mesh::run(const WaitContext& context, const std::atomic<bool>& give_up) {
+void tune(int fd, Role role) { role == Role::kControl ? tune_control_connection(fd) : tune_connection(fd); }
+
+Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool>& give_up) {
   PC_TRY(read_addresses());
   const TimePoint began = std::chrono::steady_clock::now();
   while (missing_ > 0) {
     const TimePoint now = std::chrono::steady_clock::now();
     const WaitEnd end = Waiter::check(context);
-    if (end == WaitEnd::kTimeout) return missing_ranks(std::chrono::duration<double>(now - began).count());
+    if (end == WaitEnd::kTimeout) return say_who_is_missing(std::chrono::duration<double>(now - began).count());
     if (end == WaitEnd::kInterrupted) {
       return Status(Code::kInterrupted,
-                    "connect: interrupted while " + std::to_string(missing_) + " peers were missing")
+                    "connect: interrupted while " + std::to_string(missing_ranks()) + " peers were missing")
           .with_rank(ours_.rank);
     }
     if (end == WaitEnd::kAborted || give_up.load(std::memory_order_acquire)) {
@@ -117,8 +137,10 @@ Result<std::vector<Fd>> Mesh::run(const WaitContext& context, const std::atomic<
     drop_impatient(now);
     wait(context.deadline, now);
   }
-  std::vector<Fd> sockets;
-  for (Peer& peer : peers_) sockets.push_back(std::move(peer.done));
+  MeshSockets sockets;
+  for (Peer& peer : peers_) {
+    (peer.role == Role::kControl ? sockets.control : sockets.data).push_back(std::move(peer.done));
+  }
   return sockets;
 }
 
@@ -131,15 +153,14 @@ Status Mesh::read_addresses() {
           .with_rank(ours_.rank)
           .with_peer(rank);
     }
-    at(rank).address = address.value();
+    for (const Role role : kRoles) at(rank, role).address = address.value();
   }
   return Status::ok();
 }
 
 void Mesh::dial_due(TimePoint now) {
-  for (Rank rank = 0; rank < ours_.rank; ++rank) {
-    Peer& peer = at(rank);
-    if (peer.done.valid() || peer.greeting.fd.valid() || now < peer.retry_at) continue;
+  for (Peer& peer : peers_) {
+    if (peer.rank >= ours_.rank || peer.done.valid() || peer.greeting.fd.valid() || now < peer.retry_at) continue;
     ++peer.attempts;
     peer.connected = false;
     Result<Fd> fd = start_connect(peer.address);
@@ -160,13 +181,12 @@ void Mesh::failed(Peer& peer, const std::string& why) {
 
 void Mesh::wait(Deadline deadline, TimePoint now) {
   std::vector<pollfd> polled;
-  std::vector<Rank> dials;
-  for (Rank rank = 0; rank < ours_.rank; ++rank) {
-    const Peer& peer = at(rank);
+  std::vector<Peer*> dials;
+  for (Peer& peer : peers_) {
     if (!peer.greeting.fd.valid()) continue;
     const short wanted = peer.connected ? POLLIN : POLLOUT;
     polled.push_back({peer.greeting.fd.get(), wanted, 0});
-    dials.push_back(rank);
+    dials.push_back(&peer);
   }
   for (const Stranger& stranger : strangers_) polled.push_back({stranger.greeting.fd.get(), POLLIN, 0});
   const bool accepting = now >= accept_again_at_;
@@ -181,8 +201,8 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
   if (::poll(polled.data(), polled.size(), ms) <= 0) return;
 
   std::size_t next = 0;
-  for (const Rank rank : dials) {
-    if (polled[next++].revents != 0) dial_ready(rank);
+  for (Peer* const peer : dials) {
+    if (polled[next++].revents != 0) dial_ready(*peer);
   }
   for (Stranger& stranger : strangers_) {
     if (polled[next++].revents != 0 && stranger_ready(stranger)) stranger.greeting.fd.reset();
@@ -191,22 +211,23 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
   if (accepting && polled[next].revents != 0) accept_all(now);
 }
 
-Status Mesh::say_hello(int fd) const {
+Status Mesh::say_hello(int fd, Role role) const {
+  HelloBytes bytes;
+  encode(hello_as(role), bytes);
   // A new connection's buffer always has room for 64 bytes; if not, the connection is useless.
-  const ssize_t count = ::send(fd, our_bytes_.data(), our_bytes_.size(), MSG_NOSIGNAL);
-  if (count == static_cast<ssize_t>(our_bytes_.size())) return Status::ok();
+  const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (count == static_cast<ssize_t>(bytes.size())) return Status::ok();
   return system_error("sending the hello", count < 0 ? errno : ENOBUFS);
 }
 
-void Mesh::dial_ready(Rank rank) {
-  Peer& peer = at(rank);
+void Mesh::dial_ready(Peer& peer) {
   if (!peer.connected) {
     if (const int error = connect_outcome(peer.greeting.fd.get()); error != 0) {
       return failed(peer, system_error("connect " + to_string(peer.address), error).message());
     }
     peer.connected = true;
-    tune_connection(peer.greeting.fd.get());
-    if (const Status said = say_hello(peer.greeting.fd.get()); !said.is_ok()) failed(peer, said.message());
+    tune(peer.greeting.fd.get(), peer.role);
+    if (const Status said = say_hello(peer.greeting.fd.get(), peer.role); !said.is_ok()) failed(peer, said.message());
     return;
   }
   const Result<bool> complete = peer.greeting.read();
@@ -218,9 +239,9 @@ void Mesh::dial_ready(Rank rank) {
   if (!complete.value()) return;
   const Result<Hello> hello = decode_hello(peer.greeting.theirs);
   if (!hello.is_ok()) return failed(peer, hello.status().message());
-  if (const Status fits = compatible(ours_, hello.value()); !fits.is_ok())
+  if (const Status fits = compatible(hello_as(peer.role), hello.value()); !fits.is_ok())
     return failed(peer, fits.message());
-  if (hello.value().rank != rank) {
+  if (hello.value().rank != peer.rank) {
     return failed(peer, "rank " + std::to_string(hello.value().rank) + " answers at this address");
   }
   peer.done = std::move(peer.greeting.fd);
@@ -275,11 +296,12 @@ std::optional<std::string> Mesh::welcome(Stranger& stranger) {
   if (!hello.is_ok()) return hello.status().message();
   const Hello& theirs = hello.value();
   const int fd = stranger.greeting.fd.get();
-  if (const Status fits = compatible(ours_, theirs); !fits.is_ok()) {
+  const Role role = theirs.role == Role::kControl ? Role::kControl : Role::kData;
+  if (const Status fits = compatible(hello_as(role), theirs); !fits.is_ok()) {
     // One of our job learns from our hello what differs. Others learn nothing.
-    if (theirs.job == ours_.job) static_cast<void>(say_hello(fd));
+    if (theirs.job == ours_.job) static_cast<void>(say_hello(fd, role));
     if (theirs.job == ours_.job && theirs.rank > ours_.rank && theirs.rank < ours_.size) {
-      at(theirs.rank).happened = fits.message();
+      at(theirs.rank, role).happened = fits.message();
     }
     return fits.message();
   }
@@ -287,22 +309,35 @@ std::optional<std::string> Mesh::welcome(Stranger& stranger) {
     return "rank " + std::to_string(theirs.rank) + " has no reason to call rank " +
            std::to_string(ours_.rank);
   }
-  Peer& peer = at(theirs.rank);
+  Peer& peer = at(theirs.rank, role);
   if (peer.done.valid()) return "a second process says that it is rank " + std::to_string(theirs.rank);
-  tune_connection(fd);
-  if (const Status said = say_hello(fd); !said.is_ok()) return said.message();
+  tune(fd, role);
+  if (const Status said = say_hello(fd, role); !said.is_ok()) return said.message();
   peer.done = std::move(stranger.greeting.fd);
   --missing_;
   return std::nullopt;
 }
 
-Status Mesh::missing_ranks(double waited_s) const {
-  std::string text = "connect: " + std::to_string(missing_) + " of " + std::to_string(peers_.size() - 1) +
+const Mesh::Peer* Mesh::missing_of(Rank rank) const {
+  const auto is_missing = [rank](const Peer& peer) { return peer.rank == rank && !peer.done.valid(); };
+  const auto found = std::find_if(peers_.begin(), peers_.end(), is_missing);
+  return rank == ours_.rank || found == peers_.end() ? nullptr : &*found;
+}
+
+std::size_t Mesh::missing_ranks() const {
+  std::size_t count = 0;
+  for (Rank rank = 0; rank < ours_.size; ++rank) count += missing_of(rank) != nullptr ? 1 : 0;
+  return count;
+}
+
+Status Mesh::say_who_is_missing(double waited_s) const {
+  std::string text = "connect: " + std::to_string(missing_ranks()) + " of " + std::to_string(ours_.size - 1) +
                      " peers are missing:";
   Rank first = -1;
   for (Rank rank = 0; rank < ours_.size; ++rank) {
-    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    if (rank == ours_.rank || peer.done.valid()) continue;
+    const Peer* const missing = missing_of(rank);
+    if (missing == nullptr) continue;
+    const Peer& peer = *missing;
     if (first >= 0) text += ";";
     if (first < 0) first = rank;
     text += " rank " + std::to_string(rank) + " (" + addresses_[static_cast<std::size_t>(rank)] + ") ";
@@ -323,9 +358,9 @@ Status Mesh::missing_ranks(double waited_s) const {
 
 }  // namespace
 
-Result<std::vector<Fd>> connect_mesh(const Hello& ours, int listener,
-                                     const std::vector<std::string>& addresses, const WaitContext& context,
-                                     const std::atomic<bool>& give_up, const Logger& log) {
+Result<MeshSockets> connect_mesh(const Hello& ours, int listener, const std::vector<std::string>& addresses,
+                                 const WaitContext& context, const std::atomic<bool>& give_up,
+                                 const Logger& log) {
   return Mesh(ours, listener, addresses, log).run(context, give_up);
 }
 

@@ -12,6 +12,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kBytesPerTurn = 512 * 1024;  // so that no connection starves the others
+constexpr int kLastTurns = 16;  // after a failed write: together more than a socket's buffer holds
 
 }  // namespace
 
@@ -21,7 +22,7 @@ Connection::Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epo
       epoll_fd_(epoll_fd),
       socket_(std::move(socket)),
       peer_address_(to_string(peer_address(socket_.get()))),
-      link_(me, peer, epoch, limits),
+      link_(me, peer, epoch, limits, this),
       reader_(peer) {}
 
 Status Connection::watch() {
@@ -54,23 +55,27 @@ std::size_t Connection::write() {
   const Result<std::size_t> moved = writer_.write(socket_.get(), link_, kBytesPerTurn);
   if (!moved.is_ok()) {
     // The peer may have said why it left before it closed: what it sent is still to be read.
-    while (open() && read() > 0) {
-    }
+    for (int turn = 0; turn < kLastTurns && read() > 0;) ++turn;
     if (open()) broken(moved.status());
     return 1;
   }
-  want_writable(writer_.pending() || link_.has_output());
+  if (const Status watched = want_writable(writer_.pending() || link_.has_output()); !watched.is_ok()) {
+    broken(watched);
+    return 1;
+  }
   return moved.value();
 }
 
 // Writability is watched only while something waits for it, else the sleeper would never sleep.
-void Connection::want_writable(bool wanted) {
-  if (wanted == watching_writable_) return;
+Status Connection::want_writable(bool wanted) {
+  if (wanted == watching_writable_) return Status::ok();
   epoll_event event{};
   event.events = EPOLLIN;
   if (wanted) event.events |= EPOLLOUT;
   event.data.ptr = this;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) == 0) watching_writable_ = wanted;
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) != 0) return system_error("epoll_ctl", errno);
+  watching_writable_ = wanted;
+  return Status::ok();
 }
 
 void Connection::broken(const Status& why) {

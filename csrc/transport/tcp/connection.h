@@ -13,7 +13,7 @@
 namespace pc {
 
 // Thread-safety: none; its transport's lock guards it.
-class Connection {
+class Connection final : private Mover {
  public:
   // `epoll_fd` is not owned. The socket is watched in it, with this object as the event's data, until close().
   Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
@@ -32,10 +32,13 @@ class Connection {
   std::size_t write();
   void close(const Status& why);  // completes everything posted, now and later, with `why`
   void finish_writing();          // nothing follows: the peer will see an orderly end
+  void close_in_child() noexcept { socket_.reset(); }
 
  private:
+  void keep_unsent() override { writer_.keep_unsent(); }
+  void redirect(std::span<std::byte> there) override { reader_.redirect(there); }
   void broken(const Status& why);
-  void want_writable(bool wanted);
+  Status want_writable(bool wanted);
   void unwatch();
 
   const Rank me_, peer_;

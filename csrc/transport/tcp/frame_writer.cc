@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "wire/crc32c.h"
 
@@ -62,6 +64,7 @@ void FrameWriter::add(const Link::OutFrame& frame) {
     uint32_t crc = 0;
     if (frame.payload.size() > kCopyBelow) {
       add_part(frame.payload);
+      borrows_ = true;
       crc = crc32c(frame.payload);
     } else {
       crc = crc32c_copy(reserve(frame.payload.size()).data(), frame.payload);
@@ -92,6 +95,26 @@ void FrameWriter::add_part(std::span<const std::byte> bytes) {
   parts_.push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
 }
 
+void FrameWriter::keep_unsent() {
+  if (!borrows_) return;
+  const auto is_ours = [this](const iovec& part) {
+    const std::less<const void*> before;
+    return !before(part.iov_base, buffer_.get()) && before(part.iov_base, buffer_.get() + kBufferBytes);
+  };
+  std::size_t nbytes = 0;
+  for (const iovec& part : parts_) nbytes += is_ours(part) ? 0 : part.iov_len;
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(nbytes);  // no more than a batch
+  std::byte* next = memory.get();
+  for (iovec& part : parts_) {
+    if (is_ours(part)) continue;
+    std::memcpy(next, part.iov_base, part.iov_len);
+    part.iov_base = next;
+    next += part.iov_len;
+  }
+  kept_ = std::move(memory);
+  borrows_ = false;
+}
+
 // Bytes sent; 0 if the socket is full.
 Result<std::size_t> FrameWriter::send_parts(int fd) {
   ssize_t count = 0;
@@ -117,7 +140,11 @@ void FrameWriter::advance(Link& link, std::size_t count) {
     parts_.front().iov_base = static_cast<std::byte*>(parts_.front().iov_base) + count;
     parts_.front().iov_len -= count;
   }
-  if (parts_.empty()) buffered_ = 0;
+  if (parts_.empty()) {
+    buffered_ = 0;
+    kept_.reset();
+    borrows_ = false;
+  }
   std::vector<uint64_t>::iterator end = ends_.begin();
   for (; end != ends_.end() && *end <= sent_; ++end) link.written();  // the socket's business from here on
   ends_.erase(ends_.begin(), end);

@@ -22,6 +22,8 @@ class FrameWriter {
   // Writes until nothing is left, the socket is full or about `budget` bytes have gone. How many system calls moved
   // something. An error is the operating system's: nothing more can be written.
   Result<std::size_t> write(int fd, Link& link, std::size_t budget);
+  // From now on nothing outside this object is needed for what is pending; see Mover.
+  void keep_unsent();
   // Bytes that the link has handed over and the socket has not taken.
   bool pending() const { return !parts_.empty(); }
 
@@ -36,7 +38,9 @@ class FrameWriter {
 
   std::unique_ptr<std::byte[]> buffer_;  // headers, trailers and small payloads
   std::size_t buffered_ = 0;             // of buffer_; all of it is free again when nothing is pending
-  std::vector<iovec> parts_;             // what goes next, in order: pieces of buffer_ and of payloads
+  std::unique_ptr<std::byte[]> kept_;    // payloads whose own memory has gone
+  bool borrows_ = false;                 // a part may lie in memory that is not ours
+  std::vector<iovec> parts_;             // what goes next, in order: pieces of buffer_, kept_ and of payloads
   std::vector<uint64_t> ends_;           // of the frames in parts_, in bytes since the beginning
   uint64_t gathered_ = 0, sent_ = 0;     // bytes since the beginning
 };

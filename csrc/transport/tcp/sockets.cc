@@ -18,8 +18,17 @@ constexpr int kBufferBytes = 4 * 1024 * 1024;
 // A host that has vanished: first probe after 15 s of silence, three at 5 s. No TCP_USER_TIMEOUT: it also ends the
 // connection to a live peer that does not read for as long, and every call has a deadline anyway.
 constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3;
+// Control connections carry little and are always read, so there all of it may be quick.
+constexpr int kControlKeepSeconds = 1, kControlUserTimeoutMs = 3000;
 
 void set_int(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
+
+void keep_alive(int fd, int idle_seconds, int interval_seconds) {
+  set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
+  set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval_seconds);
+  set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
+}
 
 // Setting a size switches the kernel's autotuning off, so a limit that would clamp ours means: do not set it.
 bool limit_allows(const char* sysctl) {
@@ -180,10 +189,13 @@ void tune_connection(int fd) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     return;
   }
-  set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
-  set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
-  set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
+  keep_alive(fd, kKeepIdleSeconds, kKeepIntervalSeconds);
+}
+
+void tune_control_connection(int fd) {
+  set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kControlUserTimeoutMs);
+  keep_alive(fd, kControlKeepSeconds, kControlKeepSeconds);
 }
 
 }  // namespace pc

@@ -33,5 +33,7 @@ int connect_outcome(int fd);                             // errno of a decided c
 Result<Fd> accept_one(int listener);                     // an invalid Fd: nobody is waiting
 // For a connected socket. Every option is a hint: what the kernel refuses is left as it is.
 void tune_connection(int fd);
+// For a control connection: a peer whose host does not answer for 3 s is lost, whether we speak or not.
+void tune_control_connection(int fd);
 
 }  // namespace pc

@@ -55,7 +55,12 @@ class TcpTransport final : public Transport {
     connection->link().post_recv(op);
     flush(*connection);
   }
-  void cancel(const CompletionSink* sink) override;
+  bool cancel(const CompletionSink* sink, const Status& why) override;
+  void discard(uint32_t group, uint64_t sequence) override;
+  std::vector<Fd> take_control_sockets() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(control_, {});
+  }
   std::size_t poll() override {
     const std::lock_guard lock(mutex_);
     return poll_locked();
@@ -63,6 +68,7 @@ class TcpTransport final : public Transport {
   int wait_fd() const override { return epoll_.get(); }
   void shutdown(Deadline deadline) override;
   void abort(const Status& why) noexcept override;
+  void close_in_child() noexcept override;
 
  private:
   Connection* find(Rank peer) const {
@@ -79,7 +85,7 @@ class TcpTransport final : public Transport {
     return moved;
   }
   std::size_t poll_locked();
-  Status install(std::vector<Fd> sockets);
+  Status install(MeshSockets sockets);
   void end(const Status& why);
 
   const TcpOptions options_;
@@ -88,10 +94,11 @@ class TcpTransport final : public Transport {
 
   std::mutex mutex_;  // guards everything below, and all connections
   Fd listener_;       // until connect() is done
-  const Fd epoll_;    // all connections; also what wait_fd() gives out
+  Fd epoll_;          // all connections; also what wait_fd() gives out. Never changes
   std::vector<std::unique_ptr<Connection>>
       connections_;                // by rank; null: ourselves, and all before connect()
   std::vector<Connection*> open_;  // those with a socket
+  std::vector<Fd> control_;        // by rank; empty once they are taken
   Status ended_;                   // not OK: after shutdown or abort
 };
 
@@ -112,7 +119,7 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, const Wa
                    .size = options_.size,
                    .epoch = options_.epoch,
                    .job = options_.job};
-  Result<std::vector<Fd>> sockets =
+  Result<MeshSockets> sockets =
       connect_mesh(ours, listener.get(), addresses, context, give_up_, options_.log);
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) return ended_;
@@ -120,10 +127,11 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, const Wa
   return install(std::move(sockets).value());
 }
 
-Status TcpTransport::install(std::vector<Fd> sockets) {
-  for (std::size_t i = 0; i < sockets.size(); ++i) {
-    if (!sockets[i].valid()) continue;
-    connections_[i] = std::make_unique<Connection>(std::move(sockets[i]), epoll_.get(), options_.rank,
+Status TcpTransport::install(MeshSockets sockets) {
+  control_ = std::move(sockets.control);
+  for (std::size_t i = 0; i < sockets.data.size(); ++i) {
+    if (!sockets.data[i].valid()) continue;
+    connections_[i] = std::make_unique<Connection>(std::move(sockets.data[i]), epoll_.get(), options_.rank,
                                                    static_cast<Rank>(i), options_.epoch, options_.limits);
     PC_TRY(connections_[i]->watch());
     open_.push_back(connections_[i].get());
@@ -155,18 +163,24 @@ std::size_t TcpTransport::poll_locked() {
   return moved;
 }
 
-void TcpTransport::cancel(const CompletionSink* sink) {
+bool TcpTransport::cancel(const CompletionSink* sink, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  bool untold = true;
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (connection == nullptr) continue;
+    untold = connection->link().cancel(sink, why) && untold;
+    flush(*connection);
+  }
+  return untold;
+}
+
+void TcpTransport::discard(uint32_t group, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<Connection>& connection : connections_) {
     if (connection == nullptr) continue;
-    if (connection->link().cancel(sink)) {
-      flush(*connection);  // REQUESTs for which there is room now
-      continue;
-    }
-    connection->close(Status(Code::kAborted, "rank " + std::to_string(options_.rank) +
-                                                 " cancelled a message that was partly on the wire"));
+    connection->link().discard(group, sequence);
+    flush(*connection);
   }
-  std::erase_if(open_, [](const Connection* connection) { return !connection->open(); });
 }
 
 void TcpTransport::shutdown(Deadline deadline) {
@@ -201,8 +215,18 @@ void TcpTransport::end(const Status& why) {
   if (!ended_.is_ok()) return;
   ended_ = why;
   listener_.reset();
+  control_.clear();
   for (Connection* connection : open_) connection->close(why);
   open_.clear();
+}
+
+void TcpTransport::close_in_child() noexcept {
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (connection != nullptr) connection->close_in_child();
+  }
+  for (Fd& socket : control_) socket.reset();
+  listener_.reset();
+  epoll_.reset();
 }
 
 }  // namespace
@@ -217,7 +241,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
     return Status(Code::kInvalidArgument,
                   "refusing to listen on every interface (" + options.bind_address + "): name one address");
   }
-  PC_ASSIGN_OR_RETURN(Fd listener, listen_on(address, options.size + 128));
+  PC_ASSIGN_OR_RETURN(Fd listener, listen_on(address, 2 * options.size + 128));
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create", errno);
   return std::unique_ptr<Transport>(

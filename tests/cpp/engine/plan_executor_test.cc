@@ -43,10 +43,13 @@ class ScriptedTransport final : public Transport {
   Status connect(const std::vector<std::string>&, const WaitContext&) override { return {}; }
   void post_send(Rank, const SendOp& op) override { sends.push_back(op); }
   void post_recv(Rank, const RecvOp& op) override { recvs.push_back(op); }
-  void cancel(const CompletionSink* sink) override {
+  void discard(uint32_t, uint64_t) override {}
+  std::vector<Fd> take_control_sockets() override { return {}; }
+  bool cancel(const CompletionSink* sink, const Status&) override {
     ++cancels;
     std::erase_if(sends, [&](const SendOp& op) { return op.completions == sink; });
     std::erase_if(recvs, [&](const RecvOp& op) { return op.completions == sink; });
+    return false;
   }
   std::size_t poll() override {
     {
@@ -60,6 +63,7 @@ class ScriptedTransport final : public Transport {
   int wait_fd() const override { return never_.get(); }
   void shutdown(Deadline) override {}
   void abort(const Status&) noexcept override {}
+  void close_in_child() noexcept override {}
 
  private:
   const Fd never_{::eventfd(0, EFD_CLOEXEC)};

@@ -38,11 +38,14 @@ class Idle : public Transport {
   Status connect(const std::vector<std::string>&, const WaitContext&) override { return Status::ok(); }
   void post_send(Rank, const SendOp&) override {}
   void post_recv(Rank, const RecvOp&) override {}
-  void cancel(const CompletionSink*) override {}
+  bool cancel(const CompletionSink*, const Status&) override { return true; }
+  void discard(uint32_t, uint64_t) override {}
+  std::vector<Fd> take_control_sockets() override { return {}; }
   std::size_t poll() override { return 0; }
   int wait_fd() const override { return event_.get(); }
   void shutdown(Deadline) override {}
   void abort(const Status&) noexcept override {}
+  void close_in_child() noexcept override {}
 
  protected:
   const Fd event_;
