@@ -100,7 +100,7 @@ class PyRuntime {
     if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_raise(*state, env_text(Env::kTune));
     const std::string check_name = value_or_raise(*state, env_text(Env::kCheck));
     native.check = check_name == "off" ? Check::kOff : check_name == "strict" ? Check::kStrict : Check::kOn;
-    native.find_position = [position = state->position.get()](ProgramPosition::Found found) {
+    native.find_position = [position = state->position](ProgramPosition::Found found) {
       position->find(std::move(found));
     };
     native.epoch = options.epoch;
@@ -151,7 +151,8 @@ class PyRuntime {
   void end(std::shared_ptr<Runtime> runtime) {
     if (session_
             ->forked) {  // its threads are not in this process, its connections belong to the parent: leave it alone
-      static_cast<void>(new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
+      static_cast<void>(
+          new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
       static_cast<void>(server_.release());
       return;
     }

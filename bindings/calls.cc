@@ -71,7 +71,9 @@ PyObject* finish(const GroupObject& group, const Status& status, const View* wri
   if (status.is_ok() && (!waits(group) || PyErr_Occurred() == nullptr)) [[likely]] {
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
-  if (!status.is_ok()) raise_status(state, status, process_of(group, status.peer()));  // else: a signal handler raised while the call waited
+  if (!status.is_ok())
+    raise_status(state, status,
+                 process_of(group, status.peer()));  // else: a signal handler raised while the call waited
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "base/env.h"
+#include "bind_debug.h"
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "bind_runtime.h"
@@ -46,6 +47,7 @@ PYBIND11_MODULE(_core, m) {
   pc::State* state = new pc::State();
   if (!state->load() || !pc::add_group(m.ptr(), state)) throw py::error_already_set();
   pc::bind_runtime(m, state);
+  pc::bind_debug(m, state);
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(
@@ -59,8 +61,7 @@ Example:
     >>> pc.shutdown()
 )");
   m.def("_after_fork", [state] {
-    static_cast<void>(state->position.release());  // its threads are the parent's
-    state->position = std::make_unique<pc::ProgramPosition>(state->sites);
+    state->position = new pc::ProgramPosition(state->sites);  // the threads of the old one are the parent's
     if (state->world == nullptr || state->world->session->forked) return;
     pc::Session& session = *state->world->session;
     session.forked = true;

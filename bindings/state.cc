@@ -14,11 +14,16 @@ struct ErrorRow {
   const char* name;
 };
 constexpr ErrorRow kErrors[] = {
-    {Code::kInvalidArgument, "InvalidArgument"}, {Code::kMismatch, "CollectiveMismatch"},
-    {Code::kTimeout, "CollectiveTimeout"},       {Code::kPeerFailure, "PeerFailure"},
-    {Code::kPeerExited, "PeerExited"},           {Code::kPeerInterrupted, "PeerInterrupted"},
-    {Code::kAborted, "Aborted"},                 {Code::kUnsupported, "Unsupported"},
-    {Code::kExcluded, "Excluded"},               {Code::kNotInitialized, "NotInitialized"},
+    {Code::kInvalidArgument, "InvalidArgument"},
+    {Code::kMismatch, "CollectiveMismatch"},
+    {Code::kTimeout, "CollectiveTimeout"},
+    {Code::kPeerFailure, "PeerFailure"},
+    {Code::kPeerExited, "PeerExited"},
+    {Code::kPeerInterrupted, "PeerInterrupted"},
+    {Code::kAborted, "Aborted"},
+    {Code::kUnsupported, "Unsupported"},
+    {Code::kExcluded, "Excluded"},
+    {Code::kNotInitialized, "NotInitialized"},
 };
 
 PyObject* intern(std::string_view text) {

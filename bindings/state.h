@@ -5,7 +5,6 @@
 
 #include <array>
 #include <climits>
-#include <memory>
 #include <unordered_map>
 
 #include "base/status.h"
@@ -51,10 +50,10 @@ struct State {
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;
-  CallSites sites;               // which lines of Python the calls come from
-  // Replaced in a forked child, where its threads are not. Null: not needed yet.
-  std::unique_ptr<ProgramPosition> position = std::make_unique<ProgramPosition>(sites);
-  GroupObject* world = nullptr;  // what the functions of the module act on
+  CallSites sites;  // which lines of Python the calls come from
+  ProgramPosition* position =
+      new ProgramPosition(sites);  // any thread may use it; replaced in a forked child
+  GroupObject* world = nullptr;    // what the functions of the module act on
 
   // False with a Python error set.
   bool load();

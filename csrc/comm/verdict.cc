@@ -170,6 +170,7 @@ std::string standing_text(const Standing& standing, const GroupNames& names) {
     case State::kGivenUp: return text + " has given this call up";
     case State::kNotMade: break;
   }
+  if (names.from_world(standing.rank) == names.rank()) return "this rank comes to it only now";
   return text + " has not made this call; " + position(report);
 }
 

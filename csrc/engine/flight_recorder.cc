@@ -8,34 +8,22 @@
 namespace pc {
 
 static_assert(std::is_trivially_copyable_v<CallRecord> && sizeof(CallRecord) % sizeof(uint64_t) == 0);
+static_assert(offsetof(CallRecord, state) < sizeof(uint64_t) &&
+              offsetof(CallRecord, result) < sizeof(uint64_t));
 
-bool FlightRecorder::Entry::open(uint64_t expected, uint64_t ticket) {
-  return version.compare_exchange_strong(expected, 2 * ticket + 1, std::memory_order_acquire,
-                                         std::memory_order_relaxed);
+bool FlightRecorder::Entry::open(uint64_t before, uint64_t now) {
+  return version.compare_exchange_strong(before, now, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-void FlightRecorder::Entry::write(const CallRecord& call) {
-  std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> from;
-  std::memcpy(from.data(), &call, sizeof call);
-  for (std::size_t i = 0; i < from.size(); ++i) words[i].store(from[i], std::memory_order_release);
-}
-
-CallRecord FlightRecorder::Entry::read() const {
-  std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> to;
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = words[i].load(std::memory_order_acquire);
-  return std::bit_cast<CallRecord>(to);
-}
-
-// nullopt: another record is there, or its writer has lost its core for long.
-std::optional<CallRecord> FlightRecorder::Entry::consistent(uint64_t ticket) const {
-  constexpr int kTries = 100;
+std::optional<CallRecord> FlightRecorder::Entry::read(uint64_t ticket) const {
+  constexpr int kTries = 100;  // a writer is done at once, unless it loses its core
   for (int i = 0; i < kTries; ++i) {
     const uint64_t before = version.load(std::memory_order_acquire);
-    if (before == 2 * ticket + 2) {
-      const CallRecord call = read();
-      if (version.load(std::memory_order_relaxed) == before) return call;
-    } else if (before != 2 * ticket + 1) {
-      return std::nullopt;
+    if (before <= 4 * ticket || before > 4 * ticket + kEnded) return std::nullopt;
+    if (before % 2 == 0) {
+      std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> copy;
+      for (std::size_t w = 0; w < copy.size(); ++w) copy[w] = words[w].load(std::memory_order_acquire);
+      if (version.load(std::memory_order_relaxed) == before) return std::bit_cast<CallRecord>(copy);
     }
     std::this_thread::yield();
   }
@@ -47,33 +35,34 @@ uint64_t FlightRecorder::begin(const CallRecord& call) {
   Entry& entry = entries_[ticket % kCalls];
   // Odd: a thread that is kCalls behind writes here this very moment. It keeps the entry, and this call is not recorded.
   const uint64_t before = entry.version.load(std::memory_order_relaxed);
-  if (before % 2 == 0 && before <= 2 * ticket && entry.open(before, ticket)) {
-    entry.write(call);
-    entry.close(ticket);
-  }
+  if (before % 2 != 0 || before > 4 * ticket || !entry.open(before, 4 * ticket + kBeginning)) return ticket;
+  std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> copy;
+  std::memcpy(copy.data(), &call, sizeof call);
+  for (std::size_t w = 0; w < copy.size(); ++w) entry.words[w].store(copy[w], std::memory_order_release);
+  entry.version.store(4 * ticket + kBegun, std::memory_order_release);
   return ticket;
 }
 
 void FlightRecorder::end(uint64_t ticket, Code result, int64_t now_ns) {
   Entry& entry = entries_[ticket % kCalls];
-  if (!entry.open(2 * ticket + 2, ticket)) return;
-  const CallRecord::State state = result == Code::kOk ? CallRecord::State::kDone : CallRecord::State::kFailed;
+  if (!entry.open(4 * ticket + kBegun, 4 * ticket + kEnding)) return;
   // Only the two words that change: every call comes through here.
   std::array<uint8_t, sizeof(uint64_t)> first =
       std::bit_cast<decltype(first)>(entry.words[0].load(std::memory_order_relaxed));
-  first[offsetof(CallRecord, state)] = static_cast<uint8_t>(state);
+  first[offsetof(CallRecord, state)] =
+      static_cast<uint8_t>(result == Code::kOk ? CallRecord::State::kDone : CallRecord::State::kFailed);
   first[offsetof(CallRecord, result)] = static_cast<uint8_t>(result);
   entry.words[0].store(std::bit_cast<uint64_t>(first), std::memory_order_release);
   entry.words[offsetof(CallRecord, ended_ns) / sizeof(uint64_t)].store(std::bit_cast<uint64_t>(now_ns),
                                                                        std::memory_order_release);
-  entry.close(ticket);
+  entry.version.store(4 * ticket + kEnded, std::memory_order_release);
 }
 
 template <class Wanted>
 std::optional<CallRecord> FlightRecorder::newest(Wanted&& wanted) const {
   const uint64_t next = next_.load(std::memory_order_acquire);
   for (uint64_t ticket = next; ticket > 0 && next - ticket < kCalls; --ticket) {
-    const std::optional<CallRecord> call = entries_[(ticket - 1) % kCalls].consistent(ticket - 1);
+    const std::optional<CallRecord> call = entries_[(ticket - 1) % kCalls].read(ticket - 1);
     if (call && wanted(*call)) return call;
   }
   return std::nullopt;
@@ -97,7 +86,7 @@ std::vector<CallRecord> FlightRecorder::all() const {
   std::vector<CallRecord> calls;
   const uint64_t next = next_.load(std::memory_order_acquire);
   for (uint64_t ticket = next < kCalls ? 0 : next - kCalls; ticket < next; ++ticket) {
-    if (const std::optional<CallRecord> call = entries_[ticket % kCalls].consistent(ticket)) {
+    if (const std::optional<CallRecord> call = entries_[ticket % kCalls].read(ticket)) {
       calls.push_back(*call);
     }
   }

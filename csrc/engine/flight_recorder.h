@@ -47,18 +47,15 @@ class FlightRecorder {
   std::vector<CallRecord> all() const;                        // oldest first
 
  private:
-  // A seqlock. `version` is 2 * ticket + 1 while a record is written and 2 * ticket + 2 when it can be read; 0: empty.
-  // The words are released and acquired one by one instead of by fences, which ThreadSanitizer does not know.
+  // A seqlock. `version` is 4 * ticket + stage, and no value comes twice; 0: empty. The words are released and acquired one
+  // by one instead of by fences, which ThreadSanitizer does not know.
+  enum Stage : uint64_t { kBeginning = 1, kBegun, kEnding, kEnded };
   struct Entry {
     std::atomic<uint64_t> version{0};
     std::array<std::atomic<uint64_t>, sizeof(CallRecord) / sizeof(uint64_t)> words{};
 
-    // Whether the record now is ours to write: `expected` was there.
-    bool open(uint64_t expected, uint64_t ticket);
-    void close(uint64_t ticket) { version.store(2 * ticket + 2, std::memory_order_release); }
-    void write(const CallRecord& call);  // between open() and close()
-    CallRecord read() const;             // may be torn unless `version` is the same before and after
-    std::optional<CallRecord> consistent(uint64_t ticket) const;
+    bool open(uint64_t before, uint64_t now);               // true: it is this thread's to write
+    std::optional<CallRecord> read(uint64_t ticket) const;  // nullopt: that record is not here
   };
   template <class Wanted>
   std::optional<CallRecord> newest(Wanted&& wanted) const;

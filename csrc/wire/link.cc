@@ -331,9 +331,8 @@ std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); 
 void Link::written() { state_->written(); }
 bool Link::has_output() const {
   const State& s = *state_;
-  return s.failed.is_ok() &&
-         (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() || !s.active.empty() ||
-          s.goodbye_is_next());
+  return s.failed.is_ok() && (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() ||
+                              !s.active.empty() || s.goodbye_is_next());
 }
 Result<Link::Destination> Link::header_arrived(const FrameHeader& header) {
   return state_->header_arrived(header);

@@ -59,7 +59,8 @@ class Link {
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte> payload;  // valid until written(), fail() or keep_unsent(); the trailer is the mover's job
+    std::span<const std::byte>
+        payload;  // valid until written(), fail() or keep_unsent(); the trailer is the mover's job
   };
   std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
   void written();                        // the oldest frame that is out has been written entirely
@@ -92,8 +93,8 @@ class Link {
     std::size_t clears;     // that came before their send
     std::size_t withdrawn;  // operations of ours whose end the peer has not confirmed
     std::size_t unanswered, early_clears;
-    uint64_t credit;                // eager bytes that we may send
-    uint64_t charged, returnable;   // eager bytes that the peer has sent; the part that has left our memory
+    uint64_t credit;               // eager bytes that we may send
+    uint64_t charged, returnable;  // eager bytes that the peer has sent; the part that has left our memory
   };
   Counts counts() const;
 

@@ -161,7 +161,8 @@ void Link::State::drop_fenced() {
 Status Link::State::cancel_arrived(const FrameHeader& header) {
   if (!is_point_to_point(header.id)) return violation(header, "it belongs on a control connection");
   const bool by_receiver = (header.flags & kFlagByReceiver) != 0;
-  if ((header.flags & kFlagAnswer) == 0) return by_receiver ? receiver_gave_up(header) : sender_gave_up(header);
+  if ((header.flags & kFlagAnswer) == 0)
+    return by_receiver ? receiver_gave_up(header) : sender_gave_up(header);
   NodeList<Announcement>& withdrawn = by_receiver ? withdrawn_recvs : withdrawn_sends;
   if (Announcement* ours = withdrawn.find(names(header.id)); ours != nullptr) {
     by_receiver ? settle_recv(ours) : settle_send(ours);
@@ -212,8 +213,7 @@ Status Link::State::receiver_gave_up(const FrameHeader& header) {
     return Status::ok();
   }
   for (NodeList<Send>* list : {&active, &leaving}) {
-    Send* const send =
-        list->find([&](const Send& s) { return !s.eager && same_place(s.op.id, header.id); });
+    Send* const send = list->find([&](const Send& s) { return !s.eager && same_place(s.op.id, header.id); });
     if (send == nullptr) continue;
     detach(*send);
     answer_cancel(header.id, kFlagByReceiver);
@@ -227,8 +227,8 @@ Status Link::State::given_up(const MessageId& id, Code code, bool by_receiver) c
   const char* const reason = code == Code::kPeerInterrupted ? "it was interrupted"
                              : code == Code::kTimeout       ? "its deadline passed"
                                                             : "the call there was ended";
-  return about(code, "rank " + std::to_string(peer) + " gave up " + (by_receiver ? "receiving " : "sending ") +
-                         describe(id) + ": " + reason);
+  return about(code, "rank " + std::to_string(peer) + " gave up " +
+                         (by_receiver ? "receiving " : "sending ") + describe(id) + ": " + reason);
 }
 
 void Link::State::answer_cancel(const MessageId& id, uint8_t direction) {

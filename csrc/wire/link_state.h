@@ -45,7 +45,8 @@ struct Link::State {
     std::unique_ptr<std::byte[]> large;
     std::span<std::byte> bytes() { return {large ? large.get() : small.data(), nbytes}; }
   };
-  struct Announcement {  // a REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew
+  struct
+      Announcement {  // a REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew
     Announcement *previous = nullptr, *next = nullptr;
     MessageId id;
     uint64_t nbytes = 0;
@@ -79,7 +80,7 @@ struct Link::State {
            waiting.empty();
   }
   Status why_ended(const MessageId& id) const;  // OK: an operation of this name may be posted
-  void announce_waiting();   // REQUESTs that max_requests has held back
+  void announce_waiting();                      // REQUESTs that max_requests has held back
   void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0) {
     push(control, type, flags, id, nbytes, 0);
   }
@@ -165,22 +166,25 @@ struct Link::State {
   NodeList<Announcement> clears;  // CLEARs that came before their send was posted
   NodeList<Announcement> withdrawn_sends;
   Fifo<FrameHeader> control;
-  Fifo<FrameHeader> answers;  // to what was given up; after `control`, so that each is the last word on its message
-  uint64_t credit;            // eager bytes that we may send
+  Fifo<FrameHeader>
+      answers;      // to what was given up; after `control`, so that each is the last word on its message
+  uint64_t credit;  // eager bytes that we may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
   std::size_t held_back = 0;  // in `waiting`, not announced
-  Fifo<Send*> frames_out;     // given, not yet written, oldest first; null: a control frame, or of a send that is gone
+  Fifo<Send*>
+      frames_out;  // given, not yet written, oldest first; null: a control frame, or of a send that is gone
 
   // Receiving.
   NodeList<Recv> recvs;
   NodeList<Unexpected> unexpected;
   NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
   NodeList<Announcement> withdrawn_recvs;
-  std::vector<Fence> fences;        // one per group at most
-  uint64_t charged = 0;             // eager bytes that the peer has sent and not got back as credit
-  uint64_t returnable = 0;          // the part of `charged` that has left our memory
+  std::vector<Fence> fences;  // one per group at most
+  uint64_t charged = 0;       // eager bytes that the peer has sent and not got back as credit
+  uint64_t returnable = 0;    // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
-  uint32_t early_clears = 0;  // receives cleared early, withdrawn ones too; the peer holds no more CLEARs than that
+  uint32_t early_clears =
+      0;  // receives cleared early, withdrawn ones too; the peer holds no more CLEARs than that
   Incoming incoming;
   std::unique_ptr<std::byte[]> staging_memory;
 

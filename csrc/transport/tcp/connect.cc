@@ -111,8 +111,8 @@ class Mesh {
   std::vector<Stranger> strangers_;
   std::string refused_;  // the last stranger that was turned away, and why
   std::size_t refusals_ = 0;
-  std::string accept_failed_;  // why nobody could be accepted, the last time that was so
-  std::size_t missing_ = 0;  // connections
+  std::string accept_failed_;       // why nobody could be accepted, the last time that was so
+  std::size_t missing_ = 0;         // connections
   TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
 };
 
@@ -124,7 +124,8 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
   while (missing_ > 0) {
     const TimePoint now = std::chrono::steady_clock::now();
     const WaitEnd end = Waiter::check(context);
-    if (end == WaitEnd::kTimeout) return say_who_is_missing(std::chrono::duration<double>(now - began).count());
+    if (end == WaitEnd::kTimeout)
+      return say_who_is_missing(std::chrono::duration<double>(now - began).count());
     if (end == WaitEnd::kInterrupted) {
       return Status(Code::kInterrupted,
                     "connect: interrupted while " + std::to_string(missing_ranks()) + " peers were missing")
@@ -160,7 +161,8 @@ Status Mesh::read_addresses() {
 
 void Mesh::dial_due(TimePoint now) {
   for (Peer& peer : peers_) {
-    if (peer.rank >= ours_.rank || peer.done.valid() || peer.greeting.fd.valid() || now < peer.retry_at) continue;
+    if (peer.rank >= ours_.rank || peer.done.valid() || peer.greeting.fd.valid() || now < peer.retry_at)
+      continue;
     ++peer.attempts;
     peer.connected = false;
     Result<Fd> fd = start_connect(peer.address);
@@ -227,7 +229,8 @@ void Mesh::dial_ready(Peer& peer) {
     }
     peer.connected = true;
     tune(peer.greeting.fd.get(), peer.role);
-    if (const Status said = say_hello(peer.greeting.fd.get(), peer.role); !said.is_ok()) failed(peer, said.message());
+    if (const Status said = say_hello(peer.greeting.fd.get(), peer.role); !said.is_ok())
+      failed(peer, said.message());
     return;
   }
   const Result<bool> complete = peer.greeting.read();

@@ -73,7 +73,8 @@ Status Connection::want_writable(bool wanted) {
   event.events = EPOLLIN;
   if (wanted) event.events |= EPOLLOUT;
   event.data.ptr = this;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) != 0) return system_error("epoll_ctl", errno);
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) != 0)
+    return system_error("epoll_ctl", errno);
   watching_writable_ = wanted;
   return Status::ok();
 }

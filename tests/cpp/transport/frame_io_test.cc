@@ -25,8 +25,16 @@ class Counter final : public CompletionSink {
   std::vector<uint64_t> tokens;
 };
 
-struct End {
-  explicit End(Rank me) : link(me, 1 - me, 1), reader(1 - me) {}
+class Endings final : public CompletionSink {
+ public:
+  void complete(Completion&& completion) override { codes.push_back(completion.status.code()); }
+  std::vector<Code> codes;
+};
+
+struct End final : Mover {
+  explicit End(Rank me) : link(me, 1 - me, 1, {}, this), reader(1 - me) {}
+  void keep_unsent() override { writer.keep_unsent(); }
+  void redirect(std::span<std::byte> there) override { reader.redirect(there); }
   bool move() {
     const Result<std::size_t> written = writer.write(socket.get(), link, kPlenty);
     const Result<std::size_t> read = reader.read(socket.get(), link, kPlenty);
@@ -81,6 +89,38 @@ TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   EXPECT_EQ(ends.b.recvs.tokens.size(), sizes.size());
   EXPECT_FALSE(ends.a.writer.pending() || ends.b.writer.pending());
   for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(got[i], data[i]) << sizes[i];
+}
+
+// A send or receive is given up at every moment of a message's journey: whatever was begun is finished without its memory.
+TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
+  constexpr std::size_t kBytes = 700'000;
+  const std::vector<std::byte> next = random_bytes(100'000);
+  for (int moves = 0; moves < 120; ++moves) {
+    for (const bool by_sender : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << moves << " moves, by the " << (by_sender ? "sender" : "receiver"));
+      Ends ends;
+      std::vector<std::byte> out = random_bytes(kBytes), in(kBytes), next_in(next.size());
+      Endings sends, recvs;
+      ends.b.link.post_recv({message(0), in, kBytes, nullptr, &recvs, 0});
+      ends.a.link.post_send({message(0), out, &sends, 0});
+      for (int i = 0; i < moves; ++i) i % 2 == 0 ? ends.b.move() : ends.a.move();
+      const bool over = by_sender ? !sends.codes.empty() : !recvs.codes.empty();
+      End& quits = by_sender ? ends.a : ends.b;
+      static_cast<void>(quits.link.cancel(by_sender ? &sends : &recvs, Status(Code::kTimeout, "too late")));
+      std::vector<std::byte>& memory = by_sender ? out : in;
+      if (!over) memory = std::vector<std::byte>();  // a sanitizer sees whoever touches it
+      ends.a.link.post_send({message(1), next, &ends.a.sends, 1});
+      ends.b.link.post_recv({message(1), next_in, next_in.size(), nullptr, &ends.b.recvs, 1});
+      while (ends.a.move() | ends.b.move()) {
+      }
+      EXPECT_EQ(ends.b.recvs.tokens, std::vector<uint64_t>{1});
+      EXPECT_EQ(next_in, next);
+      const std::vector<Code>& other = by_sender ? recvs.codes : sends.codes;
+      if (!over && !other.empty()) {
+        EXPECT_TRUE(other.size() == 1 && (other[0] == Code::kOk || other[0] == Code::kTimeout));
+      }
+    }
+  }
 }
 
 TEST(FrameIo, ASendIsNotDoneBeforeTheSocketHasAllOfIt) {

@@ -1,6 +1,7 @@
 // What is special about TCP: strangers, impostors, damage, and ranks that never come.
 #include "transport/tcp/tcp.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -51,9 +52,9 @@ class RawPeer {
     EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  void say_hello(Rank rank, Rank size, int job = 1) {
+  void say_hello(Rank rank, Rank size, int job = 1, Role role = Role::kData) {
     HelloBytes hello;
-    encode(Hello{.role = Role::kData, .rank = rank, .size = size, .epoch = 0, .job = job_of(job)}, hello);
+    encode(Hello{.role = role, .rank = rank, .size = size, .epoch = 0, .job = job_of(job)}, hello);
     say(hello);
   }
   // How many of `count` bytes came before the other side closed.
@@ -112,6 +113,8 @@ struct AgainstRawPeer : ::testing::Test {
     node.transport = tcp(0, 2);
     RawPeer raw(node.transport->address());
     raw.say_hello(1, 2);
+    control = std::make_unique<RawPeer>(node.transport->address());
+    control->say_hello(1, 2, 1, Role::kControl);
     const Status connected =
         node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
     EXPECT_TRUE(connected.is_ok()) << connected.to_string();
@@ -126,8 +129,40 @@ struct AgainstRawPeer : ::testing::Test {
     return done.empty() ? Status(Code::kInternal, "no completion") : done[0].status;
   }
   Node node;
-  std::unique_ptr<RawPeer> peer;
+  std::unique_ptr<RawPeer> peer, control;
 };
+
+TEST_F(AgainstRawPeer, AConnectionThatCannotBeWatchedAnyMoreIsBroken) {
+  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_GE(::dup2(nothing.get(), node.transport->wait_fd()), 0);
+  const Bytes large(64 * 1024 * 1024);
+  FrameHeader clear;
+  clear.type = FrameType::kClear;
+  clear.id = message(0, 0);
+  clear.message_nbytes = large.size();
+  HeaderBytes encoded;
+  encode(clear, encoded);
+  peer->say(encoded);
+  node.send(1, message(0, 0), large);  // fills the socket, so that its room has to be watched for
+  Completion done;
+  for (const Deadline deadline = Deadline::after(kPatience); !node.queue.take(done);) {
+    ASSERT_FALSE(deadline.expired());
+    node.transport->poll();
+  }
+  EXPECT_EQ(done.status.code(), Code::kPeerFailure);
+  EXPECT_NE(done.status.message().find("epoll_ctl"), std::string::npos) << done.status.to_string();
+}
+
+TEST_F(AgainstRawPeer, ACancelOfACollectiveEndsTheConnection) {
+  FrameHeader cancel;
+  cancel.type = FrameType::kCancel;
+  cancel.id.sequence = 1;
+  HeaderBytes encoded;
+  encode(cancel, encoded);
+  peer->say(encoded);
+  Bytes in(100);
+  EXPECT_EQ(status_of_receive(0, in).code(), Code::kPeerFailure);
+}
 
 TEST_F(AgainstRawPeer, FramesThatComeByteByByteArriveWhole) {
   const Bytes payload = pattern(150, 1);
@@ -240,7 +275,9 @@ TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
 TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefused) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
   RawPeer first(zero->address()), second(zero->address()), third(zero->address());
+  RawPeer control(zero->address()), second_control(zero->address()), third_control(zero->address());
   first.say_hello(1, 3);
+  control.say_hello(1, 3, 1, Role::kControl);
   std::thread connecting([&] {
     EXPECT_TRUE(
         zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
@@ -248,6 +285,10 @@ TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefused) {
   EXPECT_EQ(first.hear(kHelloBytes), kHelloBytes);
   second.say_hello(1, 3);
   EXPECT_EQ(second.hear(1), 0U) << "refused";
+  EXPECT_EQ(control.hear(kHelloBytes), kHelloBytes);
+  second_control.say_hello(1, 3, 1, Role::kControl);
+  EXPECT_EQ(second_control.hear(1), 0U) << "refused too";
+  third_control.say_hello(2, 3, 1, Role::kControl);
   third.say_hello(2, 3);
   EXPECT_EQ(third.hear(kHelloBytes), kHelloBytes);
   connecting.join();
@@ -261,8 +302,9 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
     refusing = gone->address();
   }
   const std::unique_ptr<Transport> one = tcp(1, 4);
-  RawPeer two(one->address()), impostor(one->address());
+  RawPeer two(one->address()), control(one->address()), impostor(one->address());
   two.say_hello(2, 4);
+  control.say_hello(2, 4, 1, Role::kControl);
   impostor.say_hello(3, 4, 2);
   const Status status =
       one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, {Deadline::after(0.3)});
@@ -276,6 +318,16 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
   EXPECT_EQ(text.find("22222"), std::string::npos) << "rank 2 is here: " << text;
   EXPECT_NE(text.find("rank 3 (127.0.0.1:33333) has not called us"), std::string::npos) << text;
   EXPECT_NE(text.find("Turned away 1 "), std::string::npos) << text;
+  EXPECT_EQ(text.find("rank 0 ("), text.rfind("rank 0 (")) << "named once: " << text;
+}
+
+TEST(TcpBootstrap, ARankWithoutItsControlConnectionIsMissing) {
+  const std::unique_ptr<Transport> zero = tcp(0, 2);
+  RawPeer one(zero->address());
+  one.say_hello(1, 2);
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(0.1)});
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_NE(status.message().find("1 of 1 peers are missing"), std::string::npos) << status.message();
 }
 
 TEST(TcpBootstrap, ARankThatListensButDoesNotAnswerIsNamed) {
@@ -325,6 +377,32 @@ TEST(TcpSockets, ALivePeerThatDoesNotReadForALongTimeIsKept) {
   EXPECT_EQ(value, 1) << "a host that has vanished is found";
   ASSERT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &length), 0);
   EXPECT_EQ(value, 0);
+}
+
+TEST(TcpSockets, AControlConnectionFindsAHostThatHasVanishedWithinSeconds) {
+  World world({"tcp",
+               [](Rank size, const LinkLimits&) {
+                 std::vector<std::unique_ptr<Transport>> all;
+                 for (Rank rank = 0; rank < size; ++rank) all.push_back(tcp(rank, size));
+                 return all;
+               }},
+              2);
+  for (const Rank rank : {0, 1}) {  // accepted, and dialled
+    const std::vector<Fd> sockets = world.node(rank).transport->take_control_sockets();
+    const auto option = [&](int level, int name) {
+      int value = -1;
+      socklen_t length = sizeof value;
+      EXPECT_EQ(::getsockopt(sockets[static_cast<std::size_t>(1 - rank)].get(), level, name, &value, &length),
+                0);
+      return value;
+    };
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 3);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 3000);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
+  }
 }
 
 TEST(TcpSockets, EndpointsAreReadAsTheyAreWritten) {

@@ -71,6 +71,7 @@ TEST(Frame, EveryTypeReadsBackAsWritten) {
     FrameHeader h = data_header();
     h.type = static_cast<FrameType>(type);
     if (h.type == FrameType::kRequest || h.type == FrameType::kClear) h.offset = h.segment_nbytes = 0;
+    if (h.type == FrameType::kCancel) h.message_nbytes = h.segment_nbytes = 0, h.offset = 3;
     if (h.type == FrameType::kCredit || h.type == FrameType::kGoodbye) {
       h = FrameHeader{.type = h.type, .epoch = 7, .id = {{0, StreamClass::kControl, 0}}};
       if (h.type == FrameType::kCredit) h.offset = 4096;
@@ -122,6 +123,9 @@ TEST(Frame, FieldsOutOfRangeAreRefusedEvenWithARightChecksum) {
   EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kClear, h.segment_nbytes = 0; })) << "offset";
   EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kCredit, h.segment_nbytes = 0; }))
       << "names a message";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kCancel, h.message_nbytes = 0; }))
+      << "payload";
+  EXPECT_TRUE(refused([](FrameHeader& h) { h.type = FrameType::kCancel, h.segment_nbytes = 0; })) << "size";
   EXPECT_TRUE(refused([](FrameHeader& h) {
     h = {.type = FrameType::kGoodbye, .id = {{0, StreamClass::kControl, 0}}, .offset = 1};
   }));

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "wire/link.h"
@@ -61,7 +64,8 @@ constexpr uint64_t kSizes[] = {0, 1, 64, 128, 129, 192, 256, 320, 512, 1000, uin
 
 MessageId id_from(Input& input) {
   const uint32_t bits = input.next();
-  return {{0, StreamClass::kPointToPoint, bits & 1}, (bits >> 1) & 3, 0, bits & 64 ? 2u : 1u};
+  const StreamClass klass = bits & 128 ? StreamClass::kCollective : StreamClass::kPointToPoint;
+  return {{0, klass, bits & 1}, (bits >> 1) & 3, 0, bits & 64 ? 2u : 1u};
 }
 
 FrameHeader header_from(Input& input) {
@@ -73,13 +77,19 @@ FrameHeader header_from(Input& input) {
   if (odd % 16 == 0) h.epoch = 4 + (odd >> 4) % 3;
   if (h.type == FrameType::kCredit || h.type == FrameType::kGoodbye)
     h.id = {{0, StreamClass::kControl, 0}, 0, 0, 0};
-  if (h.type != FrameType::kCredit && h.type != FrameType::kGoodbye)
+  if (h.type != FrameType::kCredit && h.type != FrameType::kGoodbye && h.type != FrameType::kCancel)
     h.message_nbytes = kSizes[input.next() % 12];
   if (h.type == FrameType::kData || h.type == FrameType::kCredit) h.offset = kSizes[input.next() % 12];
   if (h.type == FrameType::kData) h.segment_nbytes = static_cast<uint32_t>(kSizes[input.next() % 10]);
   const uint32_t wish = input.next();
   h.flags = static_cast<uint8_t>(wish % 8 == 0 ? wish >> 6 : 0);
-  if (h.type == FrameType::kClear && wish % 8 == 1) h.flags = kFlagWithdrawn;
+  if ((h.type == FrameType::kClear || h.type == FrameType::kRequest) && wish % 8 == 1)
+    h.flags = kFlagWithdrawn;
+  if (h.type == FrameType::kCancel) {
+    h.id.stream.klass = StreamClass::kPointToPoint;
+    h.flags = static_cast<uint8_t>(wish & (kFlagByReceiver | kFlagAnswer));
+    h.offset = wish >> 4;
+  }
   if (h.type == FrameType::kData && wish % 4 == 2) {  // by chance alone these would be rare
     h.flags = kFlagEager;
     h.offset = 0;
@@ -89,8 +99,30 @@ FrameHeader header_from(Input& input) {
   return h;
 }
 
-struct World {
-  Link link{0, 1, 5, kLimits};
+struct World final : Mover {
+  // Reads for the last time what is out; a sanitizer looks on.
+  void written() {
+    if (unwritten.empty()) return;
+    consumer.consume(0, unwritten.front());
+    unwritten.pop_front();
+    link.written();
+  }
+  void keep_unsent() override {
+    for (std::span<const std::byte>& payload : unwritten) {
+      consumer.consume(0, payload);
+      payload = {};
+    }
+  }
+  void redirect(std::span<std::byte> there) override { arriving = there; }
+  void cancel() {
+    static_cast<void>(link.cancel(&once, Status(Code::kInterrupted, "Ctrl-C")));
+    once.open.assign(once.open.size(), false);
+    memory.clear();
+  }
+
+  Link link{0, 1, 5, kLimits, this};
+  std::deque<std::span<const std::byte>> unwritten;
+  std::span<std::byte> arriving;
   Once once;
   InOrder consumer;
   std::vector<std::vector<std::byte>> memory;  // each its own allocation, so that a sanitizer sees its ends
@@ -106,18 +138,23 @@ bool arrive(World& world, Input& input) {
     const Result<Link::Destination> to = world.link.header_arrived(header.value());
     status = to.status();
     if (status.is_ok() && header.value().segment_nbytes > 0) {
-      require(to.value().where.size() == header.value().segment_nbytes);
-      const std::vector<std::byte> payload(to.value().where.size(), std::byte{7});
-      if ((input.next() & 1) != 0) {
+      world.arriving = to.value().where;
+      require(world.arriving.size() == header.value().segment_nbytes);
+      const std::vector<std::byte> payload(world.arriving.size(), std::byte{7});
+      const uint32_t how = input.next();
+      if (how % 16 == 5) world.cancel();
+      if (how % 16 == 6) world.link.discard(0, how >> 4 & 3);
+      if ((how & 1) != 0) {
         status = world.link.payload_arrived_at(payload);
       } else {
-        std::memcpy(to.value().where.data(), payload.data(), payload.size());
+        std::memcpy(world.arriving.data(), payload.data(), payload.size());
         status = world.link.payload_arrived();
       }
     }
   }
   // A mover closes at the first error. Going on reaches deeper states, and every promise must hold there as well.
   if (status.is_ok() || input.next() % 64 != 0) return true;
+  world.unwritten.clear();
   world.link.fail(status);
   return false;
 }
@@ -131,6 +168,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   while (lives && !input.empty()) {
     const uint32_t choice = input.next(), what = choice % 8;
     if (choice == 255) world.link.say_goodbye();
+    if (choice == 254) world.cancel();
+    if (choice == 253) world.link.discard(0, input.next() & 3);
     if (what < 4) {
       lives = arrive(world, input);
     } else if (what == 4 || what == 5) {
@@ -146,11 +185,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
       }
     } else if (std::optional<Link::OutFrame> out = world.link.next_frame(); out) {
       require(decode(out->header).is_ok());
-      world.link.written();
+      world.unwritten.push_back(out->payload);
+      while (world.unwritten.size() > input.next() % 4) world.written();
     }
     const Link::Counts held = world.link.counts();
     require(held.unexpected * kHeaderBytes + held.unexpected_nbytes <= kLimits.credit_bytes);
-    require(held.requests <= kLimits.max_requests);
+    require(held.requests <= kLimits.max_requests && held.clears <= kLimits.max_requests);
+    require(held.early_clears <= kLimits.max_requests);
   }
   world.link.fail(Status(Code::kAborted, "the end"));
   for (const bool open : world.once.open) require(!open);

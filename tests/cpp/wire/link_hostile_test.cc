@@ -19,6 +19,9 @@ Frame eager(const MessageId& id, uint32_t nbytes) { return data(id, nbytes, 0, n
 Frame control(FrameType type, const MessageId& id, uint64_t nbytes = 0, uint64_t offset = 0) {
   return {{type, 0, 1, id, nbytes, offset, 0}, {}};
 }
+Frame cancel(const MessageId& id, int flags, uint64_t reason = 0) {
+  return {{FrameType::kCancel, static_cast<uint8_t>(flags), 1, id, 0, reason, 0}, {}};
+}
 const MessageId kNoMessage = {{0, StreamClass::kControl, 0}, 0, 0, 0};
 
 class LinkHostile : public testing::Test {
@@ -149,9 +152,55 @@ TEST_F(LinkHostile, AnEpochFromTheFuture) {
   expect_refused(frame, "epoch 2 on a link of epoch 1");
 }
 TEST_F(LinkHostile, ControlPlaneFramesOnADataConnection) {
-  for (const FrameType type : {FrameType::kNotice, FrameType::kDead, FrameType::kCancel, FrameType::kPing}) {
+  for (const FrameType type : {FrameType::kNotice, FrameType::kDead, FrameType::kPing}) {
     EXPECT_EQ(arrive(control(type, p2p(1))).code(), Code::kPeerFailure);
   }
+  EXPECT_EQ(arrive(control(FrameType::kCancel, collective(1))).code(), Code::kPeerFailure);
+  EXPECT_EQ(arrive(control(FrameType::kCancel, kNoMessage)).code(), Code::kPeerFailure);
+}
+
+TEST_F(LinkHostile, ARequestCancelledTwice) {
+  ASSERT_TRUE(arrive(control(FrameType::kRequest, p2p(1), 4096)).is_ok());
+  ASSERT_TRUE(arrive(cancel(p2p(1), 0)).is_ok());
+  expect_refused(cancel(p2p(1), 0), "cancelled before");
+}
+TEST_F(LinkHostile, AClearCancelledTwice) {
+  ASSERT_TRUE(arrive(control(FrameType::kClear, p2p(1), 4096)).is_ok());
+  ASSERT_TRUE(arrive(cancel(p2p(1), kFlagByReceiver)).is_ok());
+  expect_refused(cancel(p2p(1), kFlagByReceiver), "cancelled before");
+}
+TEST_F(LinkHostile, ACancelWithAnUnknownReasonIsStillOne) {
+  clear_one();
+  ASSERT_TRUE(arrive(cancel(p2p(1), 0, ~uint64_t{0})).is_ok());
+  EXPECT_EQ(us.recvs.code(1), Code::kAborted);
+}
+TEST_F(LinkHostile, AnswersToNothingHaveNoEffect) {
+  clear_one();
+  us.send(p2p(2), memory, 2);
+  for (const uint8_t direction : {uint8_t{0}, kFlagByReceiver}) {
+    for (uint32_t tag = 1; tag < 4; ++tag) {
+      ASSERT_TRUE(arrive(cancel(p2p(tag), direction | kFlagAnswer)).is_ok());
+    }
+  }
+  EXPECT_TRUE(us.recvs.done.empty() && us.sends.done.empty());
+  EXPECT_FALSE(us.link.cancel(&us.recvs, Status(Code::kTimeout, "")));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(arrive(cancel(p2p(1), kFlagByReceiver | kFlagAnswer)).is_ok());
+  EXPECT_EQ(us.link.counts().withdrawn + us.link.counts().early_clears, 0u);
+  expect_refused(data(p2p(1), 4096, 0, 1024), "not cleared");
+}
+// What it makes us write must not pile up when it does not read.
+TEST_F(LinkHostile, CancelsWhoseAnswersItDoesNotTake) {
+  for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(arrive(cancel(p2p(1, i), i % 2 * kFlagByReceiver)).is_ok());
+  expect_refused(cancel(p2p(1, 32), 0), "answers");
+}
+TEST_F(LinkHostile, RequestsAndClearsOfADiscardedCollectiveWhoseAnswersItDoesNotTake) {
+  us.link.discard(0, 5);
+  for (uint32_t i = 0; i < 32; ++i) {
+    const FrameType type = i % 2 == 0 ? FrameType::kRequest : FrameType::kClear;
+    ASSERT_TRUE(arrive(control(type, collective(5, i), 4096)).is_ok());
+  }
+  EXPECT_EQ(us.link.counts().requests + us.link.counts().clears, 0u);
+  expect_refused(control(FrameType::kRequest, collective(5, 32), 4096), "answers");
 }
 
 TEST_F(LinkHostile, FramesOfAnOldEpochHaveNoEffect) {

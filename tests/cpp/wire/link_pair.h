@@ -1,5 +1,6 @@
-// Two Links and the two queues of frames between them. Each step of the world (a frame is taken, written, delivered) is
-// called by the test or drawn from a seeded generator; frames of one direction stay in order, as on a connection.
+// Two Links and the two queues of frames between them. Each step of the world (a frame is taken, written, delivered in
+// whole or by half) is called by the test or drawn from a seeded generator; frames of one direction stay in order, as on a
+// connection.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -52,18 +54,41 @@ struct Frame {
   std::vector<std::byte> payload;
 };
 
-struct Side {
-  Side(Rank me, Rank peer, const LinkLimits& limits) : link(me, peer, 1, limits) {}
+struct Side final : Mover {
+  Side(Rank me, Rank peer, const LinkLimits& limits) : link(me, peer, 1, limits, this) {}
   void send(const MessageId& id, std::span<const std::byte> payload, uint64_t token = 0) {
     link.post_send({id, payload, &sends, token});
   }
   void recv(const MessageId& id, std::span<std::byte> payload, uint64_t token = 0) {
     link.post_recv({id, payload, payload.size(), nullptr, &recvs, token});
   }
+  void written() {
+    const Unwritten& oldest = unwritten.front();
+    EXPECT_TRUE(oldest.kept || std::equal(oldest.from.begin(), oldest.from.end(), oldest.bytes.begin()))
+        << "memory changed while it was being sent";
+    unwritten.pop_front();
+    link.written();
+  }
+  void keep_unsent() override {
+    for (Unwritten& frame : unwritten) frame.kept = true;
+  }
+  void redirect(std::span<std::byte> there) override {
+    EXPECT_EQ(there.size(), arriving.size());
+    arriving = there;
+  }
+
+  struct Unwritten {
+    std::span<const std::byte> from;
+    std::vector<std::byte> bytes;
+    bool kept = false;
+  };
   Link link;
   Recorder sends, recvs;
-  std::size_t out = 0, most_out = 1;  // frames out and not yet written(), and how many there may be
-  std::deque<Frame> wire;             // frames that this side has written
+  std::size_t most_out = 1;         // how many frames may be out and not yet written()
+  std::deque<Unwritten> unwritten;  // those
+  std::deque<Frame> wire;           // frames that this side has written
+  std::optional<Frame> half;        // of its payload, half has arrived here
+  std::span<std::byte> arriving;    // where it goes
 };
 
 class LinkPair {
@@ -73,7 +98,7 @@ class LinkPair {
   // Puts the next frame on the wire. False: nothing to write.
   static bool take(Side& from) {
     const auto write_until = [&](std::size_t left) {
-      for (; from.out > left; --from.out) from.link.written();
+      while (from.unwritten.size() > left) from.written();
     };
     write_until(from.most_out - 1);
     std::optional<Link::OutFrame> out = from.link.next_frame();
@@ -85,16 +110,36 @@ class LinkPair {
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
     from.wire.push_back({header.value(), {out->payload.begin(), out->payload.end()}});
-    ++from.out;
+    from.unwritten.push_back({out->payload, from.wire.back().payload});
     return true;
   }
-  // Hands the oldest frame of `from` to `to`. `by_view`: as a mover that sees the peer's memory.
+  // Hands the oldest frame of `from` to `to`, or the rest of it. `by_view`: as a mover that sees the peer's memory.
   static bool deliver(Side& from, Side& to, bool by_view = false) {
+    if (to.half) {
+      const std::vector<std::byte> payload = std::exchange(to.half, std::nullopt)->payload;
+      const std::size_t done = payload.size() / 2;
+      std::copy(payload.begin() + static_cast<std::ptrdiff_t>(done), payload.end(),
+                to.arriving.subspan(done).begin());
+      const Status status = to.link.payload_arrived();
+      EXPECT_TRUE(status.is_ok()) << status.to_string();
+      return true;
+    }
     if (from.wire.empty()) return false;
     const Frame frame = std::move(from.wire.front());
     from.wire.pop_front();
     const Status status = arrive(to.link, frame, by_view);
     EXPECT_TRUE(status.is_ok()) << status.to_string();
+    return true;
+  }
+  // Hands over the oldest frame's header and half of its payload.
+  static bool deliver_half(Side& from, Side& to) {
+    if (to.half || from.wire.empty() || from.wire.front().payload.empty()) return deliver(from, to);
+    to.half = std::move(from.wire.front());
+    from.wire.pop_front();
+    const Result<Link::Destination> destination = to.link.header_arrived(to.half->header);
+    EXPECT_TRUE(destination.is_ok()) << destination.status().to_string();
+    to.arriving = destination.value().where;
+    std::copy_n(to.half->payload.begin(), to.half->payload.size() / 2, to.arriving.begin());
     return true;
   }
   static Status arrive(Link& link, const Frame& frame, bool by_view = false) {
@@ -113,20 +158,45 @@ class LinkPair {
     }
   }
   // One step chosen by `random`. False: nothing was possible for that choice.
-  bool step(std::mt19937& random) {
-    switch (random() % 4) {
+  bool step(std::mt19937& random) { return step(static_cast<uint32_t>(random() % 4), random() % 2 == 0); }
+  bool step(uint32_t which, bool by_view) {
+    switch (which) {
       case 0: return take(a);
       case 1: return take(b);
-      case 2: return deliver(a, b, random() % 2 == 0);
-      default: return deliver(b, a, random() % 2 == 0);
+      case 2: return deliver(a, b, by_view);
+      case 3: return deliver(b, a, by_view);
+      case 4: return deliver_half(a, b);
+      default: return deliver_half(b, a);
     }
   }
 
   Side a, b;
 };
 
+// Nothing is posted, kept or remembered, and every byte of credit is accounted for.
+inline void expect_at_rest(const LinkPair& pair, const LinkLimits& limits) {
+  const Link::Counts a = pair.a.link.counts(), b = pair.b.link.counts();
+  for (const Link::Counts& left : {a, b}) {
+    EXPECT_EQ(left.posted_sends, 0u);
+    EXPECT_EQ(left.posted_recvs, 0u);
+    EXPECT_EQ(left.unexpected + left.unexpected_nbytes, 0u);
+    EXPECT_EQ(left.requests, 0u);
+    EXPECT_EQ(left.clears, 0u);
+    EXPECT_EQ(left.withdrawn, 0u);
+    EXPECT_EQ(left.unanswered, 0u);
+    EXPECT_EQ(left.early_clears, 0u);
+    EXPECT_EQ(left.charged, left.returnable);
+  }
+  EXPECT_EQ(a.credit + b.charged, limits.credit_bytes);
+  EXPECT_EQ(b.credit + a.charged, limits.credit_bytes);
+}
+
 inline MessageId p2p(uint32_t tag, uint64_t sequence = 0, uint64_t digest = 1) {
   return {{0, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+}
+
+inline MessageId collective(uint64_t sequence, uint32_t index = 0, uint32_t group = 0) {
+  return {{group, StreamClass::kCollective, 0}, sequence, index, 1};
 }
 
 inline std::vector<std::byte> bytes(std::size_t nbytes, uint32_t seed = 1) {

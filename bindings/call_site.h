@@ -1,0 +1,51 @@
+// Which line of Python a call comes from: "train.py:42 in step".
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace pc {
+
+// One per process, never destroyed. Thread-safety: the GIL guards everything but last().
+class CallSites {
+ public:
+  bool load();  // false with a Python error set
+
+  // Where this thread's current call comes from. The text stays where it is as long as the process lives, for threads
+  // without the GIL too. nullptr: no Python code calls. Leaves no Python error behind.
+  const char* here();
+  // The same for any frame, afresh. Frames of this package are passed over if one further out is not of this package.
+  std::string text_of(PyFrameObject* frame) const;
+  // What here() answered last, in whichever thread. Any thread, without the GIL.
+  const char* last() const { return last_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kMostPlaces = 4096, kMostTexts = 65536;
+  struct Place {
+    PyCodeObject* code;
+    int instruction;
+    bool operator==(const Place&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Place& place) const {
+      return reinterpret_cast<std::size_t>(place.code) / 16 +
+             static_cast<std::size_t>(place.instruction) * 31;
+    }
+  };
+  using Places = std::unordered_map<Place, const char*, Hash>;
+
+  bool is_ours(PyCodeObject* code) const;
+  const char* find_out(PyFrameObject* frame, const Place& place);
+  void forget();
+
+  Places places_;  // holds a reference to every code object, so that no other one gets its address
+  std::unordered_set<std::string> texts_;  // whose elements never move
+  std::atomic<const char*> last_{nullptr};
+  PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
+};
+
+}  // namespace pc

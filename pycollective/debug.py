@@ -1,0 +1,72 @@
+"""What this rank is doing and has done last: for finding out why a job hangs, or why it failed."""
+
+from __future__ import annotations
+
+import os
+from typing import TypedDict
+
+from pycollective import _core
+
+__all__ = ["Call", "Dump", "dump"]
+
+
+class Call(TypedDict):
+    """One call of this rank. What a call does not have is None: a barrier has no dtype, a message no collective."""
+
+    kind: str  # "collective", "send", "recv" or "shutdown"
+    collective: str | None  # "allreduce", ...
+    dtype: str | None  # NumPy's name
+    op: str | None
+    state: str  # "running", "done" or "failed"
+    result: str | None  # "ok", "timeout", "peer failure", ...; None while it runs
+    root_or_peer: int | None  # a collective's root, or the rank at a message's other end
+    group: int  # 0 is the world
+    tag: int | None
+    sequence: int  # the number that the group gave to it
+    digest: str  # equal on all ranks that made the same call: 16 hexadecimal digits
+    count: int | None  # elements
+    algorithm: str | None
+    site: str | None  # where the program made it: "train.py:42 in step"
+    began_s: float  # seconds from now, so never positive
+    elapsed_s: float  # until it ended, or until now
+
+
+class Dump(TypedDict):
+    """What dump() returns; `json.dumps` takes it as it is."""
+
+    rank: int
+    size: int
+    host: str
+    pid: int
+    calls: list[Call]  # oldest first
+
+
+def dump() -> Dump:
+    """Return who this rank is and its last calls, at most 1024, oldest first. They are recorded always.
+
+    Any thread may ask, also while a call runs or after one has failed. Compare the dumps of several ranks: the call
+    that some have and others have not, or whose digests differ, is where they parted.
+
+    Raises:
+        NotInitialized: there is no world.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.barrier()
+        >>> dump = pc.debug.dump()
+        >>> dump["rank"], dump["size"]
+        (0, 1)
+        >>> pc.shutdown()
+    """
+    import json  # takes milliseconds, and importing pycollective shall not
+
+    world = _core.world()
+    calls = json.loads(_core._flight_record())
+    return {
+        "rank": world.rank,
+        "size": world.size,
+        "host": os.uname().nodename,
+        "pid": os.getpid(),
+        "calls": calls,
+    }
