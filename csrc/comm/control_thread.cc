@@ -92,6 +92,9 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void peer_died(Rank peer, const std::string& cause) override {
     ended(peer, Status(Code::kPeerFailure, cause).with_cause(cause));
   }
+  void peer_leaving(uint32_t id, Rank peer) override {
+    if (const auto calls = group(id)) calls->peer_leaving(peer);
+  }
   void peer_exited(Rank) override {}  // the data connections say it, behind everything that was sent on them
   void excluded(Rank by, const std::string& cause) override {
     ended(by, Status(Code::kExcluded, "the others took this rank for dead: " + cause).with_cause(cause));

@@ -117,6 +117,20 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
   }
 }
 
+bool GroupCalls::peer_has_left(Rank peer) {
+  constexpr std::chrono::milliseconds kOnItsWay{500};
+  uint64_t next = 0;
+  {
+    const std::unique_lock in_turn = turn();
+    next = sequence_ + 1;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return false;
+  parts_.control->stalled(id(next), names_.to_world(peer));
+  const auto left = leaving_.find(peer);
+  return left != leaving_.end() && std::chrono::steady_clock::now() - left->second > kOnItsWay;
+}
+
 // A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
 // rank has not heard yet. The control thread knows the order.
 Status GroupCalls::first_failure(const Status& ended, const std::string& operation, const Probe* probe) {
@@ -284,6 +298,11 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
     return "call #" + std::to_string(sequence) + " waits for long: " +
            (late.empty() ? "every rank is in it, so it is slow rather than late" : late);
   });
+}
+
+void GroupCalls::peer_leaving(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  leaving_.try_emplace(names_.from_world(peer), std::chrono::steady_clock::now());
 }
 
 void GroupCalls::peer_ended(Rank peer, const Status& why) {

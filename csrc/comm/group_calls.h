@@ -68,6 +68,9 @@ class GroupCalls final : public ControlledGroup {
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
                           const Probe* probe);
+  // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
+  // sent before that would be here.
+  bool peer_has_left(Rank peer);
   // Ends everything that runs, now and later, with `why`. The first cause stays.
   void abort(const Status& why) noexcept;
 
@@ -81,6 +84,7 @@ class GroupCalls final : public ControlledGroup {
   void end_call(uint64_t sequence, const CallEnd& why) override;
   void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
   void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
+  void peer_leaving(Rank peer) override;
   void peer_ended(Rank peer, const Status& why) override;
 
  private:
@@ -112,6 +116,7 @@ class GroupCalls final : public ControlledGroup {
   Status cause_;
   std::optional<Status> deferred_;
   std::map<uint64_t, Ending> endings_;
+  std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
   std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for
   std::condition_variable told_;  // a verdict, a survey, or the end of the group
 };

@@ -73,34 +73,77 @@ struct GroupCommunicator::Shared {
   Reentry reentry = {};
 };
 
-// Notices that a call waits long: asks the rank that it waits for, which finds a disagreement that shows in no message,
-// and after a while has a warning written.
-class GroupCommunicator::Watch final : public WaitWatch {
+// Notices that a call waits long: looks after it every now and then, and has one warning written.
+class GroupCommunicator::Watch : public WaitWatch {
  public:
-  Watch(GroupCalls& calls, const GroupCalls::Call& call, const Work& work)
+  Watch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
       : calls_(calls),
-        call_(call),
         work_(work),
-        ask_at_(call.began + kFirst) {}
-  void look(TimePoint now) override {
-    if (now < ask_at_) return;
-    ask_at_ = now + kNext;
-    ControlThread& control = *calls_.parts().control;
-    const Rank peer = work_.waits_for();
-    if (peer >= 0) control.stalled(calls_.id(call_.sequence), calls_.names().to_world(peer));
-    const std::chrono::duration<double> waited = now - call_.began;
+        began_(call.began),
+        look_at_(call.began + kFirst) {}
+  void look(TimePoint now) final {
+    if (now < look_at_) return;
+    look_at_ = now + kNext;
+    look_after(work_.waits_for());
+    const std::chrono::duration<double> waited = now - began_;
     if (warned_ || waited.count() < calls_.parts().warn_after_s) return;
     warned_ = true;
-    control.survey(calls_.id(call_.sequence));
+    warn();
   }
+
+ protected:
+  ~Watch() = default;
+  virtual void look_after(Rank peer) = 0;
+  virtual void warn() = 0;
+  GroupCalls& calls_;
+  Work& work_;
 
  private:
   static constexpr std::chrono::milliseconds kFirst{100}, kNext{250};
-  GroupCalls& calls_;
-  const GroupCalls::Call& call_;
-  const Work& work_;
-  TimePoint ask_at_;
+  const TimePoint began_;
+  TimePoint look_at_;
   bool warned_ = false;
+};
+
+// Asks the rank that the call waits for, which finds a disagreement that shows in no message.
+class GroupCommunicator::CallWatch final : public Watch {
+ public:
+  CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
+      : Watch(calls, call, work),
+        id_(calls.id(call.sequence)) {}
+
+ private:
+  void look_after(Rank peer) override {
+    if (peer >= 0) calls_.parts().control->stalled(id_, calls_.names().to_world(peer));
+  }
+  void warn() override { calls_.parts().control->survey(id_); }
+  const CallId id_;
+};
+
+// Gives a message up whose other end has left.
+class GroupCommunicator::MessageWatch final : public Watch {
+ public:
+  MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, Rank peer, std::string_view verb)
+      : Watch(calls, call, work),
+        peer_(peer),
+        verb_(verb) {}
+  bool peer_has_left() const { return left_; }
+
+ private:
+  void look_after(Rank) override {
+    if (left_ || !calls_.peer_has_left(peer_)) return;
+    left_ = true;
+    work_.cancel();
+  }
+  void warn() override {
+    calls_.parts().log.warning([&] {
+      return std::string(verb_) + " " + calls_.names().full(peer_) + " waits for long: it has not " +
+             (verb_.starts_with("send") ? "posted its recv" : "sent");
+    });
+  }
+  const Rank peer_;
+  const std::string_view verb_;
+  bool left_ = false;
 };
 
 // A launched collective whose outcome is told in the words of its group.
@@ -122,7 +165,7 @@ class GroupCommunicator::GroupWork final : public Work {
   Status wait(const WaitContext& context) override {
     if (told_) return outcome_;
     PC_TRY(group_->reentry.check());
-    Watch watch(group_->calls, call_, *inner_);
+    CallWatch watch(group_->calls, call_, *inner_);
     WaitContext watched = context;
     watched.watch = &watch;
     tell(group_->reentry.wait(*inner_, watched, [this] { return operation_; }), context.interrupted);
@@ -195,7 +238,7 @@ Status GroupCommunicator::finish(const Request& request, Started& started, doubl
   const auto operation = [&] {
     return leaving ? std::string("shutdown") : operation_text(request, started.choice, started.call.sequence);
   };
-  Watch watch(calls, started.call, *started.work);
+  CallWatch watch(calls, started.call, *started.work);
   WaitContext context = context_for(timeout_s, started.call.began);
   context.watch = &watch;
   const Status ended = shared_->reentry.wait(*started.work, context, operation);
@@ -305,17 +348,24 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   const std::unique_ptr<Work> work = post(calls.names().to_world(peer), id, &how);
   lock.unlock();
   const auto operation = [&] { return message_text(verb, peer, tag, data); };
-  const Status ended = shared_->reentry.wait(*work, context_for(seconds, began), operation);
+  MessageWatch watch(calls, call, *work, peer, verb);
+  WaitContext context = context_for(seconds, began);
+  context.watch = &watch;
+  const Status ended = shared_->reentry.wait(*work, context, operation);
   if (ended.is_ok()) return calls.done(call), ended;
   if (how.untold) {  // the peer knows nothing of it: the next message takes its place
     const std::lock_guard<std::mutex> again(messages_mutex_);
     if (uint64_t& count = messages(peer, tag, sends); count == sequence) --count;
   }
+  const std::string theirs =
+      ended.code() == Code::kMismatch ? message_found(how.found, how.found_nbytes) : "";
   Status said = ended;
-  if (const std::string theirs = message_found(how.found, how.found_nbytes);
-      ended.code() == Code::kMismatch && !theirs.empty()) {
+  if (!theirs.empty()) {
     said =
         Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") + theirs);
+  } else if (ended.code() == Code::kAborted && watch.peer_has_left()) {
+    said = Status(Code::kPeerExited,
+                  calls.names().full(peer) + " is in shutdown(), and takes part in nothing more");
   }
   return calls.conclude_message(said.with_peer(peer), call, operation(), parts_.interrupted);
 }

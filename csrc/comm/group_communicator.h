@@ -43,6 +43,8 @@ class GroupCommunicator final : public Communicator {
   struct Shared;  // with the Work it launched, which may outlive it
   class GroupWork;
   class Watch;
+  class CallWatch;
+  class MessageWatch;
   struct Started {
     std::unique_ptr<Work> work;
     Choice choice;

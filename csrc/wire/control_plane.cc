@@ -91,8 +91,9 @@ void ControlPlane::notice_arrived(Rank from, const ControlMessage& message, Time
     if (it_leaves) end = {Code::kPeerExited, from, "it is in shutdown()"};
     host_.end_call(call, end);
     open_episode(call, end, now);
-  } else if (message.asks) {
-    send(from, about(FrameType::kNotice, call, ours));
+  } else {
+    if (message.asks) send(from, about(FrameType::kNotice, call, ours));
+    if (is_leaving(message.report)) host_.peer_leaving(call.group, from);
   }
   const auto inquiry = inquiries_.find(call);
   if (inquiry == inquiries_.end()) return;

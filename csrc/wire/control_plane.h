@@ -41,6 +41,7 @@ class ControlHost {
   virtual void peer_died(Rank peer,
                          const std::string& cause) = 0;          // once per peer, and then nothing else of it
   virtual void peer_exited(Rank peer) = 0;                       // likewise, after its goodbye
+  virtual void peer_leaving(uint32_t, Rank) {}  // it is in shutdown() instead of the call that it was asked about
   virtual void excluded(Rank by, const std::string& cause) = 0;  // `by` takes this rank for dead
 
  protected:

@@ -89,6 +89,7 @@ struct Link::State {
   void push_credit();
   Status left_over(
       const MessageId& id) const;  // not OK: a message of an earlier collective of the group is still here
+  bool refuse_left_over(Recv* recv);
   void clear_early(Recv& recv);
   void withdraw_clear(const Recv& recv);
   void forget_early(Recv& recv);

@@ -307,7 +307,8 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
       PC_TRY(group.run(broadcast));  // the root is done with it before anybody can object
       PC_TRY(group.run(Request{}));
       Status told(Code::kTimeout, "");
-      for (int i = 0; i < 100 && told.code() == Code::kTimeout; ++i) told = group.recv(y.buffer(), 0, 0, 0.02);
+      for (int i = 0; i < 100 && told.code() == Code::kTimeout; ++i)
+        told = group.recv(y.buffer(), 0, 0, 0.02);
       if (told.code() != Code::kMismatch || !has(told, "call #1")) return told.with_operation("not told");
     }
     PC_TRY(group.resync());

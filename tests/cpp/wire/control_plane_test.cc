@@ -37,7 +37,7 @@ struct Host final : ControlHost {
   std::span<const Rank> members(uint32_t group) override { return groups[group]; }
   CallReport report(const CallId&, bool find_where) override {
     CallReport now = standing;
-    now.where_follows = find_where && now.state == State::kNotMade;
+    now.where_follows |= find_where && now.state == State::kNotMade;
     where_asked += find_where;
     return now;
   }
@@ -205,11 +205,23 @@ TEST_F(ControlPlaneTest, APlaceThatIsBeingFoundOutIsWaitedForAndReplacesTheRow) 
 
 TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
   cancel(2, kLate);
-  plane.lost(1, "reset", now);
-  EXPECT_TRUE(host.verdicts.empty());
+  plane.survey({kWorld, 6}, now);
+  notice(2, {}, false, {kWorld, 6});
   goodbye(3);
+  EXPECT_TRUE(host.verdicts.empty() && host.surveys.empty());
+  plane.lost(1, "reset", now);
   ASSERT_EQ(host.verdicts.size(), 1u);
   EXPECT_EQ(host.verdicts[0].standings[1].report.state, State::kUnknown);
+  EXPECT_EQ(host.surveys.size(), 1u);
+  cancel(2, kLate, {}, {kWorld, 7});
+  EXPECT_EQ(host.verdicts.size(), 2u);
+}
+
+TEST_F(ControlPlaneTest, AGoodbyeMayBeWhatCompletesTheVerdict) {
+  cancel(2, kLate);
+  cancel(1, kLate);
+  goodbye(3);
+  EXPECT_EQ(host.verdicts.size(), 1u);
 }
 
 TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {

@@ -1,0 +1,127 @@
+// What a control plane says to its rank, held against what really happened.
+#include <algorithm>
+
+#include "simulation/simulated_rank.h"
+
+namespace pc::simulation {
+namespace {
+
+// One of the true reasons; or the mismatch behind one, which ranks find out when they compare all reports.
+bool is_true(const CallEnd& why, const Record& record) {
+  return std::any_of(record.ends.begin(), record.ends.end(), [&](const CallEnd& end) {
+    const bool behind = why.code == Code::kMismatch && record.differs() && why.text.ends_with(end.text);
+    return end.by == why.by && ((end.code == why.code && end.text == why.text) || behind);
+  });
+}
+
+std::string named(const char* what, Rank rank) {
+  return std::string(what) + " at rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+void SimulatedRank::check_cause(const CallId& call, const CallEnd& why) {
+  Record& record = world_.book[call];
+  if (is_true(why, record)) return;
+  const bool sees_mismatch = why.code == Code::kMismatch && why.by == me_ && record.differs();
+  const bool sees_leaving = why.code == Code::kPeerExited && record.ranks[why.by].state == State::kLeaving;
+  if (!sees_mismatch && !sees_leaving)
+    return world_.fail(named("a call ends for no true reason", me_) + ": " + why.text);
+  ++world_.counts.found_by_asking;
+  record.ends.push_back(why);
+}
+
+// Once nothing goes wrong any more, calls succeed: all are in step. Only a departure goes on telling.
+void SimulatedRank::check_failure(const CallId& call, const CallEnd& why) {
+  const std::map<Rank, Entry>& ranks = world_.book[call].ranks;
+  const bool begun_in_quiet = std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank_and_entry) {
+    const Entry& entry = rank_and_entry.second;
+    return entry.state == State::kNotMade || entry.made_at >= world_.quiet_at();
+  });
+  if (begun_in_quiet && why.code != Code::kPeerExited)
+    world_.fail(named("a call fails though nothing goes wrong any more", me_));
+}
+
+void SimulatedRank::check_verdict(const CallId& call, const CallEnd& why,
+                                  const std::vector<Standing>& standings) {
+  world_.say(me_, " has the verdict on ", call, ": ", name_of(why.code), " by ", why.by, ": ", why.text);
+  ++world_.counts.verdicts;
+  world_.counts.mismatches += why.code == Code::kMismatch;
+  world_.counts.timeouts += why.code == Code::kTimeout;
+  world_.counts.exits_seen += why.code == Code::kPeerExited;
+  const auto ended = ended_.find(call);
+  if (ended == ended_.end())
+    return world_.fail(named("a verdict on a call that was not given up, or a second one", me_));
+  if (!was_hurt && world_.events.now() > ended->second + ControlPlane::kPatience + milliseconds(2))
+    world_.fail(named("a late verdict", me_));
+  const Record& record = world_.book[call];
+  if (!is_true(why, record)) world_.fail(named("a verdict for no true reason", me_) + ": " + why.text);
+  if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
+  if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
+    std::set<uint64_t> digests;
+    for (const auto& [rank, report] : standings) {
+      if (report.made() && report.state != State::kLeaving) digests.insert(report.digest);
+    }
+    if (digests.size() > 1) world_.fail(named("disagreement told as something else", me_));
+  }
+  check_standings(call, standings);
+}
+
+void SimulatedRank::check_standings(const CallId& call, const std::vector<Standing>& standings) {
+  const std::span<const Rank> all = members(call.group);
+  const bool complete = std::equal(all.begin(), all.end(), standings.begin(), standings.end(),
+                                   [](Rank rank, const Standing& row) { return rank == row.rank; });
+  if (!complete) world_.fail(named("not one row per member", me_));
+  for (const auto& [rank, report] : standings) {
+    const Entry& truth = world_.book[call].ranks[rank];
+    if (report.state == State::kUnknown) {
+      world_.counts.unknown_groups += call.group != kWorldGroup;
+      if (call.group == kWorldGroup && !was_hurt && !world_.rank(rank).was_hurt)
+        world_.fail(named("no answer of a healthy rank", me_));
+      continue;
+    }
+    const bool has_place = !report.where.empty();
+    if (report.site != site_of(rank) || (has_place && report.where != place_of(rank)))
+      world_.fail(named("rows are mixed up", me_));
+    if (has_place && report.where_follows) world_.fail(named("a place that is known is to follow", me_));
+    if (report.made() && report.digest != truth.digest) world_.fail(named("a row has a wrong digest", me_));
+    const bool was_running = report.state == State::kRunning && truth.state >= State::kRunning;
+    if (report.made() && !was_running && report.state != truth.state)
+      world_.fail(named("a row has a wrong state", me_));
+  }
+}
+
+void SimulatedRank::check_death(Rank peer, const std::string& cause) {
+  world_.say(me_, " learns that ", peer, " is dead: ", cause);
+  world_.counts.deaths_told += cause.find("says so") != std::string::npos;
+  if (!world_.rank(peer).dead && !world_.rank(peer).was_cut && !was_cut)
+    world_.fail(named("one that lives is reported dead", me_));
+  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
+}
+
+void SimulatedRank::check_exit(Rank peer) {
+  world_.say(me_, " learns that ", peer, " has left");
+  if (!world_.rank(peer).gone) world_.fail(named("one that lives is said to have left", me_));
+  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
+}
+
+void SimulatedRank::check_exclusion(Rank by, const std::string& cause) {
+  world_.say(me_, " is held for dead by ", by, ": ", cause);
+  ++world_.counts.exclusions;
+  if (!was_cut) world_.fail(named("one without fault was excluded", me_));
+}
+
+std::string SimulatedRank::unsettled() const {
+  const std::string who = "rank " + std::to_string(me_);
+  if (!ended_.empty()) return who + " has no verdict yet";
+  if (!surveys_.empty()) return who + " has no answer to a survey yet";
+  const bool has_group = std::any_of(world_.scenario.groups.begin(), world_.scenario.groups.end(),
+                                     [&](const auto& group) { return !is_out(group.first); });
+  if (running_.has_value() && !has_group) return who + " still waits";
+  const std::vector<int>& host = world_.scenario.host;
+  const bool all_near = std::equal(host.begin() + 1, host.end(), host.begin());
+  if (all_near && plane_.next_tick().has_value()) return who + " wakes for nothing";
+  return "";
+}
+
+}  // namespace pc::simulation
