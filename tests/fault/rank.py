@@ -19,7 +19,7 @@ FACTS = ("rank", "peer", "host", "pid", "cause", "operation", "sequence", "elaps
 class Rank:
     def __init__(self, rank: int, size: int, address: str, commands: int, events: int, lifeline: int) -> None:
         self.rank, self.size, self.address = rank, size, address
-        self._commands, self._events, self._lifeline = commands, events, lifeline
+        self.commands, self._events, self._lifeline = commands, events, lifeline
         self._unread = b""
         self._before = footprint()
 
@@ -32,7 +32,7 @@ class Rank:
     def hear(self) -> Any:
         """The supervisor's next command. Waits for it."""
         while b"\n" not in self._unread:
-            if not (more := os.read(self._commands, 65536)):
+            if not (more := os.read(self.commands, 65536)):
                 os._exit(0)  # the supervisor is gone
             self._unread += more
         line, self._unread = self._unread.split(b"\n", 1)
@@ -40,7 +40,7 @@ class Rank:
 
     def heard(self) -> bool:
         """Whether there is a command to hear()."""
-        return b"\n" in self._unread or bool(select.select([self._commands], [], [], 0)[0])
+        return b"\n" in self._unread or bool(select.select([self.commands], [], [], 0)[0])
 
     def fork_idler(self, *, behind_pythons_back: bool) -> int:
         """A child that holds all that we have open, until it is killed or the supervisor is gone."""

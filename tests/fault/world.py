@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from .rank import Rank
 
 PATIENCE_S = 20.0  # for anything that takes milliseconds on an idle machine
+LOOKS = 3  # at a thread, before we believe that it sleeps
 STACKS_S = 1.0  # for a rank to print its stacks
 SHOWN_LINES = 60
 RANK_RAISED = 70  # exit status of a rank whose body raised
@@ -69,10 +70,10 @@ class Supervised:
     def ended(self) -> bool:
         return bool(poll([self.pidfd], 0))
 
-    def sleeps(self) -> bool:
-        """Whether its main thread waits for something."""
-        with open(f"/proc/{self.pid}/task/{self.pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "S"
+    def sleeps(self, *, all_threads: bool = False) -> bool:
+        """Whether its main thread, or each of its threads, waits for something."""
+        threads = os.listdir(f"/proc/{self.pid}/task") if all_threads else [self.pid]
+        return all(thread_state(self.pid, thread) == "S" for thread in threads)
 
 
 class World:
@@ -220,18 +221,24 @@ class World:
 
     def until_blocked(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
         """Until each of these ranks, which have said that they begin a call, waits in it or has said how it ended."""
+        self._until_asleep(ranks, within_s, all_threads=False)
+
+    def until_idle(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
+        """Until each of these ranks, which make no call, has dealt with all that was sent to it."""
+        self._until_asleep(ranks, within_s, all_threads=True)
+
+    def _until_asleep(self, ranks: Collection[int], within_s: float, *, all_threads: bool) -> None:
         until = time.monotonic() + within_s
-        asleep = dict.fromkeys(ranks, 0)
-        while any(looks < 3 for looks in asleep.values()):
+        looks = dict.fromkeys(ranks, 0)  # in a row that found it asleep
+        while busy := [rank for rank in looks if looks[rank] < LOOKS]:
             self._pump(0.0005)
-            for rank in asleep:
+            for rank in busy:
                 each = self.ranks[rank]
-                if each.pending or not each.open:
-                    asleep[rank] = 3
-                elif asleep[rank] < 3:
-                    asleep[rank] = asleep[rank] + 1 if each.sleeps() else 0
+                if not all_threads and (each.pending or not each.open):
+                    looks[rank] = LOOKS
+                else:
+                    looks[rank] = looks[rank] + 1 if each.sleeps(all_threads=all_threads) else 0
             if time.monotonic() > until:
-                busy = [rank for rank, looks in asleep.items() if looks < 3]
                 raise Hang(f"ranks {busy} neither wait nor return within {within_s:g} s\n{self.stacks(busy)}")
 
     # ---- acting
@@ -333,6 +340,14 @@ def poll(fds: Collection[int], within_s: float) -> list[int]:
     for fd in fds:
         poller.register(fd, select.POLLIN)
     return [fd for fd, _ in poller.poll(max(0.0, within_s * 1000))]
+
+
+def thread_state(pid: int, thread: int | str) -> str:
+    try:
+        with open(f"/proc/{pid}/task/{thread}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "ended"
 
 
 def kernel_positions(pid: int) -> list[str]:
