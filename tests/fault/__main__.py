@@ -12,7 +12,7 @@ from types import ModuleType
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy would start threads, and we fork
 
 from . import absence, death, interruption, leaving, mismatch, simulation, stopping, threads
-from .bars import Ledger, judge, print_table
+from .bars import Ledger, judge, print_slow, print_table
 from .world import Broken, Hang, adopt_orphans
 
 FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving)
@@ -66,6 +66,7 @@ def main() -> int:
         if not ledger.trials:
             continue
         for bar in family.BARS:
+            print_slow(bar, ledger)
             limit, measured, holds = judge(bar, ledger)
             if options.trial and measured == "not measured":
                 continue

@@ -34,7 +34,7 @@ BARS = (
     Bar("hangs and crashes", "hang"),
 )
 FULL_S, QUICK_S = 1.0, 0.5  # deadlines
-BEYOND_S = 1.5  # how much longer than the deadline the absent rank cannot be asked
+BEYOND_S = 1.2  # how much longer than the deadline the absent rank cannot be asked
 
 
 @dataclass(frozen=True)

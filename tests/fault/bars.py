@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 SHOWN_CHARACTERS = 6000
+SHOWN_SLOW = 5
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class Ledger:
         self.trial = ""
         self.trials = 0
         self.faults: dict[str, int] = defaultdict(int)
-        self.measured: dict[str, list[float]] = defaultdict(list)
+        self.measured: dict[str, list[tuple[float, str]]] = defaultdict(list)  # seconds, and in which trial
 
     def begin(self, trial: str) -> None:
         self.trial = trial
         self.trials += 1
 
     def measure(self, key: str, seconds: float) -> None:
-        self.measured[key].append(seconds)
+        self.measured[key].append((seconds, self.trial))
 
     def fault(self, key: str, what: str) -> None:
         self.faults[key] += 1
@@ -66,7 +67,7 @@ def judge(bar: Bar, ledger: Ledger) -> tuple[str, str, bool]:
     if bar.statistic == "count":
         count = ledger.faults[bar.key]
         return f"{bar.limit:g}", f"{count} of {ledger.trials}", count <= bar.limit
-    values = ledger.measured[bar.key]
+    values = [seconds for seconds, _ in ledger.measured[bar.key]]
     limit = f"< {1000 * bar.limit:.0f} ms"
     if not values:
         return limit, "not measured", False
@@ -76,6 +77,15 @@ def judge(bar: Bar, ledger: Ledger) -> tuple[str, str, bool]:
     if bar.statistic != "max":
         text += f", max {1000 * max(values):.0f}"
     return limit, text + ")", value < bar.limit
+
+
+def print_slow(bar: Bar, ledger: Ledger) -> None:
+    """The slowest trials of those beyond the bar's limit."""
+    if bar.statistic == "count":
+        return
+    for seconds, trial in sorted(ledger.measured[bar.key], reverse=True)[:SHOWN_SLOW]:
+        if seconds >= bar.limit:
+            print(f"SLOW [{bar.key}] {1000 * seconds:.0f} ms: {ledger.rerun.format(trial)}", flush=True)
 
 
 def print_table(rows: list[tuple[str, str, str, str, str]]) -> None:

@@ -34,7 +34,7 @@ COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier")
 ROOTED = ("broadcast", "reduce")
 EAGER_BYTES = 64 << 10  # a larger message waits for its receive
 LARGE = (64 << 20) // 4
-CALL_S = 10.0  # deadline of the calls that differ
+CALL_S = 5.0  # deadline of the calls that differ
 TAG = 7
 
 
