@@ -1,0 +1,349 @@
+"""Ranks that make different calls: all ways to differ, any rank as the odd one, early or late, small and large.
+
+One world per number of ranks runs all its cases one after the other, which shows that the group goes on after each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import pycollective as pc
+
+from .bars import Bar, Ledger, Trial
+from .rank import Rank, attempt
+from .world import Broken, Event, Hang, World
+
+NAME = "mismatch"
+BARS = (
+    Bar("last rank's call to last promised raise", "raise", 1.0, "max"),
+    Bar("promised raises that did not come", "silent"),
+    Bar("raises of another type, or odd rank or difference not named", "words"),
+    Bar("wrong results returned as right", "wrong"),
+    Bar("groups that were not usable afterwards", "unusable"),
+    Bar("hangs and crashes", "hang"),
+)
+COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier")
+ROOTED = ("broadcast", "reduce")
+EAGER_BYTES = 64 << 10  # a larger message waits for its receive
+LARGE = (64 << 20) // 4
+CALL_S = 5.0  # deadline of the calls that differ
+TAG = 7
+
+
+@dataclass(frozen=True)
+class Call:
+    collective: str
+    count: int = 4
+    dtype: str = "float32"
+    op: str = "sum"
+    root: int = 0
+    peer: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Case:
+    size: int
+    kind: str
+    usual: Call
+    unusual: Call
+    odd: int
+    odd_first: bool
+    strict: bool = False
+    sender: int = -1  # of a message; the odd rank is its receiver
+    step: str = "resync"  # what comes after a rooted call: resync, or at once the next call
+
+    @property
+    def name(self) -> str:
+        order = "early" if self.odd_first else "late"
+        strict = "/strict" if self.strict else ""
+        what = f"{self.usual.collective}[{self.usual.count}]/{self.kind}"
+        pair = f"{self.sender} to {self.odd}" if self.sender >= 0 else f"odd {self.odd}"
+        return f"{self.size} ranks{strict}/{what}/{pair} {order}/{self.step}".replace(" ", "-")
+
+    def call_of(self, rank: int) -> Call | None:
+        if self.sender < 0:
+            return self.unusual if rank == self.odd else self.usual
+        if rank == self.sender:
+            return self.usual
+        return self.unusual if rank == self.odd else None
+
+    def promised(self) -> set[int]:
+        """Who raises in that very call, whatever the algorithms are."""
+        if self.sender >= 0:
+            return {self.odd, self.sender} if self.usual.nbytes > EAGER_BYTES else {self.odd}
+        if self.strict:
+            return set(range(self.size))
+        return {rank for rank in range(self.size) if self._depends(rank)}
+
+    def _depends(self, rank: int) -> bool:
+        call = self.call_of(rank)
+        assert call is not None
+        if call.collective not in ROOTED:
+            return True
+        if rank == self.odd:  # it needs others, and they all do something else
+            return (call.root == rank) == (call.collective == "reduce")
+        if call.collective == "reduce":
+            return call.root == rank
+        return call.root == self.odd
+
+    def words(self) -> list[str]:
+        """What a message about this disagreement says."""
+        if self.kind in COLLECTIVES:
+            return [self.usual.collective, self.unusual.collective]
+        for field in ("dtype", "count", "op"):
+            if (ours := getattr(self.usual, field)) != (theirs := getattr(self.unusual, field)):
+                return [str(ours), str(theirs)]
+        return [f"root {self.unusual.root}"]
+
+
+# ---- the ways to differ
+
+
+def ways(usual: Call) -> Iterator[tuple[str, Call]]:
+    if usual.collective != "barrier":
+        yield "dtype of equal size", replace(usual, dtype="int32")
+        yield "dtype of other size", replace(usual, dtype="float64")
+        yield "dtype of other size, equal bytes", replace(usual, dtype="float64", count=usual.count // 2)
+        yield "count", replace(usual, count=usual.count + 1)
+        if usual.count < LARGE:
+            yield "count, another algorithm", replace(usual, count=usual.count + 100_000)
+    if usual.collective in ("allreduce", "reduce"):
+        yield "op", replace(usual, op="max")
+    if usual.collective in ROOTED:
+        yield "root", replace(usual, root=1)
+    if usual.collective in COLLECTIVES:
+        for other in COLLECTIVES:
+            if other != usual.collective:
+                yield other, replace(usual, collective=other)
+
+
+def collective_cases(size: int, count: int) -> Iterator[Case]:
+    for collective in COLLECTIVES:
+        usual = Call(collective, count)
+        for (kind, unusual), odd, odd_first in itertools.product(ways(usual), range(size), (True, False)):
+            rooted = collective in ROOTED or unusual.collective in ROOTED
+            step = "next" if rooted and (odd + odd_first) % 2 else "resync" if rooted else "none"
+            yield Case(size, kind, usual, unusual, odd, odd_first, step=step)
+
+
+def message_cases(size: int, count: int) -> Iterator[Case]:
+    pairs = {(0, 1), (1, 0), (size - 1, 0), (0, size - 1)}
+    for (sender, receiver), odd_first in itertools.product(sorted(pairs), (True, False)):
+        usual = Call("send", count, peer=receiver)
+        for kind, unusual in ways(usual):
+            receive = replace(unusual, collective="recv", peer=sender)
+            yield Case(size, kind, usual, receive, receiver, odd_first, sender=sender, step="none")
+
+
+def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
+    for size in (2, 3, 4, 5):
+        small = [case for count in (4, 1000) for case in collective_cases(size, count)]
+        messages = [case for count in (4, 1000, 20_000) for case in message_cases(size, count)]
+        large = list(collective_cases(size, LARGE))
+        large_messages = list(message_cases(size, LARGE))
+        if quick:
+            yield from rng.sample(small, 45)
+            yield from rng.sample(messages, 8)
+            yield from rng.sample(large, 2 if size < 4 else 1)
+        else:
+            yield from small
+            yield from messages
+            yield from rng.sample(large, 30 if size in (2, 4) else 12)
+        yield from rng.sample(large_messages, 1 if quick else 4)
+    for size in (2, 3, 4):
+        rooted = [replace(case, strict=True, step="none") for case in collective_cases(size, 4)]
+        rooted = [case for case in rooted if {case.usual.collective, case.unusual.collective} & set(ROOTED)]
+        yield from rng.sample(rooted, 10) if quick else rooted
+
+
+# ---- what a rank does
+
+
+def usual(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def unusual(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> Any:
+    """One frame of ours around the call: the message names it."""
+    if call.collective == "allreduce":
+        return by(partial(pc.allreduce, x, call.op, timeout=CALL_S))
+    if call.collective == "broadcast":
+        return by(partial(pc.broadcast, x, call.root, timeout=CALL_S))
+    if call.collective == "reduce":
+        return by(partial(pc.reduce, x, call.op, root=call.root, timeout=CALL_S))
+    if call.collective == "barrier":
+        return by(partial(pc.barrier, timeout=CALL_S))
+    passes = pc.send if call.collective == "send" else pc.recv
+    return by(partial(passes, x, call.peer, tag=TAG, timeout=CALL_S))
+
+
+def is_right(call: Call, x: Any, rank: int) -> bool:
+    """Whether what a call left, which returned although it should not have, is at least what it would have left."""
+    if call.collective == "broadcast":
+        return bool((x == call.root + 1).all())
+    keeps_x = call.collective in ("barrier", "send") or (call.collective == "reduce" and call.root != rank)
+    return keeps_x and bool((x == rank + 1).all())
+
+
+def settle(me: Rank, step: str) -> dict[str, Any]:
+    """Comes back in step after the case; says what was raised meanwhile and whether an allreduce is right."""
+    late: list[str] = []
+    if step == "next":  # a rank that hears of it only now repeats the call
+        for _ in range(3):
+            outcome = attempt(partial(pc.barrier, timeout=CALL_S))
+            if outcome["raised"] is None:
+                break
+            late.append(f"{outcome['raised']}: {outcome['message']}")
+    if step in ("next", "resync"):
+        pc.resync(timeout=CALL_S)
+    total = pc.allreduce(np.full(1000, me.rank + 1.0), timeout=CALL_S)
+    right = bool((total == me.size * (me.size + 1) / 2).all())
+    return {"late": late, "right": right}
+
+
+def member(me: Rank) -> None:
+    """The life of one rank: cases until the supervisor goes."""
+    me.join()
+    me.say("joined")
+    while True:
+        order = me.hear()
+        if (given := order["call"]) is not None:
+            call = Call(**given)
+            x = np.full(call.count, me.rank + 1, call.dtype)
+            me.say("prepared")
+            me.hear()
+            me.say("enters")
+            outcome = attempt(partial(perform, call, x, unusual if order["odd"] else usual))
+            wrong = outcome["raised"] is None and not is_right(call, x, me.rank)
+            me.say("outcome", wrong=wrong, **outcome)
+        step = me.hear()
+        outcome = attempt(lambda step=step: me.say("settled", **settle(me, step)))
+        if outcome["raised"] is not None:
+            me.say("settled", late=[f"{outcome['raised']}: {outcome['message']}"], right=False)
+
+
+# ---- what the supervisor does
+
+
+class Worlds:
+    """The world of the cases that come one after the other; a new one when the size changes or a case has broken it."""
+
+    def __init__(self) -> None:
+        self.key: tuple[int, bool] | None = None
+        self.world: World | None = None
+
+    def get(self, case: Case) -> World:
+        key = (case.size, case.strict)
+        if self.world is None or self.key != key:
+            self.close()
+            env = {"PYCOLLECTIVE_CHECK": "strict"} if case.strict else {}
+            self.key, self.world = key, World(case.size, member, env=env)
+            self.world.expect("joined")
+        return self.world
+
+    def close(self) -> None:
+        if self.world is not None:
+            self.world.close()
+        self.world = None
+
+
+def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
+    try:
+        world = worlds.get(case)
+        outcomes = provoke(world, case)
+        check(case, outcomes, ledger)
+        world.tell(case.step)
+        settled = world.expect("settled")
+    except (Hang, Broken) as error:
+        worlds.close()
+        raise error
+    heard = [text for event in settled.values() for text in event["late"]]
+    if not all(event["right"] for event in settled.values()):
+        ledger.fault("unusable", f"{case}\n" + "\n".join(f"rank {r}: {e.facts}" for r, e in settled.items()))
+        worlds.close()
+    if case.step == "next" and not heard:
+        raised = [event for event in outcomes.values() if event["raised"]]
+        ledger.require("silent", raised, f"{case}: nobody was told, neither in the call nor in the next")
+
+
+def provoke(world: World, case: Case) -> dict[int, Event]:
+    """Everybody makes its call, in the case's order. Returns how the calls ended."""
+    calls = {rank: call for rank in range(case.size) if (call := case.call_of(rank)) is not None}
+    for rank in range(case.size):
+        call = calls.get(rank)
+        world.tell({"call": call and asdict(call), "odd": rank == case.odd}, [rank])
+    world.expect("prepared", calls)
+    others = [rank for rank in calls if rank != case.odd]
+    first, last = ([case.odd], others) if case.odd_first else (others, [case.odd])
+    world.tell("go", first)
+    world.expect("enters", first)
+    world.until_blocked(first)
+    world.tell("go", last)
+    world.expect("enters", last)
+    return world.expect("outcome", calls)
+
+
+def check(case: Case, outcomes: dict[int, Event], ledger: Ledger) -> None:
+    began = max(event["began"] for event in outcomes.values())
+    for rank, event in outcomes.items():
+        raised, message = event["raised"], event.facts.get("message", "")
+        if raised is None:
+            ledger.require("silent", rank not in case.promised(), f"{case}: rank {rank} returned")
+            ledger.require("wrong", not event["wrong"], f"{case}: rank {rank} returned a wrong result")
+            continue
+        if rank in case.promised():
+            ledger.measure("raise", event["ended"] - began)
+        for what in complaints(case, rank, event):
+            ledger.fault(
+                "words", f"{case}\nrank {rank} raised {raised} with peer {event['peer']}: {what}\n{message}"
+            )
+            break
+
+
+def complaints(case: Case, rank: int, event: Event) -> Iterator[str]:
+    message = event.facts["message"]
+    if event["raised"] != "CollectiveMismatch":
+        yield "not a CollectiveMismatch"
+        return
+    if event["rank"] != rank:
+        yield f"its own rank is not {rank}"
+    blamed = case.odd if rank != case.odd else case.sender
+    if blamed >= 0:
+        if event["peer"] != blamed:
+            yield f"peer is not {blamed}"
+        if f"rank {blamed}" not in message:
+            yield f"no word of rank {blamed}"
+    if case.sender >= 0:
+        if rank == case.odd:  # the sender's side knows only that it was refused
+            yield from (f"no word of {word}" for word in case.words() if word not in message)
+        return
+    yield from (f"no word of {word}" for word in case.words() if word not in message)
+    for function in ("usual", "unusual"):
+        if f" in {function}" not in message or "mismatch.py:" not in message:
+            yield f"no word of where {function}() called"
+
+
+@contextlib.contextmanager
+def trials(quick: bool, seed: int) -> Iterator[Iterator[Trial]]:
+    rng = random.Random(f"{seed}/{NAME}")
+    worlds = Worlds()
+    try:
+        yield (Trial(case.name, partial(run_case, worlds, case)) for case in all_cases(quick, rng))
+    finally:
+        worlds.close()

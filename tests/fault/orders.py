@@ -1,0 +1,160 @@
+"""Ranks that do what they are told: calls with exact data, standing somewhere else, coming back in step."""
+
+from __future__ import annotations
+
+import ctypes
+import select
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import pycollective as pc
+
+from .bars import Ledger
+from .rank import Rank, attempt
+from .world import Event, World
+
+SETTLE_S = 10.0
+SMALL, LARGE = 1000, (64 << 20) // 8  # elements
+ROOTED = ("broadcast", "reduce")
+COLLECTIVES = ("allreduce", "barrier", *ROOTED)
+
+
+@dataclass(frozen=True)
+class Call:
+    what: str  # a collective, send, recv, resync, shutdown or init
+    count: int = SMALL
+    root: int = 0
+    peer: int = 0
+    timeout: float = 30.0
+
+    @property
+    def name(self) -> str:
+        large = "-64MiB" if self.count == LARGE and self.what in (*COLLECTIVES, "send") else ""
+        return self.what + large
+
+
+def perform(me: Rank, call: Call) -> Callable[[], object]:
+    """The call, ready to be made."""
+    x = np.full(call.count, me.rank + 1.0)
+    if call.what == "allreduce":
+        return partial(pc.allreduce, x, timeout=call.timeout)
+    if call.what == "broadcast":
+        return partial(pc.broadcast, x, call.root, timeout=call.timeout)
+    if call.what == "reduce":
+        return partial(pc.reduce, x, root=call.root, timeout=call.timeout)
+    if call.what == "send":
+        return partial(pc.send, x, call.peer, timeout=call.timeout)
+    if call.what == "recv":
+        return partial(pc.recv, x, call.peer, timeout=call.timeout)
+    if call.what == "init":
+        return partial(me.join, call.timeout)
+    return partial(getattr(pc, call.what), timeout=call.timeout)
+
+
+# ---- what a rank does
+
+
+def make(me: Rank, call: dict[str, Any]) -> None:
+    ready = perform(me, Call(**call))
+    me.say("enters")
+    outcome = attempt(ready)
+    me.say("outcome", **outcome, in_world=pc.is_initialized())
+
+
+def settle(me: Rank, resync: bool) -> None:
+    """Comes back in step, and says whether the next allreduce is right."""
+    if resync:
+        pc.resync(timeout=SETTLE_S)
+    x = np.full(SMALL, me.rank + 1.0)
+    pc.allreduce(x, timeout=SETTLE_S)
+    me.say("settled", right=bool((x == me.size * (me.size + 1) / 2).all()))
+
+
+def loop(me: Rank, count: int, timeout: float) -> None:
+    """Allreduces until rank 0 is told to end; all ranks then end after the same one."""
+    expected = me.size * (me.size + 1) / 2
+    me.say("loops")
+    ends, rounds = False, 0
+    while not ends:
+        x = np.full(count, me.rank + 1.0)
+        x[0] = me.rank == 0 and me.heard()
+        pc.allreduce(x, timeout=timeout)
+        ends = bool(x[0])
+        rounds += 1
+        if not (x[1:] == expected).all():
+            raise AssertionError(f"round {rounds}: {x} instead of {expected}")
+    if me.rank == 0:
+        me.hear()
+    me.say("looped", rounds=rounds)
+
+
+def stand_in_a_loop(me: Rank, _: float) -> None:
+    while not select.select([me.commands], [], [], 0)[0]:
+        pass
+
+
+def stand_in_sleep(_: Rank, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def stand_with_the_gil(_: Rank, seconds: float) -> None:
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def stand(me: Rank, where: str, seconds: float) -> None:
+    me.say("stands")
+    STANDS[where](me, seconds)
+
+
+STANDS: dict[str, Callable[[Rank, float], None]] = {
+    each.__name__: each for each in (stand_in_a_loop, stand_in_sleep, stand_with_the_gil)
+}
+
+
+def obey(me: Rank) -> None:
+    while True:
+        what, *arguments = me.hear()
+        {"call": make, "settle": settle, "loop": loop, "stand": stand}[what](me, *arguments)
+
+
+def join_and_obey(me: Rank) -> None:
+    me.join()
+    me.say("joined")
+    obey(me)
+
+
+# ---- what the supervisor does
+
+
+def obedient_world(size: int) -> World:
+    world = World(size, join_and_obey)
+    world.expect("joined")
+    return world
+
+
+def enter(world: World, call: Call, ranks: list[int]) -> None:
+    """These ranks make the call; returns when each of them has begun it."""
+    world.tell(["call", asdict(call)], ranks)
+    world.expect("enters", ranks)
+
+
+def must_work(world: World, ledger: Ledger, *, resync: bool, what: object) -> None:
+    world.tell(["settle", resync])
+    for rank, event in world.expect("settled").items():
+        ledger.require("unusable", event["right"], f"{what}: the next allreduce on rank {rank} is wrong")
+
+
+def complaint(event: Event, raised: str, peer: int | None) -> str:
+    """Empty if the call ended with this error, which names this peer."""
+    if event["raised"] != raised:
+        return f"raised {event['raised']}, not {raised}"
+    if peer is not None and event["peer"] != peer:
+        return f"its peer is {event['peer']}, not {peer}"
+    if peer is not None and f"rank {peer}" not in event["message"]:
+        return f"no word of rank {peer}"
+    return ""

@@ -1,0 +1,362 @@
+"""Worlds of forked ranks, and their supervisor, which never waits without a deadline and leaves nothing behind.
+
+The process that runs the trials has imported everything but never called init(), so that a rank costs one fork. A rank
+and its supervisor talk in lines of JSON over two pipes; the supervisor alone decides who does what and when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from .rank import Rank
+
+PATIENCE_S = 20.0  # for anything that takes milliseconds on an idle machine
+LOOKS = 3  # at a thread, before we believe that it sleeps
+STACKS_S = 1.0  # for a rank to print its stacks
+SHOWN_LINES = 60
+RANK_RAISED = 70  # exit status of a rank whose body raised
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Hang(Exception):
+    """A rank did not do in time what it was to do."""
+
+
+class Broken(Exception):
+    """A rank ended, or said something else than it was to say."""
+
+
+@dataclass(frozen=True)
+class Event:
+    kind: str
+    at: float  # CLOCK_MONOTONIC, which all processes share
+    facts: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name]
+
+
+class Supervised:
+    """One rank, as its supervisor sees it."""
+
+    def __init__(self, pid: int, commands: int, events: int, log: int) -> None:
+        self.pid, self.commands, self.events, self.log = pid, commands, events, log
+        self.pidfd = os.pidfd_open(pid)
+        self.unread = b""
+        self.pending: deque[Event] = deque()
+        self.open = True  # its end of the pipe of events
+
+    def take(self) -> None:
+        more = os.read(self.events, 1 << 20)
+        self.open = bool(more)
+        *lines, self.unread = (self.unread + more).split(b"\n")
+        self.pending += (Event(*json.loads(line)) for line in lines)
+
+    def ended(self) -> bool:
+        return bool(poll([self.pidfd], 0))
+
+    def sleeps(self, *, all_threads: bool = False) -> bool:
+        """Whether its main thread, or each of its threads, waits for something."""
+        threads = os.listdir(f"/proc/{self.pid}/task") if all_threads else [self.pid]
+        return all(thread_state(self.pid, thread) == "S" for thread in threads)
+
+
+class World:
+    """`size` ranks, each of which runs `body(rank)`. Use it in a with statement.
+
+    Parameters:
+        missing: ranks that are never started.
+        env: environment variables of the ranks.
+        command: what to execute instead of body; it makes its Rank by `rank_from_arguments()`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        body: Callable[[Rank], object] | None = None,
+        *,
+        missing: Collection[int] = (),
+        env: Mapping[str, str] | None = None,
+        command: list[str] | None = None,
+    ) -> None:
+        self.size = size
+        self.ranks: dict[int, Supervised] = {}
+        # Nobody else gets this port: bound, but not listening, so that rank 0's store can bind and listen there.
+        self.reserved = socket.socket().detach()
+        with socket.socket(fileno=os.dup(self.reserved)) as port:
+            port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            port.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{port.getsockname()[1]}"
+        self.lifeline, self.held_lifeline = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for rank in range(size):
+            if rank not in missing:
+                self.ranks[rank] = self._fork(rank, body, env or {}, command)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- starting
+
+    def _fork(self, rank: int, body: Any, env: Mapping[str, str], command: list[str] | None) -> Supervised:
+        heard, commands = os.pipe()
+        events, said = os.pipe()
+        log = os.memfd_create(f"rank-{rank}")
+        supervisor = os.getpid()
+        if (pid := os.fork()) == 0:
+            self._be(rank, body, env, command, supervisor, heard, said, log)
+        with contextlib.suppress(OSError):  # it does so itself; whoever comes first
+            os.setpgid(pid, pid)
+        os.close(heard)
+        os.close(said)
+        return Supervised(pid, commands, events, log)
+
+    def _be(
+        self,
+        rank: int,
+        body: Callable[[Rank], object],
+        env: Mapping[str, str],
+        command: list[str] | None,
+        supervisor: int,
+        heard: int,
+        said: int,
+        log: int,
+    ) -> NoReturn:
+        """The life of a rank. It never returns into the supervisor's frames, which hold descriptors."""
+        status = RANK_RAISED
+        try:
+            os.setpgid(0, 0)  # with all that it forks
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:
+                os._exit(0)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            keep = {0, 1, 2, heard, said, self.lifeline}
+            for fd in map(int, os.listdir("/proc/self/fd")):
+                if fd not in keep:
+                    with contextlib.suppress(OSError):  # the listing's own
+                        os.close(fd)
+            os.environ.update(env)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            pipes = (heard, said, self.lifeline)
+            if command is not None:
+                for fd in pipes:
+                    os.set_inheritable(fd, True)
+                who = json.dumps([rank, self.size, self.address, *pipes])
+                os.execv(command[0], [*command, who])
+            faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+            me = Rank(rank, self.size, self.address, *pipes)
+            try:
+                status = int(body(me) or 0)
+            except BaseException as error:
+                me.say("died", traceback="".join(traceback.format_exception(error)))
+                sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+    # ---- listening
+
+    def _pump(self, within_s: float) -> None:
+        """Takes what the ranks say, as soon as one says something."""
+        by_fd = {each.events: each for each in self.ranks.values() if each.open}
+        for fd in poll(by_fd, within_s):
+            by_fd[fd].take()
+
+    def pause(self, seconds: float) -> None:
+        """Lets the ranks go on meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if any(each.open for each in self.ranks.values()):
+                self._pump(left)
+            else:
+                time.sleep(left)
+
+    def expect(
+        self, kind: str, ranks: Collection[int] | None = None, within_s: float = PATIENCE_S
+    ) -> dict[int, Event]:
+        """The next event of each of these ranks, which must be of this kind."""
+        waited_for = set(self.ranks if ranks is None else ranks)
+        until = time.monotonic() + within_s
+        found: dict[int, Event] = {}
+        while True:
+            for rank in list(waited_for):
+                each = self.ranks[rank]
+                if each.pending:
+                    found[rank] = each.pending.popleft()
+                    waited_for.discard(rank)
+                    if found[rank].kind != kind:
+                        said = found[rank].facts.get("traceback") or f"{found[rank]}"
+                        raise Broken(f"rank {rank} was to say '{kind}', not '{found[rank].kind}': {said}")
+                elif not each.open:
+                    raise Broken(f"rank {rank} was to say '{kind}' and ended\n{self.last_words(rank)}")
+            if not waited_for:
+                return found
+            if (left := until - time.monotonic()) <= 0:
+                raise Hang(
+                    f"no '{kind}' within {within_s:g} s from {sorted(waited_for)}\n{self.stacks(waited_for)}"
+                )
+            self._pump(left)
+
+    def until_blocked(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
+        """Until each of these ranks, which have said that they begin a call, waits in it or has said how it ended."""
+        self._until_asleep(ranks, within_s, all_threads=False)
+
+    def until_idle(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
+        """Until each of these ranks, which make no call, has dealt with all that was sent to it."""
+        self._until_asleep(ranks, within_s, all_threads=True)
+
+    def _until_asleep(self, ranks: Collection[int], within_s: float, *, all_threads: bool) -> None:
+        until = time.monotonic() + within_s
+        looks = dict.fromkeys(ranks, 0)  # in a row that found it asleep
+        while busy := [rank for rank in looks if looks[rank] < LOOKS]:
+            self._pump(0.0005)
+            for rank in busy:
+                each = self.ranks[rank]
+                if not all_threads and (each.pending or not each.open):
+                    looks[rank] = LOOKS
+                else:
+                    looks[rank] = looks[rank] + 1 if each.sleeps(all_threads=all_threads) else 0
+            if time.monotonic() > until:
+                raise Hang(f"ranks {busy} neither wait nor return within {within_s:g} s\n{self.stacks(busy)}")
+
+    # ---- acting
+
+    def tell(self, command: object, ranks: Collection[int] | None = None) -> None:
+        for rank in self.ranks if ranks is None else ranks:
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # it has ended; whoever waits for its answer will say so
+                os.write(self.ranks[rank].commands, json.dumps(command).encode() + b"\n")
+
+    @staticmethod
+    def now() -> float:
+        return time.monotonic()
+
+    def signal(self, rank: int, number: int) -> float:
+        """Sends a signal to the rank alone; returns when."""
+        now = time.monotonic()
+        signal.pidfd_send_signal(self.ranks[rank].pidfd, number)
+        return now
+
+    def exit_statuses(
+        self, ranks: Collection[int] | None = None, within_s: float = PATIENCE_S
+    ) -> dict[int, int]:
+        """How these ranks ended, as subprocess says it. Waits for it."""
+        waited_for = set(self.ranks if ranks is None else ranks)
+        until = time.monotonic() + within_s
+        statuses = {}
+        while waited_for:
+            for rank in list(waited_for):
+                if self.ranks[rank].ended():
+                    seen = os.waitid(os.P_PIDFD, self.ranks[rank].pidfd, os.WEXITED | os.WNOWAIT)
+                    assert seen is not None
+                    code = seen.si_status
+                    statuses[rank] = code if seen.si_code == os.CLD_EXITED else -code
+                    waited_for.discard(rank)
+            left = until - time.monotonic()
+            if waited_for and left <= 0:
+                raise Hang(
+                    f"{sorted(waited_for)} did not end within {within_s:g} s\n{self.stacks(waited_for)}"
+                )
+            if waited_for:
+                poll([self.ranks[rank].pidfd for rank in waited_for], left)
+        return statuses
+
+    # ---- ending
+
+    def last_words(self, rank: int) -> str:
+        each = self.ranks[rank]
+        text = os.pread(each.log, 1 << 20, 0).decode(errors="replace")
+        lines = "\n".join(text.splitlines()[-SHOWN_LINES:])
+        return f"-- rank {rank} (pid {each.pid}) printed:\n{lines}" if lines else ""
+
+    def stacks(self, ranks: Collection[int]) -> str:
+        """Where these ranks stand: what their threads wait for in the kernel, and their Python stacks."""
+        texts = []
+        for rank in sorted(ranks):
+            each = self.ranks[rank]
+            if each.ended():
+                texts.append(f"rank {rank} has ended\n{self.last_words(rank)}")
+                continue
+            texts.append(f"rank {rank} (pid {each.pid}): {', '.join(kernel_positions(each.pid))}")
+            before = os.fstat(each.log).st_size
+            signal.pidfd_send_signal(each.pidfd, signal.SIGUSR1)
+            until = time.monotonic() + STACKS_S
+            while os.fstat(each.log).st_size == before and time.monotonic() < until and not each.ended():
+                poll([each.pidfd], 0.05)
+            texts.append(self.last_words(rank))
+        return "\n".join(texts)
+
+    def close(self) -> None:
+        for each in self.ranks.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGKILL)  # the rank is not reaped yet: the number is still its own
+            with contextlib.suppress(ChildProcessError):
+                while True:  # the rank, and what it forked, which was left to us
+                    os.waitpid(-each.pid, 0)
+            for fd in (each.commands, each.events, each.log, each.pidfd):
+                os.close(fd)
+        self.ranks.clear()
+        for fd in (self.lifeline, self.held_lifeline, self.reserved):
+            if fd >= 0:
+                os.close(fd)
+        self.lifeline = self.held_lifeline = self.reserved = -1
+
+
+def rank_from_arguments() -> Rank:
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+    return Rank(*json.loads(sys.argv[-1]))
+
+
+def adopt_orphans() -> None:
+    """What a rank forks becomes our child when the rank has ended, so that we can reap it."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def poll(fds: Collection[int], within_s: float) -> list[int]:
+    poller = select.poll()
+    for fd in fds:
+        poller.register(fd, select.POLLIN)
+    return [fd for fd, _ in poller.poll(max(0.0, within_s * 1000))]
+
+
+def thread_state(pid: int, thread: int | str) -> str:
+    try:
+        with open(f"/proc/{pid}/task/{thread}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "ended"
+
+
+def kernel_positions(pid: int) -> list[str]:
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            words = []
+            for name in ("comm", "wchan"):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/{name}") as file:
+                    words.append(file.read().strip())
+            found.append(" in ".join(words))
+    return found
