@@ -81,8 +81,8 @@ void GroupCalls::done(const Call& call) {
   if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
   const std::lock_guard lock(mutex_);  // others gave it up while it ended well here
   const auto ending = endings_.find(call.sequence);
-  if (ending == endings_.end() || !ending->second.verdict) return;  // or the verdict is still to come
-  wrong_after_all(call.sequence, *ending->second.verdict);
+  if (ending == endings_.end() || !ending->second.standings) return;  // or the verdict is still to come
+  wrong_after_all(call.sequence, verdict_of(ending->second.why, *ending->second.standings, names_));
   forget(call.sequence);
 }
 
@@ -132,7 +132,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
       forget(call.sequence);
       return told(ended.code() == Code::kInterrupted ? ended : cause_, call, operation);
     }
-    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, std::nullopt});
+    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, {}});
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
     others_know = !first;
   }
@@ -236,15 +236,17 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
   return true;
 }
 
-// OK: there is nothing to add to how the call ended here.
 Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
-  const CallEnd why = endings_[sequence].why;
-  const auto has_verdict = [&] { return endings_[sequence].verdict.has_value() || !cause_.is_ok(); };
-  if (worth_waiting(why.code)) (void)wait_briefly(lock, probe, has_verdict);
+  const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
+  if (worth_waiting(endings_[sequence].why.code)) (void)wait_briefly(lock, probe, known);
   if (!cause_.is_ok()) return cause_;
-  const Ending& ending = endings_[sequence];
-  return ending.verdict ? *ending.verdict : verdict_of(ending.why, {}, names_);
+  const CallEnd why = endings_[sequence].why;
+  std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
+  lock.unlock();
+  // The others may have given the call up before this rank made it.
+  if (!standings.empty()) standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
+  return verdict_of(why, standings, names_);
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
@@ -311,7 +313,7 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
-    if (!done && !endings_.try_emplace(sequence, Ending{why, true, std::nullopt}).second) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why, true, {}}).second) return;
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
@@ -320,16 +322,15 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  const Status told = verdict_of(why, standings, names_);
   const std::lock_guard lock(mutex_);
   const auto ending = endings_.find(sequence);
   if (record && record->state == CallRecord::State::kDone) {
-    wrong_after_all(sequence, told);
+    wrong_after_all(sequence, verdict_of(why, standings, names_));
     return forget(sequence);
   }
   if (ending == endings_.end()) return;  // its caller has not waited for this
   ending->second.why = why;
-  ending->second.verdict = told;
+  ending->second.standings.emplace(standings.begin(), standings.end());
   told_.notify_all();
 }
 

@@ -99,7 +99,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   struct Ending {
     CallEnd why;
     bool by_others = false;
-    std::optional<Status> verdict;
+    std::optional<std::vector<Standing>> standings;  // the verdict has come
   };
   Status look();
   void defer(uint64_t sequence, const Status& why);                // mutex_ held
