@@ -104,7 +104,8 @@ class PyRuntime {
     native.find_position = [position = state->position](ProgramPosition::Found found) {
       position->find(std::move(found));
     };
-    if (options.size > 1) native.print_request = print_request();
+    if (options.size > 1) print_request_ = PrintRequest::install();
+    if (print_request_) native.print_request = print_request_->event();
     native.epoch = options.epoch;
     native.address = options.address;
     native.interrupted = interrupt_probe();
@@ -156,11 +157,13 @@ class PyRuntime {
       static_cast<void>(
           new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
       static_cast<void>(server_.release());
+      static_cast<void>(print_request_.release());
       return;
     }
     const py::gil_scoped_release release;
     runtime.reset();
     server_.reset();
+    print_request_.reset();
   }
 
   Status start(const Options& options, RuntimeOptions native, std::unique_ptr<Runtime>* runtime) {
@@ -194,6 +197,7 @@ class PyRuntime {
   State* state_;
   std::shared_ptr<Session> session_ = std::make_shared<Session>();
   std::unique_ptr<TcpStoreServer> server_;
+  std::unique_ptr<PrintRequest> print_request_;
   py::object world_;
   double timeout_s_ = 0;
 };

@@ -270,7 +270,7 @@ Status GroupCommunicator::finish(const Request& request, Started& started, doubl
   const Status ended = shared_->reentry.wait(*started.work, context, operation);
   if (!ended.is_ok()) return calls.conclude(ended, started.call, operation(), parts_.interrupted);
   calls.done(started.call);
-  return Status::ok();
+  return calls.noticed();  // what this call has found out about an earlier one
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -295,7 +295,6 @@ Status GroupCommunicator::leave(double timeout_s) {
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
   const Status left = finish(Request{}, started, timeout_s);
-  if (left.is_ok()) return shared_->calls.take_deferred();  // there is no next call to raise it
   return left.code() == Code::kPeerExited ? Status::ok()
                                           : left;  // who has gone already need not be waited for
 }
@@ -393,8 +392,10 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
       ended.code() == Code::kMismatch ? message_found(how.found, how.found_nbytes) : "";
   Status said = ended;
   if (!theirs.empty()) {
-    said =
-        Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") + theirs);
+    said = Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") +
+                                       theirs + ", this rank " + (sends ? "sends " : "expects ") +
+                                       std::string(name_of(data.dtype)) + "[" + std::to_string(data.count) +
+                                       "]");
   } else if (ended.code() == Code::kAborted && watch.peer_has_left()) {
     said = Status(Code::kPeerExited,
                   calls.names().full(peer) + " is in shutdown(), and takes part in nothing more");
