@@ -270,7 +270,7 @@ Status GroupCommunicator::finish(const Request& request, Started& started, doubl
   const Status ended = shared_->reentry.wait(*started.work, context, operation);
   if (!ended.is_ok()) return calls.conclude(ended, started.call, operation(), parts_.interrupted);
   calls.done(started.call);
-  return calls.noticed();  // what this call has found out about an earlier one
+  return Status::ok();
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -294,17 +294,25 @@ Status GroupCommunicator::leave(double timeout_s) {
   }
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
-  const Status left = finish(Request{}, started, timeout_s);
+  Status left = finish(Request{}, started, timeout_s);
+  if (left.is_ok()) left = shared_->calls.noticed();  // there is no next call to raise it
   return left.code() == Code::kPeerExited ? Status::ok()
                                           : left;  // who has gone already need not be waited for
+}
+
+Status GroupCommunicator::barrier(double timeout_s) {
+  PC_TRY(usable());
+  if (size_ == 1) return Status::ok();
+  PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now()));
+  return finish(Request{}, started, timeout_s);
 }
 
 Status GroupCommunicator::resync(double timeout_s) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const Deadline deadline = Deadline::after(seconds);
   for (;;) {
-    const Status status = run(Request{}, std::max(deadline.remaining_s(), 0.0));
-    if (status.is_ok()) shared_->calls.settle();
+    const Status status = barrier(std::max(deadline.remaining_s(), 0.0));
+    if (status.is_ok()) shared_->calls.settle();  // whatever it has found out about earlier calls
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;
     if (!out_of_step || *shared_->calls.word() != 0 || deadline.expired()) return status;

@@ -58,6 +58,7 @@ class GroupCommunicator final : public Communicator {
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
                   const char* site, Post&& post);
   void skip(const Status& why, TimePoint began);
+  Status barrier(double timeout_s);
   Status confirm(const Status& ended, double timeout_s, TimePoint began);
   // The numbers of one stream's messages. One that its peer has not heard of is used again.
   struct Numbers {

@@ -53,7 +53,7 @@ class Reactor {
   // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
   void close_in_child() noexcept;  // in a forked child: closes the descriptors; nothing may follow
-  void wake();  // whoever sleeps in wait() looks again (abort words, new work)
+  void wake();                     // whoever sleeps in wait() looks again (abort words, new work)
 
  private:
   struct State;
