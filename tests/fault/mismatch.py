@@ -154,7 +154,7 @@ def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
         large = list(collective_cases(size, LARGE))
         large_messages = list(message_cases(size, LARGE))
         if quick:
-            yield from rng.sample(small, 45)
+            yield from rng.sample(small, 30)
             yield from rng.sample(messages, 8)
             yield from rng.sample(large, 2 if size < 4 else 1)
         else:
