@@ -17,9 +17,8 @@ namespace {
 std::string flight_record(const State& state) {
   const GroupObject* const world = state.world;
   if (world == nullptr || world->session->runtime == nullptr) return "[]";
-  const FlightRecorder* const recorder = &world->session->runtime->recorder();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return json_of(recorder->all(), std::chrono::nanoseconds(now).count());
+  return json_of(world->session->runtime->last_calls(), std::chrono::nanoseconds(now).count());
 }
 
 // Asks as a thread without the GIL does, and waits for the answer. None: it has not come in time.

@@ -12,6 +12,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "comm/runtime.h"
+#include "print_request.h"
 #include "store/tcp_client.h"
 #include "store/tcp_server.h"
 
@@ -103,6 +104,7 @@ class PyRuntime {
     native.find_position = [position = state->position](ProgramPosition::Found found) {
       position->find(std::move(found));
     };
+    if (options.size > 1) native.print_request = print_request();
     native.epoch = options.epoch;
     native.address = options.address;
     native.interrupted = interrupt_probe();
@@ -136,7 +138,7 @@ class PyRuntime {
     std::shared_ptr<Runtime> runtime =
         std::move(session_->runtime);  // from here on every call says the world is gone
     Status status;
-    if (runtime != nullptr && !session_->forked && !runtime->world().ended()) {
+    if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
     }

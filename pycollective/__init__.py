@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
         "run scripts/setup in the clone and use its .venv"
     ) from None
 
-from pycollective import debug
+from pycollective import debug as debug
 from pycollective._version import __version__
 from pycollective.errors import (
     Aborted,
@@ -61,7 +61,6 @@ __all__ = [
     "allreduce",
     "barrier",
     "broadcast",
-    "debug",
     "explain",
     "init",
     "is_initialized",

@@ -53,12 +53,13 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void serve(const epoll_event& event);
   void read(Rank rank);
   void broke(Rank rank, const std::string& why);
+  void close(Fd& fd);
   void take_mail();
   void flush();
   void flush(Peer& peer);
   void watch_writable(Peer& peer, Rank rank, bool wanted);
   void leave();
-  Status watch(const Fd& fd, uint64_t tag);
+  Status watch(int fd, uint64_t tag);
   Peer& at(Rank rank) { return peers[static_cast<std::size_t>(rank)]; }
   bool known(Rank rank) const {
     return rank >= 0 && static_cast<std::size_t>(rank) < peers.size() && rank != options.rank;
@@ -101,7 +102,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   }
   void ended(Rank peer, const Status& why);
 
-  static constexpr uint64_t kMailTag = ~uint64_t{0}, kProcess = uint64_t{1} << 32;
+  static constexpr uint64_t kMailTag = ~uint64_t{0}, kPrintTag = kMailTag - 1, kProcess = uint64_t{1} << 32;
 
   ControlOptions options;
   Fd epoll, mail_event;
@@ -123,23 +124,24 @@ Status ControlThread::State::open() {
   if (!epoll.valid()) return system_error("epoll_create for the control thread", errno);
   mail_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!mail_event.valid()) return system_error("eventfd for the control thread", errno);
-  PC_TRY(watch(mail_event, kMailTag));
+  PC_TRY(watch(mail_event.get(), kMailTag));
+  if (options.print_request >= 0) PC_TRY(watch(options.print_request, kPrintTag));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     peers[i].socket = std::move(options.sockets[i]);
     if (!peers[i].socket.valid()) continue;
-    PC_TRY(watch(peers[i].socket, i));
+    PC_TRY(watch(peers[i].socket.get(), i));
     // Fires even if a child that the peer has forked keeps its sockets open. Where it cannot be had, sockets must do.
     peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
-    if (peers[i].process.valid()) PC_TRY(watch(peers[i].process, kProcess | i));
+    if (peers[i].process.valid()) PC_TRY(watch(peers[i].process.get(), kProcess | i));
   }
   return Status::ok();
 }
 
-Status ControlThread::State::watch(const Fd& fd, uint64_t tag) {
+Status ControlThread::State::watch(int fd, uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = tag;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0) return Status::ok();
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
   return system_error("epoll_ctl for the control thread", errno);
 }
 
@@ -169,12 +171,18 @@ void ControlThread::State::serve(const epoll_event& event) {
     ::eventfd_read(mail_event.get(), &ignored);
     return;
   }
+  if (event.data.u64 == kPrintTag) {
+    eventfd_t ignored;
+    if (::eventfd_read(options.print_request, &ignored) == 0)
+      options.print_record();  // else another world has
+    return;
+  }
   const Rank rank = static_cast<Rank>(event.data.u64 & 0xffffffff);
   const bool process_ended = (event.data.u64 & kProcess) != 0;
   read(rank);  // also for a process that has ended: its goodbye may be here
   Peer& peer = at(rank);
   if (!process_ended || !peer.process.valid()) return;
-  peer.process.reset();
+  close(peer.process);
   broke(rank, "its process ended");
 }
 
@@ -194,10 +202,20 @@ void ControlThread::State::read(Rank rank) {
   }
 }
 
+// The peer is told as well, if it can still hear: it may live and only this connection be broken.
 void ControlThread::State::broke(Rank rank, const std::string& why) {
-  at(rank).socket.reset();
-  at(rank).unsent.clear();
+  Peer& peer = at(rank);
   plane.lost(rank, why, now());
+  if (peer.socket.valid() && !peer.unsent.empty())
+    (void)::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  close(peer.socket);
+  peer.unsent.clear();
+}
+
+// Taken out of epoll first: a child that was forked behind our back may keep it open.
+void ControlThread::State::close(Fd& fd) {
+  if (fd.valid()) ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+  fd.reset();
 }
 
 void ControlThread::State::take_mail() {
@@ -217,7 +235,8 @@ void ControlThread::State::flush() {
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (peers[i].broken.empty()) continue;
     const std::string why = std::exchange(peers[i].broken, {});
-    broke(static_cast<Rank>(i), why);
+    read(static_cast<Rank>(i));  // it may have said goodbye, or what it knows, before it went
+    if (peers[i].socket.valid()) broke(static_cast<Rank>(i), why);
     return flush();
   }
 }
@@ -227,8 +246,7 @@ void ControlThread::State::flush(Peer& peer) {
   const ssize_t count = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
   if (count > 0) peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + count);
   if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-    read(rank);  // it may have said goodbye, or what it knows, before it went
-    if (peer.socket.valid()) peer.broken = system_error("control connection", errno).message();
+    peer.broken = system_error("control connection", errno).message();
     peer.unsent.clear();
     return;
   }
@@ -359,6 +377,9 @@ void ControlThread::gave_up(const CallId& call, const CallEnd& why) {
 }
 void ControlThread::stalled(const CallId& call, Rank waits_for) {
   state_->post([call, waits_for](ControlPlane& plane, TimePoint at) { plane.stalled(call, waits_for, at); });
+}
+void ControlThread::came_late(const CallId& call) {
+  state_->post([call](ControlPlane& plane, TimePoint at) { plane.came_late(call, at); });
 }
 void ControlThread::survey(const CallId& call) {
   state_->post([call](ControlPlane& plane, TimePoint at) { plane.survey(call, at); });

@@ -38,6 +38,8 @@ struct ControlOptions {
   std::vector<int64_t> pids;  // whose process can be watched here; 0: not to be seen from here
   // Finds out where this process's program stands, without making the caller wait. May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
+  int print_request = -1;  // an eventfd, not owned: readable when print_record shall be called; -1: never
+  std::function<void()> print_record = {};
 };
 
 // Thread-safety: all methods.
@@ -56,6 +58,7 @@ class ControlThread {
   void gave_up(const CallId& call, const CallEnd& why);
   void stalled(const CallId& call, Rank waits_for);
   void survey(const CallId& call);
+  void came_late(const CallId& call);
   void lost(Rank peer, const std::string& cause);
   void say_goodbye();
 

@@ -11,6 +11,8 @@ using State = CallReport::State;
 // More than ControlPlane::kPatience: the thread that collects may itself be late.
 constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
+constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
@@ -27,13 +29,37 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
 // ---- around a call
 
 Status GroupCalls::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok()) return cause();
+  }
+  return take_deferred();
+}
+
+Status GroupCalls::take_deferred() {
   const std::lock_guard lock(mutex_);
-  if (!cause_.is_ok()) return cause();
-  if (!deferred_) return Status::ok();
-  const Status late = *deferred_;
-  deferred_.reset();
   noted_.store(0, std::memory_order_release);
-  return late;
+  if (deferred_) settled_ = deferred_->sequence();  // told, once
+  return std::exchange(deferred_, std::nullopt).value_or(Status::ok());
+}
+
+// This rank's part of that call is done, and it was another part than the others expected.
+void GroupCalls::defer(uint64_t sequence, const Status& why) {
+  if (sequence <= settled_ || (deferred_ && deferred_->sequence() != sequence)) return;
+  deferred_ =
+      Status(why.code(), "call #" + std::to_string(sequence) +
+                             " of this group, which this rank had completed, was wrong: " + why.message())
+          .with_rank(names_.rank())
+          .with_peer(why.peer())
+          .with_sequence(sequence);
+  noted_.store(1, std::memory_order_release);
+}
+
+void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return;
+  if (!deferred_) defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)));
+  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
 
 // At the entry of a later call. The first cause speaks again.
@@ -45,14 +71,35 @@ Status GroupCalls::cause() const {
 }
 
 bool GroupCalls::given_up_before(uint64_t sequence) {
+  if (ending_count_.load(std::memory_order_acquire) == 0) return false;
   const std::lock_guard lock(mutex_);
   return endings_.count(sequence) != 0;
 }
 
-void GroupCalls::done(const Call& call) { parts_.recorder->end(call.ticket, Code::kOk, now_ns()); }
+void GroupCalls::done(const Call& call) {
+  recorder_of(call).end(call.ticket, Code::kOk, now_ns());
+  if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
+  const std::lock_guard lock(mutex_);  // others gave it up while it ended well here
+  const auto ending = endings_.find(call.sequence);
+  if (ending == endings_.end() || !ending->second.standings) return;  // or the verdict is still to come
+  wrong_after_all(call.sequence, verdict_of(ending->second.why, *ending->second.standings, names_));
+  forget(call.sequence);
+}
+
+// A call that was done here was another one on other ranks. Mutex held.
+void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
+  if (verdict.code() == Code::kMismatch) defer(sequence, verdict);
+}
+
+void GroupCalls::forget(uint64_t sequence) {
+  endings_.erase(sequence);
+  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+}
 
 void GroupCalls::settle() {
+  const uint64_t before = next_number_here() - 1;
   const std::lock_guard lock(mutex_);
+  settled_ = std::max(settled_, before);
   deferred_.reset();
   noted_.store(0, std::memory_order_release);
 }
@@ -70,19 +117,23 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
                             const Probe* probe) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   if (ended.code() == Code::kPeerFailure)
     return told(first_failure(ended, operation, probe), call, operation);
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
   const CallEnd ours{ended.code(), names_.to_world(by), ended.message()};
+  // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
+  if (call.leaving && ended.code() == Code::kTimeout)
+    return told(verdict_of(ours, survey(call.sequence, probe), names_), call, operation);
   bool others_know = false;
   {
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok()) {
-      endings_.erase(call.sequence);
+      forget(call.sequence);
       return told(ended.code() == Code::kInterrupted ? ended : cause_, call, operation);
     }
-    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, std::nullopt});
+    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, {}});
+    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
     others_know = !first;
   }
   if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
@@ -91,24 +142,28 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     outcome = await_verdict(call.sequence, probe);
   if (outcome.code() == Code::kPeerExited) end_group(outcome.with_operation(operation));
   const std::lock_guard lock(mutex_);
-  endings_.erase(call.sequence);
+  forget(call.sequence);
   return told(outcome, call, operation);
 }
 
 void GroupCalls::forsake(const Status& ended, const Call& call) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   const std::lock_guard lock(mutex_);
-  const bool others_know = endings_.erase(call.sequence) != 0;
+  const bool others_know = endings_.count(call.sequence) != 0;
+  forget(call.sequence);
   if (!cause_.is_ok() || others_know) return;
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
                                     const Probe* probe) {
-  parts_.recorder->end(call.ticket, ended.code(), now_ns());
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {
     case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
-    case Code::kTimeout: return told(with_standing(ended, probe), call, operation);
+    case Code::kTimeout: {
+      const bool polls = std::chrono::steady_clock::now() - call.began < kPolling;
+      return told(polls ? ended : with_standing(ended, probe), call, operation);
+    }
     case Code::kAborted: {
       const std::lock_guard lock(mutex_);
       return told(cause_.is_ok() ? ended : cause_, call, operation);
@@ -119,11 +174,7 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
 
 bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
-  uint64_t next = 0;
-  {
-    const std::unique_lock in_turn = turn();
-    next = sequence_ + 1;
-  }
+  const uint64_t next = next_number_here();
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
   parts_.control->stalled(id(next), names_.to_world(peer));
@@ -147,20 +198,27 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
 
 // Asks the peer of a message that did not come where it stands.
 Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
-  uint64_t next = 0;
-  {
-    const std::unique_lock in_turn = turn();
-    next = sequence_ + 1;
-  }
-  std::unique_lock lock(mutex_);
-  surveys_.try_emplace(next);
-  parts_.control->survey(id(next));
-  (void)wait_briefly(lock, probe, [&] { return surveys_[next].has_value() || !cause_.is_ok(); });
-  const std::optional<std::vector<Standing>> standings = surveys_[next];
-  surveys_.erase(next);
-  if (!standings || ended.peer() < 0) return ended;
-  const Standing& peer = (*standings)[static_cast<std::size_t>(ended.peer())];
+  const std::vector<Standing> standings = survey(next_number_here(), probe);
+  if (standings.empty() || ended.peer() < 0) return ended;
+  const Standing& peer = standings[static_cast<std::size_t>(ended.peer())];
   return Status(ended.code(), ended.message() + "; " + position_text(peer, names_)).with_peer(ended.peer());
+}
+
+// Empty: the group has ended, or an interrupt came first.
+std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
+  std::unique_lock lock(mutex_);
+  if (!cause_.is_ok()) return {};
+  if (!surveys_.try_emplace(sequence).second) return {};  // another thread is asking
+  parts_.control->survey(id(sequence));
+  (void)wait_briefly(lock, probe, [&] { return surveys_[sequence].has_value() || !cause_.is_ok(); });
+  std::vector<Standing> standings = std::move(surveys_[sequence]).value_or(std::vector<Standing>());
+  surveys_.erase(sequence);
+  return standings;
+}
+
+uint64_t GroupCalls::next_number_here() {
+  const std::unique_lock in_turn = turn();
+  return sequence_ + 1;
 }
 
 template <class Ready>
@@ -178,15 +236,17 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
   return true;
 }
 
-// OK: there is nothing to add to how the call ended here.
 Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
-  const CallEnd why = endings_[sequence].why;
-  const auto has_verdict = [&] { return endings_[sequence].verdict.has_value() || !cause_.is_ok(); };
-  if (worth_waiting(why.code)) (void)wait_briefly(lock, probe, has_verdict);
+  const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
+  if (worth_waiting(endings_[sequence].why.code)) (void)wait_briefly(lock, probe, known);
   if (!cause_.is_ok()) return cause_;
-  const Ending& ending = endings_[sequence];
-  return ending.verdict ? *ending.verdict : verdict_of(ending.why, {}, names_);
+  const CallEnd why = endings_[sequence].why;
+  std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
+  lock.unlock();
+  // The others may have given the call up before this rank made it.
+  if (!standings.empty()) standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
+  return verdict_of(why, standings, names_);
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
@@ -245,20 +305,19 @@ CallReport GroupCalls::report(uint64_t sequence) {
 }
 
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
-  // Not while a call is between its number and its launch.
-  const std::unique_lock in_turn = turn();
-  const State state = sequence > sequence_ ? State::kNotMade : State::kUnknown;
-  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  const bool runs = record && record->state == CallRecord::State::kRunning;
-  if (state != State::kNotMade && !runs) return;
+  bool made = false;
   {
+    const std::unique_lock in_turn = turn();  // not while a call is between its number and its launch
+    made = sequence <= sequence_;
+    const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+    const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     const std::lock_guard lock(mutex_);
-    if (!cause_.is_ok()) return;
-    const auto [ending, first] = endings_.try_emplace(sequence);
-    if (!first) return;
-    ending->second = {why, true, std::nullopt};
+    if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why, true, {}}).second) return;
+    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
-  parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
+  // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
+  if (made) parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
 }
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
@@ -266,32 +325,23 @@ void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const 
   const std::lock_guard lock(mutex_);
   const auto ending = endings_.find(sequence);
   if (record && record->state == CallRecord::State::kDone) {
-    if (ending != endings_.end()) endings_.erase(ending);
-    if (why.code != Code::kMismatch || deferred_) return;
-    // Its part is done, and it was another part than the others expected.
-    const Status late = verdict_of(why, standings, names_);
-    deferred_ =
-        Status(late.code(), "call #" + std::to_string(sequence) +
-                                " of this group, which this rank had completed, was wrong: " + late.message())
-            .with_rank(names_.rank())
-            .with_peer(late.peer())
-            .with_sequence(sequence);
-    noted_.store(1, std::memory_order_release);
-    return;
+    wrong_after_all(sequence, verdict_of(why, standings, names_));
+    return forget(sequence);
   }
   if (ending == endings_.end()) return;  // its caller has not waited for this
   ending->second.why = why;
-  ending->second.verdict = verdict_of(why, standings, names_);
+  ending->second.standings.emplace(standings.begin(), standings.end());
   told_.notify_all();
 }
 
 void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
-  const std::lock_guard lock(mutex_);
-  const auto waited_for = surveys_.find(sequence);
-  if (waited_for != surveys_.end()) {
-    waited_for->second.emplace(standings.begin(), standings.end());
-    told_.notify_all();
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto waited_for = surveys_.find(sequence);
+    if (waited_for != surveys_.end()) {
+      waited_for->second.emplace(standings.begin(), standings.end());
+      return told_.notify_all();
+    }
   }
   const std::string late = late_ranks(standings, names_);
   parts_.log.warning([&] {

@@ -23,14 +23,15 @@
 namespace pc {
 
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
-class GroupCalls final : public ControlledGroup {
+class GroupCalls final : public ControlledGroup, public CallListener {
  public:
   // The pointers are not owned, and not touched by calls once abort() has returned; null if the group has one rank.
   struct Parts {
     Reactor* reactor = nullptr;
     Executor* executor = nullptr;
     ControlThread* control = nullptr;
-    std::shared_ptr<FlightRecorder> recorder;
+    std::shared_ptr<FlightRecorder> recorder,
+        messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
   };
@@ -39,6 +40,7 @@ class GroupCalls final : public ControlledGroup {
     uint64_t sequence = 0;  // 0: point-to-point
     uint64_t ticket = 0;    // in the flight recorder
     TimePoint began;
+    bool leaving = false;
   };
   using Probe = std::function<bool()>;
 
@@ -58,8 +60,10 @@ class GroupCalls final : public ControlledGroup {
   // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
   bool given_up_before(uint64_t sequence);
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
+  uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
-  void settle();  // all ranks are in step again: nothing earlier matters any more
+  Status take_deferred();  // what the next call would raise about an earlier one
+  void settle();           // all ranks are in step again: nothing earlier matters any more
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
@@ -78,6 +82,9 @@ class GroupCalls final : public ControlledGroup {
   CallId id(uint64_t sequence) const { return {group_, sequence}; }
   const Parts& parts() const { return parts_; }
 
+  // ---- CallListener
+  void stray(uint64_t sequence, Rank peer, const Status& why) override;
+
   // ---- ControlledGroup
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
   CallReport report(uint64_t sequence) override;
@@ -92,15 +99,23 @@ class GroupCalls final : public ControlledGroup {
   struct Ending {
     CallEnd why;
     bool by_others = false;
-    std::optional<Status> verdict;
+    std::optional<std::vector<Standing>> standings;  // the verdict has come
   };
   Status look();
+  void defer(uint64_t sequence, const Status& why);                // mutex_ held
+  void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
+  void forget(uint64_t sequence);                                  // mutex_ held
+  FlightRecorder& recorder_of(const Call& call) {
+    return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
+  }
   Status cause() const;  // mutex_ held
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
   Status await_verdict(uint64_t sequence, const Probe* probe);
+  uint64_t next_number_here();
   Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
   Status with_standing(const Status& ended, const Probe* probe);
+  std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
   template <class Ready>
   bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready);
   std::string advice(const Status& ended) const;
@@ -110,11 +125,13 @@ class GroupCalls final : public ControlledGroup {
   const GroupNames names_;
   std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
   uint64_t sequence_ = 0;
-  std::atomic<uint32_t> ended_{0};  // not 0: cause_ is set for good
-  std::atomic<uint32_t> noted_{0};  // not 0: deferred_ is set
-  mutable std::mutex mutex_;        // guards what follows
+  std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good
+  std::atomic<uint32_t> ending_count_{0};  // size of endings_, readable without its lock
+  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ is set
+  mutable std::mutex mutex_;               // guards what follows
   Status cause_;
   std::optional<Status> deferred_;
+  uint64_t settled_ = 0;  // nothing is deferred about calls up to this one
   std::map<uint64_t, Ending> endings_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
   std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for

@@ -1,5 +1,6 @@
 #include "comm/group_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "comm/arguments.h"
@@ -225,19 +226,44 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   const TimePoint began = now();
   PC_TRY(usable());
   PC_ASSIGN_OR_RETURN(Started started, start(call, began));
-  PC_TRY(finish(call, started, seconds));
+  const Status ended = finish(call, started, seconds);
   const bool rooted = call.collective == Collective::kBroadcast || call.collective == Collective::kReduce;
-  if (parts_.check != Check::kStrict || !rooted) return Status::ok();
-  // Whoever was done early waits until all have made the call, and hears if one made another.
-  PC_ASSIGN_OR_RETURN(Started confirmed, start(Request{}, began));
-  return finish(Request{}, confirmed, seconds);
+  return parts_.check == Check::kStrict && rooted ? confirm(ended, seconds, began) : ended;
 }
 
-Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s, bool leaving) {
+// Whoever was done early waits until all have made the call, and hears if one made another: that one gives the
+// confirmation up, which every rank numbers in any case.
+Status GroupCommunicator::confirm(const Status& ended, double timeout_s, TimePoint began) {
+  if (this->ended()) return ended;
+  if (!ended.is_ok()) return skip(ended, began), ended;
+  Result<Started> confirmation = start(Request{}, began);
+  const Status confirmed =
+      confirmation.is_ok() ? finish(Request{}, confirmation.value(), timeout_s) : confirmation.status();
+  const Status wrong =
+      shared_->calls.take_deferred();  // about the call itself: better than the confirmation's
+  return wrong.is_ok() ? confirmed : wrong;
+}
+
+std::string GroupCommunicator::operation_of(const Request& request, const Started& started) {
+  return started.call.leaving ? "shutdown" : operation_text(request, started.choice, started.call.sequence);
+}
+
+// Gives the next call up without making it.
+void GroupCommunicator::skip(const Status& why, TimePoint began) {
   GroupCalls& calls = shared_->calls;
-  const auto operation = [&] {
-    return leaving ? std::string("shutdown") : operation_text(request, started.choice, started.call.sequence);
-  };
+  std::unique_lock turn = calls.turn();
+  const uint64_t sequence = calls.next_number();
+  const Choice choice = selection_.choose(Collective::kBarrier, 0, size_);
+  const GroupCalls::Call call{
+      sequence, calls.record(record_of(Request{}, choice, group_, sequence, 0, false, began)), began};
+  parts_.calls.executor->cancel(group_, sequence, why);
+  turn.unlock();
+  calls.forsake(why, call);
+}
+
+Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s) {
+  GroupCalls& calls = shared_->calls;
+  const auto operation = [&] { return operation_of(request, started); };
   CallWatch watch(calls, started.call, *started.work);
   WaitContext context = context_for(timeout_s, started.call.began);
   context.watch = &watch;
@@ -268,7 +294,10 @@ Status GroupCommunicator::leave(double timeout_s) {
   }
   if (size_ == 1) return Status::ok();
   PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
-  return finish(Request{}, started, timeout_s, true);
+  const Status left = finish(Request{}, started, timeout_s);
+  if (left.is_ok()) return shared_->calls.take_deferred();  // there is no next call to raise it
+  return left.code() == Code::kPeerExited ? Status::ok()
+                                          : left;  // who has gone already need not be waited for
 }
 
 Status GroupCommunicator::resync(double timeout_s) {
@@ -303,10 +332,12 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                                      : 0;
   started.call = {sequence,
                   calls.record(record_of(request, started.choice, group_, sequence, digest, leaving, began)),
-                  began};
+                  began, leaving};
   Result<std::unique_ptr<Work>> launched =
       Status(Code::kAborted, "other ranks gave this call up before it was made here");
-  if (!calls.given_up_before(sequence)) {
+  if (calls.given_up_before(sequence)) {
+    parts_.calls.control->came_late(calls.id(sequence));
+  } else {
     const Launch launch{group_,
                         sequence,
                         digest,
@@ -315,14 +346,15 @@ Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& reque
                         calls.names().world_ranks().data(),
                         started.choice.algorithm,
                         started.choice.split,
+                        &calls,
                         left};
     launched = executor.launch(request, launch);
   }
   if (!launched.is_ok()) executor.cancel(group_, sequence, launched.status());  // peers may send for it
   turn.unlock();
   if (!launched.is_ok()) {
-    const std::string operation = operation_text(request, started.choice, sequence);
-    return calls.conclude(launched.status(), started.call, operation, parts_.interrupted);
+    return calls.conclude(launched.status(), started.call, operation_of(request, started),
+                          parts_.interrupted);
   }
   started.work = std::move(launched).value();
   return started;
@@ -339,12 +371,12 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   GroupCalls& calls = shared_->calls;
   MessageEnd how;
   std::unique_lock<std::mutex> lock(messages_mutex_);
-  const uint64_t sequence = ++messages(peer, tag, sends);
+  const uint64_t sequence = messages(peer, tag, sends).take();
   const uint64_t digest =
       parts_.check == Check::kOff ? 0 : digest_of_message(group_, tag, sequence, data.dtype, data.count);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const TimePoint began = now();
-  const GroupCalls::Call call{0, calls.record(record_of(data, peer, sends, id, site, began)), began};
+  const GroupCalls::Call call{0, calls.record_message(record_of(data, peer, sends, id, site, began)), began};
   const std::unique_ptr<Work> work = post(calls.names().to_world(peer), id, &how);
   lock.unlock();
   const auto operation = [&] { return message_text(verb, peer, tag, data); };
@@ -355,7 +387,7 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   if (ended.is_ok()) return calls.done(call), ended;
   if (how.untold) {  // the peer knows nothing of it: the next message takes its place
     const std::lock_guard<std::mutex> again(messages_mutex_);
-    if (uint64_t& count = messages(peer, tag, sends); count == sequence) --count;
+    messages(peer, tag, sends).give_back(sequence);
   }
   const std::string theirs =
       ended.code() == Code::kMismatch ? message_found(how.found, how.found_nbytes) : "";
@@ -385,7 +417,15 @@ Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double time
                   });
 }
 
-uint64_t& GroupCommunicator::messages(Rank peer, uint32_t tag, bool sends) {
+uint64_t GroupCommunicator::Numbers::take() {
+  if (free.empty()) return ++count;
+  const auto lowest = std::min_element(free.begin(), free.end());
+  const uint64_t number = *lowest;
+  free.erase(lowest);
+  return number;
+}
+
+GroupCommunicator::Numbers& GroupCommunicator::messages(Rank peer, uint32_t tag, bool sends) {
   return messages_[uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0)];
 }
 

@@ -52,11 +52,21 @@ class GroupCommunicator final : public Communicator {
   };
   Status usable();  // why no call can be made now
   Result<Started> start(const Request& request, TimePoint began, bool leaving = false);
-  Status finish(const Request& request, Started& started, double timeout_s, bool leaving = false);
+  Status finish(const Request& request, Started& started, double timeout_s);
+  static std::string operation_of(const Request& request, const Started& started);
   template <class Post>
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
                   const char* site, Post&& post);
-  uint64_t& messages(Rank peer, uint32_t tag, bool sends);  // messages_mutex_ held: how many so far
+  void skip(const Status& why, TimePoint began);
+  Status confirm(const Status& ended, double timeout_s, TimePoint began);
+  // The numbers of one stream's messages. One that its peer has not heard of is used again.
+  struct Numbers {
+    uint64_t count = 0;
+    std::vector<uint64_t> free;
+    uint64_t take();
+    void give_back(uint64_t number) { free.push_back(number); }
+  };
+  Numbers& messages(Rank peer, uint32_t tag, bool sends);  // messages_mutex_ held
   WaitContext context_for(double timeout_s, TimePoint began) const;
 
   const Parts parts_;
@@ -65,7 +75,7 @@ class GroupCommunicator final : public Communicator {
   const std::shared_ptr<Shared> shared_;
 
   std::mutex messages_mutex_;  // guards messages_, and keeps numbering and posting together
-  std::unordered_map<uint64_t, uint64_t> messages_;  // (peer, tag, direction) -> how many so far
+  std::unordered_map<uint64_t, Numbers> messages_;  // (peer, tag, direction) -> how many so far
 };
 
 }  // namespace pc

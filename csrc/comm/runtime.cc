@@ -8,6 +8,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
+#include "engine/flight_text.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc {
@@ -61,6 +62,15 @@ std::string describe(const RuntimeOptions& options, const Transport& transport, 
   return text;
 }
 
+std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const FlightRecorder& messages) {
+  std::vector<CallRecord> all = collectives.all();
+  const std::vector<CallRecord> more = messages.all();
+  all.insert(all.end(), more.begin(), more.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const CallRecord& a, const CallRecord& b) { return a.began_ns < b.began_ns; });
+  return all;
+}
+
 }  // namespace
 
 // Members go in reverse order: the groups before the control thread and the executor, these before reactor and transport.
@@ -81,7 +91,8 @@ struct Runtime::State {
 
   RuntimeOptions options;
   HostMap hosts;
-  std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>();
+  std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
+                                  messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<PlanExecutor> executor;
@@ -99,7 +110,8 @@ void Runtime::State::make_world(SelectionTable selection) {
       people.push_back("host " + entry.host_name + ", pid " + std::to_string(entry.pid));
   }
   GroupCommunicator::Parts parts;
-  parts.calls = {reactor.get(), executor.get(), control.get(), recorder, options.log, options.warn_after_s};
+  parts.calls = {reactor.get(), executor.get(), control.get(),       recorder,
+                 messages,      options.log,    options.warn_after_s};
   parts.transport = transport.get();
   parts.check = options.check;
   if (options.interrupted) parts.interrupted = &options.interrupted;
@@ -120,6 +132,13 @@ Status Runtime::State::start_control() {
     given.pids.push_back(visible ? entry.pid : 0);
   }
   given.find_position = options.find_position;
+  given.print_request = options.print_request;
+  given.print_record = [recorder = recorder, messages = messages, log = options.log] {
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    std::string text = "the last calls, oldest first:";
+    for (const CallRecord& call : last_calls_of(*recorder, *messages)) text += "\n  " + line_of(call, now);
+    log.error(text);  // whoever asks wants to see it, whatever the level
+  };
   PC_ASSIGN_OR_RETURN(control, ControlThread::create(std::move(given)));
   return Status::ok();
 }
@@ -166,12 +185,19 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
 Communicator& Runtime::world() { return *state_->world; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
 
-const FlightRecorder& Runtime::recorder() const { return *state_->recorder; }
+std::vector<CallRecord> Runtime::last_calls() const {
+  return last_calls_of(*state_->recorder, *state_->messages);
+}
 
 Status Runtime::shutdown(Deadline deadline) {
   State& state = *state_;
   if (state.shut_down) return Status::ok();
   state.shut_down = true;
+  if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
+    if (state.control) state.control->say_goodbye();
+    state.close();
+    return Status::ok();
+  }
   const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   if (state.transport) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.

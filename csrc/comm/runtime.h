@@ -40,6 +40,8 @@ struct RuntimeOptions {
   double warn_after_s = 30;           // of waiting in one call: a warning names the late ranks
   // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
+  int print_request =
+      -1;  // an eventfd, not owned: when it becomes readable, the last calls are printed to stderr
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
 };
@@ -63,7 +65,7 @@ class Runtime {
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;
-  const FlightRecorder& recorder() const;
+  std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
   Status shutdown(Deadline deadline);
   // In a forked child: closes every descriptor, so that the parent's end is seen by its peers. Nothing may follow.

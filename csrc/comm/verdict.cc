@@ -206,10 +206,12 @@ Status verdict_of(const CallEnd& why, std::span<const Standing> standings, const
     case Code::kTimeout: {
       const std::string late = late_ranks(standings, names);
       const auto first = std::find_if(standings.begin(), standings.end(), is_late);
+      const bool one = std::count_if(standings.begin(), standings.end(), is_late) == 1;
       std::string text = by == names.rank() ? why.text : who + "gave up: " + why.text;
       text += late.empty() ? "; every rank is in this call, so it is slow rather than late" : "; " + late;
       return Status(Code::kTimeout, text)
-          .with_peer(first == standings.end() ? peer : names.from_world(first->rank));
+          .with_peer(one && first->rank != names.to_world(names.rank()) ? names.from_world(first->rank)
+                                                                        : peer);
     }
     default:
       return Status(Code::kAborted, by == names.rank() ? why.text : who + "gave this call up: " + why.text)

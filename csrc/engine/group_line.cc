@@ -68,14 +68,14 @@ Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
   if (run.ended()) return run.result();
   Lock lock(mutex_);
   while (!run.ended()) {
-    const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, context);
+    const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, run, context);
     if (how == WaitEnd::kReady || run.ended()) continue;
     end(lock, run, ended_early(how, run.where(), run.waits_for()));
   }
   return run.result();
 }
 
-WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
+WaitEnd GroupLine::drive_first(Lock& lock, const PlanRun& run, const WaitContext& context) {
   PlanRun& first = *runs_.front();
   take_baton();
   lock.unlock();
@@ -85,7 +85,7 @@ WaitEnd GroupLine::drive_first(Lock& lock, const WaitContext& context) {
   WaitEnd how = WaitEnd::kReady;
   if (!first.started()) first.start(scratch_);
   TimePoint looked = std::chrono::steady_clock::now();
-  for (first.advance(); !first.ended() && how == WaitEnd::kReady;) {
+  for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
     how = reactor_.wait(first.queue(), told);
     if (how != WaitEnd::kReady) break;
     first.advance();
@@ -133,12 +133,13 @@ void GroupLine::end(Lock& lock, PlanRun& run, const Status& why) {
   run.end(why);
   if (driven(run)) {
     run.request_end(why);  // so that its driver wakes when the probe is over
-  } else {
-    if (!run.started()) skipped_.push_back(run.sequence());
-    std::erase(runs_, &run);
-    discard_due();
-    if (!driven_) start_first(lock);
+    return;
   }
+  if (!run.started()) skipped_.push_back(run.sequence());
+  std::erase(runs_, &run);
+  discard_due();
+  if (driven_) runs_.front()->wake();  // its driver may be waiting for this one
+  baton_free_.notify_all();            // who waits for the next one starts it
 }
 
 // Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the
@@ -153,6 +154,7 @@ void GroupLine::discard_due() {
 
 void GroupLine::cancel(uint64_t sequence, const Status& why) {
   Lock lock(mutex_);
+  if (!aborted_.is_ok()) return;
   const auto found = std::find_if(runs_.begin(), runs_.end(),
                                   [&](const PlanRun* run) { return run->sequence() == sequence; });
   if (found == runs_.end()) {
@@ -162,7 +164,6 @@ void GroupLine::cancel(uint64_t sequence, const Status& why) {
   if ((*found)->ended()) return;
   if (driven(**found) && !in_probe_) return (*found)->request_end(why);
   end(lock, **found, why);
-  baton_free_.notify_all();
 }
 
 void GroupLine::abort(const Status& why) {

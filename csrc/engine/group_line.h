@@ -40,7 +40,7 @@ class GroupLine {
   void end(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended
   void discard_due();                                     // mutex_ held
   bool ask(const std::function<bool()>& interrupted);
-  WaitEnd drive_first(Lock& lock, const WaitContext& context);
+  WaitEnd drive_first(Lock& lock, const PlanRun& run, const WaitContext& context);  // until `run` has ended
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 
   Transport& transport_;

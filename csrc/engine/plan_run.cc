@@ -130,6 +130,12 @@ void PlanRun::run_locally(const Step& step) {
 }
 
 void PlanRun::take(Completion&& completion) {
+  if (completion.token == kWakeToken) return;
+  if (completion.token == kStrayToken) {
+    if (launch_.listener != nullptr)
+      launch_.listener->stray(completion.found.sequence, completion.status.peer(), completion.status);
+    return;
+  }
   if (!completion.status.is_ok()) {
     return end(completion.token == kEndToken ? std::move(completion.status) : explain_failure(completion));
   }

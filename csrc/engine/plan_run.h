@@ -31,6 +31,10 @@ class PlanRun {
     queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
   }
 
+  void wake() {
+    queue_.complete(Completion{kWakeToken, Status(), {}, 0});
+  }  // any thread: its driver looks around
+
   bool started() const { return started_; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
   const Status& result() const { return result_; }                       // once ended
@@ -39,7 +43,7 @@ class PlanRun {
   Rank waits_for() const;     // any thread: group rank, -1: nobody
 
  private:
-  static constexpr uint64_t kEndToken = ~uint64_t{0};
+  static constexpr uint64_t kEndToken = ~uint64_t{0}, kWakeToken = kEndToken - 2;
   static constexpr uint32_t kNone = ~uint32_t{0};
   // Adds verified pieces of one message to the destination while later pieces are still on the wire.
   struct Reducer final : SegmentSink {

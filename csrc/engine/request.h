@@ -33,6 +33,16 @@ inline Elements elements_of(const Request& request) {
   return {request.in.count, request.in.dtype};
 }
 
+// Hears of what a call finds out about earlier ones.
+class CallListener {
+ public:
+  // `peer`, in ranks of the world, sent a message of collective `sequence` that this rank's call did not receive.
+  virtual void stray(uint64_t sequence, Rank peer, const Status& why) = 0;
+
+ protected:
+  ~CallListener() = default;
+};
+
 // Set by the communicator: what an executor needs besides the request.
 struct Launch {
   uint32_t group = 0;
@@ -42,7 +52,8 @@ struct Launch {
   const Rank* world_ranks = nullptr;  // group rank -> world rank, `size` entries; outlives the operation
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
-  uint64_t digest_of_leaving = 0;  // what comes instead of `digest` from a rank that leaves the group
+  CallListener* listener = nullptr;  // may be null; outlives the operation
+  uint64_t digest_of_leaving = 0;    // what comes instead of `digest` from a rank that leaves the group
 };
 
 }  // namespace pc

@@ -38,11 +38,13 @@ class ControlHost {
   virtual void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) = 0;
   // The answer to survey().
   virtual void surveyed(const CallId& call, std::vector<Standing> standings) = 0;
-  virtual void peer_died(Rank peer,
-                         const std::string& cause) = 0;          // once per peer, and then nothing else of it
-  virtual void peer_exited(Rank peer) = 0;                       // likewise, after its goodbye
-  virtual void peer_leaving(uint32_t, Rank) {}  // it is in shutdown() instead of the call that it was asked about
-  virtual void excluded(Rank by, const std::string& cause) = 0;  // `by` takes this rank for dead
+  // Once per peer, and then nothing else of it.
+  virtual void peer_died(Rank peer, const std::string& cause) = 0;
+  virtual void peer_exited(Rank peer) = 0;  // likewise, at its goodbye
+  virtual void peer_leaving(uint32_t, Rank) {
+  }  // it is in shutdown() instead of the call that it was asked about
+  // `by` takes this rank for dead. Others may say so too.
+  virtual void excluded(Rank by, const std::string& cause) = 0;
 
  protected:
   ~ControlHost() = default;
@@ -59,8 +61,8 @@ class ControlPlane {
 
   // ---- from the network
   void received(Rank from, const ControlMessage& message, TimePoint now);
-  void lost(Rank peer, const std::string& cause,
-            TimePoint now);  // a connection to it ended, or it was seen dying
+  // A connection to it ended, or it was seen dying.
+  void lost(Rank peer, const std::string& cause, TimePoint now);
 
   // ---- from this rank's calls
   void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
@@ -68,6 +70,8 @@ class ControlPlane {
   // message. To be repeated while that goes on.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
   void survey(const CallId& call, TimePoint now);  // asks every member where it stands
+  // This rank has come to a call after others gave it up: now it can say which one it would have made.
+  void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
   void say_goodbye(TimePoint now);  // nothing is sent after it
 
@@ -79,8 +83,8 @@ class ControlPlane {
 
  private:
   using Inquiries = std::map<CallId, Inquiry>;
-  static constexpr std::size_t kMaxInquiries = 1024;  // open; one more concludes the oldest at once
-  static constexpr std::size_t kMaxClosed = 1024;  // remembered, so that late messages do not open them again
+  static constexpr std::size_t kMaxInquiries = 1024;  // one more concludes the oldest at once
+  static constexpr std::size_t kMaxClosed = 1024;     // remembered: late messages do not open them again
 
   void call_message_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void cancel_arrived(Rank from, const ControlMessage& message, TimePoint now);

@@ -27,7 +27,11 @@ class Inquiry {
   void store(Rank from, const CallReport& report);
   // Whether this member's answer, or the second part of it, is still to come.
   bool waits_for(std::size_t member) const {
-    return !answered_[member] || standings_[member].report.where_follows;
+    const CallReport& report = standings_[member].report;
+    // Only with the late rank's call it may show who is the odd one.
+    const bool may_still_come =
+        why_.has_value() && why_->code == Code::kMismatch && report.state == CallReport::State::kNotMade;
+    return !answered_[member] || report.where_follows || may_still_come;
   }
   const std::vector<Standing>& standings() const { return standings_; }
   // The reason in the light of all answers: if members made different calls, that is why it did not work.

@@ -209,8 +209,7 @@ void Link::State::post_recv(const RecvOp& op) {
     return complete(op.completions, op.token, std::move(status), op.id, 0);
   }
   const auto is_it = [&](const auto& item) { return same_place(item.id, op.id); };
-  if (Status left = left_over(op.id); !left.is_ok())
-    return complete(op.completions, op.token, std::move(left), op.id, op.nbytes);
+  report_strays(op);
   if (Unexpected* message = unexpected.find(is_it); message != nullptr) {
     unexpected.remove(message);
     unexpected_nbytes -= message->nbytes;
@@ -244,19 +243,23 @@ void Link::State::post_recv(const RecvOp& op) {
 }
 
 // A collective receives all that is sent for it before the next one of its group posts anything. What is still here of an
-// earlier one was sent for another call than was made here, with another root for example.
-Status Link::State::left_over(const MessageId& id) const {
-  if (unexpected.empty() || id.stream.klass != StreamClass::kCollective) return Status::ok();
-  const Unexpected* const left = unexpected.find([&](const Unexpected& message) {
+// earlier one was sent for another call than was made here, with another root for example. That call is over; this one
+// goes on, but somebody must be told. Looked for when a receive is posted, and when its message comes: frames are in order,
+// so whatever the peer has sent before is here then.
+void Link::State::report_strays(const RecvOp& op) {
+  if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
+  const Unexpected* const stray = unexpected.find([&](const Unexpected& message) {
     const MessageId& theirs = message.id;
-    return theirs.stream.klass == id.stream.klass && theirs.stream.group == id.stream.group &&
-           theirs.sequence < id.sequence;
+    return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
+           theirs.sequence < op.id.sequence;
   });
-  if (left == nullptr) return Status::ok();
-  return about(Code::kMismatch,
-               "rank " + std::to_string(peer) + " sent " + describe(left->id) +
-                   ", which the same call here did not receive: the two had different roots or "
-                   "otherwise made different calls then");
+  if (stray == nullptr) return;
+  const MessageId id = stray->id;
+  discard(id.stream.group, op.id.sequence - 1);
+  Status why = about(Code::kMismatch, "rank " + std::to_string(peer) + " sent " + describe(id) +
+                                          ", which the same call here did not receive: the two had different "
+                                          "roots or otherwise made different calls then");
+  complete(op.completions, kStrayToken, std::move(why), id, 0);
 }
 
 // A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early CLEAR of

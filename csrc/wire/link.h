@@ -50,7 +50,8 @@ class Link {
   // Withdraws every posted operation that reports to `sink`; none of them completes afterwards, and their memory is free.
   // False: the peer has been told of one (a REQUEST, CLEAR or segment that next_frame() gave out, or one of its own has
   // arrived). Of a point-to-point message it then learns by CANCEL, with the code of `why`; its half ends with
-  // kPeerInterrupted, kTimeout or kAborted. Of a collective nothing is written, but it is discarded here.
+  // kPeerInterrupted, kTimeout or kAborted. Of a collective nothing is written, but from now on nothing of it is taken;
+  // discard() has to follow.
   bool cancel(const CompletionSink* sink, const Status& why);
   // The collectives of `group` up to `sequence` have ended here and nothing of them is posted: what is kept of them, and
   // what still comes, is dropped, its credit is returned, its REQUESTs and CLEARs are answered.
@@ -59,8 +60,7 @@ class Link {
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte>
-        payload;  // valid until written(), fail() or keep_unsent(); the trailer is the mover's job
+    std::span<const std::byte> payload;  // valid until written(), fail() or keep_unsent(); no trailer
   };
   std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
   void written();                        // the oldest frame that is out has been written entirely

@@ -22,7 +22,7 @@ auto posted_as(const MessageId& id) {
 // ---- By us.
 
 bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
-  bool untold = true, fences_raised = false;
+  bool untold = true;
   const auto withdraw_from = [&](auto& list, auto& pool) {
     for (auto *item = list.front(), *next = item; item != nullptr; item = next) {
       next = item->next;
@@ -30,10 +30,7 @@ bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
       if (!take_back(*item, why)) {
         const MessageId& id = item->op.id;
         untold = false;
-        if (!is_point_to_point(id)) {
-          raise_fence(id.stream.group, id.sequence);
-          fences_raised = true;
-        }
+        if (!is_point_to_point(id)) raise_fence(id.stream.group, id.sequence);
       }
       list.remove(item);
       pool.give_back(item);
@@ -41,7 +38,6 @@ bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
   };
   for (NodeList<Send>* list : {&active, &leaving, &waiting}) withdraw_from(*list, send_pool);
   withdraw_from(recvs, recv_pool);
-  if (fences_raised) drop_fenced();
   announce_waiting();
   return untold;
 }
@@ -95,8 +91,7 @@ bool Link::State::take_back(Recv& recv, const Status& why) {
 }
 
 bool Link::State::drop_queued(FrameType type, const MessageId& id) {
-  return control.remove(
-      [&](const FrameHeader& h) { return h.type == type && h.flags == 0 && same_place(h.id, id); });
+  return control.remove([&](const FrameHeader& h) { return h.type == type && same_place(h.id, id); });
 }
 
 void Link::State::detach(Send& send) {

@@ -82,7 +82,6 @@ Status Link::State::request_arrived(const FrameHeader& header) {
   if (Recv* recv = recvs.find([&](const Recv& r) { return is_it(r.op.id); }); recv != nullptr) {
     if (recv->announced || recv->started) return violation(header, "it was announced before");
     if (!recv->cleared) push_control(FrameType::kClear, recv->op.id, recv->op.nbytes);
-    if (refuse_left_over(recv)) return Status::ok();
     if (foreign(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes)) {
       finish(recv, mismatch(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes), header.id,
              header.message_nbytes);
@@ -209,12 +208,8 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
     incoming.where = message->bytes();
     return Status::ok();
   }
+  report_strays(recv->op);
   if (recv->cleared) withdraw_clear(*recv);
-  if (refuse_left_over(recv)) {
-    incoming.kind = Incoming::Kind::kEagerSwallow;
-    incoming.where = staging(nbytes);
-    return Status::ok();
-  }
   if (foreign(recv->op.id, recv->op.nbytes, header.id, nbytes)) {
     finish(recv, mismatch(recv->op.id, recv->op.nbytes, header.id, nbytes), header.id, nbytes);
     incoming.kind = Incoming::Kind::kEagerSwallow;
@@ -226,16 +221,6 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
   incoming.recv = recv;
   incoming.where = recv->op.consumer != nullptr ? staging(nbytes) : recv->op.payload.first(nbytes);
   return Status::ok();
-}
-
-// True: the receive has ended, and with it the collective here. What still comes for that is swallowed.
-bool Link::State::refuse_left_over(Recv* recv) {
-  const MessageId id = recv->op.id;
-  Status left = left_over(id);
-  if (left.is_ok()) return false;
-  raise_fence(id.stream.group, id.sequence);
-  finish(recv, std::move(left), id, recv->op.nbytes);
-  return true;
 }
 
 Status Link::State::segment_arrived(const FrameHeader& header) {
@@ -253,11 +238,7 @@ Status Link::State::segment_arrived(const FrameHeader& header) {
     return violation(header, "segment at " + std::to_string(header.offset) + " where " +
                                  std::to_string(recv->received) + " was expected");
   }
-  if (!recv->started && refuse_left_over(recv)) {
-    incoming.kind = Incoming::Kind::kSwallow;
-    incoming.where = staging(header.segment_nbytes);
-    return Status::ok();
-  }
+  if (!recv->started) report_strays(recv->op);
   recv->started = true;
   incoming.kind = Incoming::Kind::kReceive;
   incoming.recv = recv;

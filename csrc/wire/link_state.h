@@ -87,9 +87,7 @@ struct Link::State {
   void push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id, uint64_t nbytes,
             uint64_t offset);
   void push_credit();
-  Status left_over(
-      const MessageId& id) const;  // not OK: a message of an earlier collective of the group is still here
-  bool refuse_left_over(Recv* recv);
+  void report_strays(const RecvOp& op);
   void clear_early(Recv& recv);
   void withdraw_clear(const Recv& recv);
   void forget_early(Recv& recv);
@@ -167,13 +165,11 @@ struct Link::State {
   NodeList<Announcement> clears;  // CLEARs that came before their send was posted
   NodeList<Announcement> withdrawn_sends;
   Fifo<FrameHeader> control;
-  Fifo<FrameHeader>
-      answers;      // to what was given up; after `control`, so that each is the last word on its message
-  uint64_t credit;  // eager bytes that we may send
+  Fifo<FrameHeader> answers;  // about what was given up; behind `control`: the last word on their message
+  uint64_t credit;            // eager bytes that we may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
   std::size_t held_back = 0;  // in `waiting`, not announced
-  Fifo<Send*>
-      frames_out;  // given, not yet written, oldest first; null: a control frame, or of a send that is gone
+  Fifo<Send*> frames_out;  // given, not yet written, oldest first; null: of no send, or of one that is gone
 
   // Receiving.
   NodeList<Recv> recvs;
@@ -184,8 +180,7 @@ struct Link::State {
   uint64_t charged = 0;       // eager bytes that the peer has sent and not got back as credit
   uint64_t returnable = 0;    // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
-  uint32_t early_clears =
-      0;  // receives cleared early, withdrawn ones too; the peer holds no more CLEARs than that
+  uint32_t early_clears = 0;  // receives cleared early, withdrawn or not: CLEARs that the peer may hold
   Incoming incoming;
   std::unique_ptr<std::byte[]> staging_memory;
 

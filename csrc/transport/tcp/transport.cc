@@ -215,7 +215,6 @@ void TcpTransport::end(const Status& why) {
   if (!ended_.is_ok()) return;
   ended_ = why;
   listener_.reset();
-  control_.clear();
   for (Connection* connection : open_) connection->close(why);
   open_.clear();
 }

@@ -336,12 +336,15 @@ TEST_P(Failure, work_outlives_its_runtime_and_still_tells_how_it_ended) {
 }
 
 TEST_P(Failure, work_that_is_dropped_ends_on_the_peers_too_and_the_group_goes_on) {
-  const Outcomes outcomes = run_well(2, [](Runtime&, Communicator& group) -> Status {
+  std::promise<void> launched;
+  const Outcomes outcomes = run_well(2, [&](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kF32, 100'000, group.rank(), 2);
     if (group.rank() == 0) {
       PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> dropped,
                           group.launch(request_of(Collective::kAllreduce, x, x)));
+      launched.set_value();
     } else {
+      launched.get_future().wait();  // else rank 0 could be done with it at once
       const Status ended = allreduce(group, 100'000);
       if (ended.code() != Code::kAborted || ended.peer() != 0) return ended.with_operation("not told");
     }
@@ -360,7 +363,9 @@ TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_th
         Request request = request_of(what, x, out, ReduceOp::kSum, root);
         if (what == Collective::kReduce) request.out = {};
         PC_TRY(group.run(request));
-        return shuts_down ? runtime.shutdown(Deadline::after(kLong)) : allreduce(group);
+        if (shuts_down) return runtime.shutdown(Deadline::after(kLong));
+        PC_TRY(allreduce(group));  // or the one after it: then this call finds out
+        return allreduce(group);
       });
       // Who is told second may see the other one go.
       EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)

@@ -24,7 +24,6 @@ class Dice {  // not the distributions of <random>: those differ between librari
     return static_cast<T>(random_() % static_cast<uint64_t>(n));
   }
   Time within(Time most) { return Time(below(most.count() + 1)); }
-  Time between(Time least, Time most) { return least + within(most - least); }
   bool chance(int percent) { return below(100) < percent; }
 
  private:

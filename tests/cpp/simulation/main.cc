@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "simulation/world.h"
@@ -15,6 +16,7 @@ constexpr const char* kUsage =
 
 struct Arguments {
   uint64_t first = 1, seeds = 1000;
+  std::string plant;  // as it has to be given again
   Options options;
 };
 
@@ -36,10 +38,9 @@ std::optional<Arguments> parse(int argc, char** argv) {
     } else if (name == "--seed") {
       a.first = number;
       a.seeds = 1;
-    } else if (name == "--plant" && value == "lost-notice") {
-      a.options.plant = Plant::kLostNotice;
-    } else if (name == "--plant" && value == "stale-epoch") {
-      a.options.plant = Plant::kStaleEpoch;
+    } else if (name == "--plant" && (value == "lost-notice" || value == "stale-epoch")) {
+      a.options.plant = value == "lost-notice" ? Plant::kLostNotice : Plant::kStaleEpoch;
+      a.plant = " --plant " + std::string(value);
     } else {
       return std::nullopt;
     }
@@ -81,8 +82,8 @@ int main(int argc, char** argv) {
     const Outcome outcome = run_world(options);
     std::fputs(outcome.trace.c_str(), stdout);
     if (!outcome.failure.empty()) {
-      std::printf("%s\ncontrol_sim --seed %llu\n", outcome.failure.c_str(),
-                  static_cast<unsigned long long>(options.seed));
+      std::printf("%s\ncontrol_sim --seed %llu%s\n", outcome.failure.c_str(),
+                  static_cast<unsigned long long>(options.seed), arguments->plant.c_str());
       return 1;
     }
     counts.add(outcome.counts);

@@ -265,7 +265,7 @@ void SimulatedRank::peer_exited(Rank peer) {
 
 void SimulatedRank::excluded(Rank by, const std::string& cause) {
   check_exclusion(by, cause);
-  excluded_ = true;
+  is_excluded = true;
   for (const auto& [group, all] : world_.scenario.groups) out_of(group);
 }
 

@@ -25,10 +25,10 @@ class SimulatedRank final : public ControlHost {
   void run(const std::function<void()>& what);  // now, or when it is no longer stopped
 
   // ---- how it stands
-  bool dead = false, gone = false, excluded_ = false;
+  bool dead = false, gone = false, is_excluded = false;
   bool was_cut = false;   // lost a connection while it lived
   bool was_hurt = false;  // cut, stopped, dead or gone: others may not have heard of it
-  bool lives() const { return !dead && !gone && !excluded_; }
+  bool lives() const { return !dead && !gone && !is_excluded; }
   bool is_out(uint32_t group) const { return out_.contains(group); }
   bool knows_end_of(Rank peer) const { return ended_peers_.contains(peer); }
   const std::set<uint64_t>& good_barriers(uint32_t group) { return good_barriers_[group]; }

@@ -108,13 +108,17 @@ TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
       End& quits = by_sender ? ends.a : ends.b;
       static_cast<void>(quits.link.cancel(by_sender ? &sends : &recvs, Status(Code::kTimeout, "too late")));
       std::vector<std::byte>& memory = by_sender ? out : in;
-      if (!over) memory = std::vector<std::byte>();  // a sanitizer sees whoever touches it
+      const std::vector<std::byte> others(memory.size(), std::byte{0xDD});
+      if (!over) memory = others;
       ends.a.link.post_send({message(1), next, &ends.a.sends, 1});
       ends.b.link.post_recv({message(1), next_in, next_in.size(), nullptr, &ends.b.recvs, 1});
       while (ends.a.move() | ends.b.move()) {
       }
       EXPECT_EQ(ends.b.recvs.tokens, std::vector<uint64_t>{1});
       EXPECT_EQ(next_in, next);
+      if (!over) {
+        EXPECT_TRUE(memory == others);
+      }
       const std::vector<Code>& other = by_sender ? recvs.codes : sends.codes;
       if (!over && !other.empty()) {
         EXPECT_TRUE(other.size() == 1 && (other[0] == Code::kOk || other[0] == Code::kTimeout));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 namespace pc {
 namespace {
@@ -600,6 +601,53 @@ TEST_F(ControlPlaneTest, OddReasonsAreMadeSense) {
   cancel(1, {Code::kOk, 77, "?"});
   EXPECT_EQ(host.ended.at(0).why.code, Code::kAborted);
   EXPECT_EQ(host.ended.at(0).why.by, 1);
+}
+
+// Messages of random contents from random ranks: whatever comes, each call that ends has one verdict in time, and nobody
+// dies twice.
+TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
+  std::mt19937 random(1);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  const auto any_rank = [&] { return static_cast<Rank>(below(6)) - 1; };
+  const auto any_message = [&] {
+    static constexpr FrameType kTypes[] = {FrameType::kNotice, FrameType::kCancel, FrameType::kPing};
+    ControlMessage m;
+    m.type = kTypes[below(3)];
+    if (below(100) == 0) m.type = static_cast<FrameType>(below(12));
+    m.epoch = below(20) == 0 ? kEpoch - 1 : kEpoch;
+    m.call = {below(4) == 0 ? below(3) : kWorld, below(8)};
+    m.asks = below(2) == 0;
+    m.asks_where = below(2) == 0;
+    m.end = {static_cast<Code>(below(14)), any_rank(), "?"};
+    m.report.state = static_cast<State>(below(6));
+    m.report.digest = below(3);
+    m.report.where_follows = below(4) == 0;
+    return m;
+  };
+  std::size_t verdicts = 0;
+  for (int world = 0; world < 500; ++world) {
+    Host host;
+    ControlPlane plane(0, {false, true, false, false}, kEpoch, host);
+    TimePoint now = TimePoint{} + std::chrono::hours(1);
+    for (int i = 0; i < 200; ++i, now += milliseconds(below(8))) {
+      const ControlMessage m = any_message();
+      host.standing.state = static_cast<State>(1 + below(5));
+      plane.received(any_rank(), m, now);
+      if (below(4) == 0) plane.stalled(m.call, any_rank(), now);
+      if (below(20) == 0) plane.survey(m.call, now);
+      if (below(20) == 0) plane.located(m.call, "here", now);
+      if (below(4) == 0) plane.tick(now);
+    }
+    plane.tick(now + ControlPlane::kPatience);
+    std::map<CallId, int> balance;
+    for (const Host::Ended& one : host.ended) balance[one.call] += 1;
+    for (const Host::Ended& one : host.verdicts) balance[one.call] -= 1;
+    for (const auto& [call, count] : balance) EXPECT_EQ(count, 0) << call.group << '#' << call.sequence;
+    EXPECT_EQ(host.verdicts.size(), balance.size()) << "a call has two verdicts";
+    EXPECT_LE(host.died.size() + host.exited.size(), 3u);
+    verdicts += host.verdicts.size();
+  }
+  EXPECT_GT(verdicts, 1000u);
 }
 
 TEST_F(ControlPlaneTest, AFloodOfCallsIsConcludedAndForgotten) {

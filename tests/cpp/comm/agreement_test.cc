@@ -1,0 +1,221 @@
+// What ranks tell each other when a call goes wrong, and that the group goes on with the next one.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/elements.h"
+#include "world.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr double kShort = 0.3;  // a timeout that shall expire
+constexpr double kLong = 20;    // one that shall not
+
+struct Made {
+  Collective collective = Collective::kAllreduce;
+  DType dtype = DType::kF32;
+  std::size_t count = 1000;
+  ReduceOp op = ReduceOp::kSum;
+  Rank root = 0;
+};
+Status make(Communicator& group, const Made& made, double timeout_s = -1) {
+  Elements x = contribution(made.dtype, made.count, group.rank(), group.size());
+  Request request;
+  request.collective = made.collective;
+  if (made.collective != Collective::kBarrier) {
+    request.in = x.view();
+    request.out = x.buffer();
+    request.op = made.op;
+    request.root = made.root;
+  }
+  return group.run(request, timeout_s);
+}
+Status right_allreduce(Communicator& group, std::size_t count = 4) {
+  Elements x = contribution(DType::kI32, count, group.rank(), group.size());
+  Request request;
+  request.in = x.view();
+  request.out = x.buffer();
+  request.collective = Collective::kAllreduce;
+  PC_TRY(group.run(request));
+  const bool right = x.bytes == reduced(DType::kI32, ReduceOp::kSum, count, group.size()).bytes;
+  return right ? Status::ok() : Status(Code::kInternal, "wrong result");
+}
+bool has(const Status& status, const std::string& part) {
+  return status.to_string().find(part) != std::string::npos;
+}
+Status unexpected(const Status& status, const std::string& what) {
+  return Status(Code::kInternal, what + ": " + (status.is_ok() ? "no error" : status.to_string()));
+}
+
+class Agreement : public ::testing::TestWithParam<Over> {
+ protected:
+  Outcomes run(Rank size, const Body& body) {
+    return run_world({.over = GetParam(), .size = size, .timeout_s = kLong}, body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, Agreement, ::testing::Values(Over::kInproc, Over::kTcp),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the_next_one_is_right) {
+  struct Odd {
+    Made made;
+    const char* difference;
+  };
+  const std::vector<Odd> odds = {
+      {{.dtype = DType::kI32}, "dtype int32 instead of float32"},
+      {{.dtype = DType::kF64}, "dtype float64 instead of float32"},
+      {{.op = ReduceOp::kMax}, "op max instead of sum"},
+      {{.count = 999}, "count 999 instead of 1000"},
+      {{.count = 0}, "count 0 instead of 1000"},
+      {{.count = 500'000}, "count 500000 instead of 1000"},
+      {{.collective = Collective::kBarrier}, "barrier instead of allreduce"},
+      {{.collective = Collective::kBroadcast}, "broadcast instead of allreduce"},
+      {{.collective = Collective::kReduce}, "reduce instead of allreduce"},
+  };
+  for (const Rank size : {2, 3, 4, 5}) {
+    const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
+      for (Rank who = 0; who < size; ++who) {
+        for (const Odd& odd : odds) {
+          const Status status = make(group, group.rank() == who ? odd.made : Made{});
+          const std::string what = std::string(odd.difference) + " by rank " + std::to_string(who);
+          const bool rooted =
+              odd.made.collective == Collective::kBroadcast || odd.made.collective == Collective::kReduce;
+          if (rooted && group.rank() == who && status.is_ok()) {  // its part may be to send only
+            PC_TRY(group.resync());
+          } else {
+            if (status.code() != Code::kMismatch) return unexpected(status, what);
+            if (size > 2 &&
+                (!has(status, odd.difference) || !has(status, "rank " + std::to_string(who) + " ")))
+              return unexpected(status, what);
+            if (size > 2 && status.peer() != (group.rank() == who ? -1 : who))
+              return unexpected(status, "peer, " + what);
+            if (rooted) PC_TRY(group.resync());
+          }
+          if (const Status next = right_allreduce(group); !next.is_ok())
+            return unexpected(next, "after " + what);
+        }
+      }
+      return Status::ok();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes);
+  }
+}
+
+TEST_P(Agreement, different_roots_are_found_and_resync_brings_all_back) {
+  for (const Collective what : {Collective::kBroadcast, Collective::kReduce}) {
+    for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
+      for (const Rank size : {2, 3, 4}) {
+        const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
+          for (Rank who = 0; who < size; ++who) {
+            const Made mine{
+                .collective = what, .count = count, .root = group.rank() == who ? (who + 1) % size : who};
+            const Status status = make(group, mine);
+            if (!status.is_ok() && status.code() != Code::kMismatch) return unexpected(status, "in the call");
+            PC_TRY(group.resync());
+            if (const Status next = right_allreduce(group); !next.is_ok())
+              return unexpected(next, "after it");
+          }
+          return Status::ok();
+        });
+        EXPECT_TRUE(all_ok(outcomes)) << name_of(what) << " " << count << "\n" << text_of(outcomes);
+      }
+    }
+  }
+}
+
+TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_the_group_goes_on) {
+  std::atomic<int> gave_up{0};
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    for (int round = 1; round <= 3; ++round) {
+      if (group.rank() == 2) {
+        while (gave_up.load() < 2 * round) std::this_thread::yield();
+      }
+      const Status status = make(group, {.count = 100'000}, group.rank() == 2 ? kLong : kShort);
+      if (status.code() != Code::kTimeout) return unexpected(status, "not a timeout");
+      if (group.rank() != 2 &&
+          (status.peer() != 2 || !has(status, "rank 2 (") || !has(status, "has not made this call")))
+        return unexpected(status, "the late rank is not named");
+      if (group.rank() != 2) ++gave_up;
+      if (const Status next = right_allreduce(group, 100'000); !next.is_ok())
+        return unexpected(next, "after it");
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    Elements x = contribution(DType::kF32, 1'000'000, group.rank(), 3);
+    Request request;
+    request.collective = Collective::kAllreduce;
+    request.in = x.view();
+    request.out = x.buffer();
+    Result<std::unique_ptr<Work>> work = group.launch(request);
+    if (work.is_ok() && group.rank() == 1) work.value()->cancel();
+    // Whoever launches after the news has come hears of it there.
+    const Status ended = work.is_ok() ? work.value()->wait({Deadline::after(kLong)}) : work.status();
+    if (ended.code() != Code::kAborted) return unexpected(ended, "not cancelled");
+    if (group.rank() != 1 && ended.peer() != 1) return unexpected(ended, "who cancelled?");
+    std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xee});  // it is ours again
+    return right_allreduce(group, 1'000'000);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Agreement, every_rank_hears_of_a_death_also_those_that_do_not_talk_to_the_dead) {
+  const Outcomes outcomes = run_world({.over = GetParam(), .size = 4, .timeout_s = kLong, .shut_down = false},
+                                      [](Runtime&, Communicator& group) -> Status {
+                                        Elements x = contribution(DType::kF32, 1, 0, 4);
+                                        PC_TRY(group.run(Request{}));
+                                        if (group.rank() == 3)
+                                          return Status::ok();  // its runtime goes without a word
+                                        // Nobody waits for rank 3.
+                                        return group.recv(x.buffer(), (group.rank() + 1) % 3, 0, -1);
+                                      });
+  for (Rank rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].code(), Code::kPeerFailure) << text_of(outcomes);
+  }
+  EXPECT_TRUE(has(outcomes[0], "rank 3") || has(outcomes[1], "rank 3") || has(outcomes[2], "rank 3"))
+      << text_of(outcomes);
+}
+
+TEST_P(Agreement, a_small_recv_that_gives_up_leaves_no_trace_and_a_large_one_ends_on_both_sides) {
+  std::promise<void> small_gave_up, large_gave_up;
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    std::vector<std::byte> small(8, std::byte{1}), large(1 << 20, std::byte{2}), got(1 << 20);
+    const auto view = [](std::vector<std::byte>& bytes) {
+      return Buffer{bytes.data(), bytes.size(), DType::kU8};
+    };
+    if (group.rank() == 0) {
+      small_gave_up.get_future().wait();
+      PC_TRY(group.send(view(small), 1, 0, -1));
+      large_gave_up.get_future().wait();
+      const Status ended = group.send(view(large), 1, 0, -1);
+      if (ended.code() != Code::kTimeout || !has(ended, "rank 1 gave up"))
+        return unexpected(ended, "large send");
+      return group.send(view(large), 1, 0, -1);
+    }
+    std::vector<std::byte> eight(8);
+    for (int i = 0; i < 3; ++i) {
+      const Status ended = group.recv(view(eight), 0, 0, 0.02);
+      if (ended.code() != Code::kTimeout) return unexpected(ended, "small recv");
+    }
+    small_gave_up.set_value();
+    PC_TRY(group.recv(view(eight), 0, 0, -1));
+    const Status ended = group.recv(view(got), 0, 0, 0.02);
+    if (ended.code() != Code::kTimeout || !has(ended, "rank 0")) return unexpected(ended, "large recv");
+    large_gave_up.set_value();
+    PC_TRY(group.recv(view(got), 0, 0, -1));
+    return eight == small && got == large ? Status::ok() : Status(Code::kInternal, "wrong bytes");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing
