@@ -6,7 +6,7 @@ import contextlib
 import random
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from .bars import Bar, Ledger, Trial
@@ -59,16 +59,23 @@ def outlast(plan: Plan, ledger: Ledger) -> None:
 def give_up(plan: Plan, ledger: Ledger) -> None:
     others = [rank for rank in range(plan.size) if rank != plan.stopped]
     with obedient_world(plan.size) as world:
-        enter(world, replace(plan.call, timeout=LONG_S), [plan.stopped])
-        world.until_blocked([plan.stopped])
-        world.signal(plan.stopped, signal.SIGSTOP)
-        try:
-            give_up_on_it(world, plan, others, ledger)
-        finally:
-            woken = world.signal(plan.stopped, signal.SIGCONT)
+        its_call = replace(plan.call, timeout=LONG_S)
+        if plan.call.count == MEDIUM:  # in the call, in which it can do nothing without the others
+            enter(world, its_call, [plan.stopped])
+            world.until_blocked([plan.stopped])
+            world.signal(plan.stopped, signal.SIGSTOP)
+        else:  # just before it: all that it has to say would be on its way at once
+            world.signal(plan.stopped, signal.SIGSTOP)
+            world.tell(["call", asdict(its_call)], [plan.stopped])
+        give_up_on_it(world, plan, others, ledger)
+        woken = world.signal(plan.stopped, signal.SIGCONT)
+        if plan.call.count != MEDIUM:
+            world.expect("enters", [plan.stopped])
         event = world.expect("outcome", [plan.stopped])[plan.stopped]
         ledger.measure("woken", event["ended"] - woken)
         what = complaint(event, "CollectiveTimeout", None)
+        if plan.call.count != MEDIUM and event["raised"] is None:
+            what = ""  # what the others had sent was all that it needed, and came before their giving up
         ledger.require("otherwise", not what, f"{plan}\nthe stopped rank {what}: {event.facts}")
         must_work(world, ledger, resync=plan.call.what == "broadcast", what=plan)
 
