@@ -14,7 +14,9 @@ import pycollective as pc
 from pycollective import _core
 from pycollective.debug import Call, Dump
 
-recorded = pytest.mark.xfail(reason="a world of one records nothing: no call there can fail because of others")
+recorded = pytest.mark.xfail(
+    reason="a world of one records nothing: no call there can fail because of others"
+)
 
 
 def as_promised(value: object, promised: typing.Any) -> bool:
