@@ -188,10 +188,9 @@ class World:
         """Lets the ranks go on meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if any(each.open for each in self.ranks.values()):
-                self._pump(left)
-            else:
-                time.sleep(left)
+            if not any(each.open for each in self.ranks.values()):
+                return  # nobody is left to go on
+            self._pump(left)
 
     def expect(
         self, kind: str, ranks: Collection[int] | None = None, within_s: float = PATIENCE_S

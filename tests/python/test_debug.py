@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import _core
+from pycollective import _core, testing
 from pycollective.debug import Call, Dump
-
-recorded = pytest.mark.xfail(
-    reason="a world of one records nothing: no call there can fail because of others"
-)
 
 
 def as_promised(value: object, promised: typing.Any) -> bool:
@@ -44,27 +40,29 @@ def test_without_a_world_there_is_nothing_to_dump() -> None:
     assert json.loads(_core._flight_record()) == []
 
 
-@recorded
-def test_a_dump_has_the_calls_oldest_first(world_of_one: pc.Group) -> None:
+def make_calls() -> list[Call]:
     pc.allreduce(np.ones(1000, np.float32), "max")
-    with pytest.raises(pc.CollectiveError):
-        pc.send(np.ones(1), 0)
-    pc.barrier()
-    calls = pc.debug.dump()["calls"]
-    assert all(as_promised(call, Call) for call in calls)
-    allreduce, barrier = (call for call in calls[-3:] if call["kind"] == "collective")
-    assert (allreduce["collective"], allreduce["dtype"], allreduce["op"]) == ("allreduce", "float32", "max")
-    assert (allreduce["count"], allreduce["state"], allreduce["result"]) == (1000, "done", "ok")
-    assert allreduce["root_or_peer"] is None
-    assert (barrier["collective"], barrier["dtype"], barrier["count"]) == ("barrier", None, None)
-    assert barrier["sequence"] == allreduce["sequence"] + 1
-    assert allreduce["began_s"] <= barrier["began_s"] <= -barrier["elapsed_s"] <= 0
-
-
-@recorded
-def test_a_call_knows_the_line_that_made_it(world_of_one: pc.Group) -> None:
+    with pytest.raises(pc.CollectiveTimeout):
+        pc.recv(np.ones(3), 1 - pc.rank(), tag=9, timeout=0)
     pc.barrier()  # here
+    return pc.debug.dump()["calls"]
+
+
+def test_a_dump_has_the_calls_oldest_first_and_the_lines_that_made_them() -> None:
     with open(__file__) as source:
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# here\n"))
-    site = f"python/test_debug.py:{line} in test_a_call_knows_the_line_that_made_it"
-    assert pc.debug.dump()["calls"][-1]["site"] == site
+    for calls in testing.run(make_calls, 2):
+        assert all(as_promised(call, Call) for call in calls)
+        allreduce, recv, barrier = calls[-3:]
+        assert (allreduce["collective"], allreduce["dtype"], allreduce["op"]) == (
+            "allreduce",
+            "float32",
+            "max",
+        )
+        assert (allreduce["count"], allreduce["state"], allreduce["result"]) == (1000, "done", "ok")
+        assert allreduce["root_or_peer"] is None
+        assert (recv["kind"], recv["count"], recv["tag"], recv["result"]) == ("recv", 3, 9, "timeout")
+        assert (barrier["collective"], barrier["dtype"], barrier["count"]) == ("barrier", None, None)
+        assert barrier["sequence"] == allreduce["sequence"] + 1
+        assert allreduce["began_s"] <= recv["began_s"] <= barrier["began_s"] <= -barrier["elapsed_s"] <= 0
+        assert barrier["site"] == f"python/test_debug.py:{line} in make_calls"

@@ -1,0 +1,250 @@
+// Peers that die, leave, fall silent or talk nonsense.
+#include <random>
+
+#include "control_plane_host.h"
+
+namespace pc {
+namespace {
+
+// ---- death and departure
+
+TEST_F(ControlPlaneTest, ADeathIsToldToAllOnce) {
+  plane.lost(2, "reset", now);
+  plane.lost(2, "reset", now);
+  EXPECT_EQ(host.died, (Ranks{2}));
+  EXPECT_EQ(host.causes.at(0), "reset");
+  EXPECT_EQ(host.sent.at(0).message.end.by, 2);
+  EXPECT_EQ(host.sent.at(0).message.end.text, "reset");
+  EXPECT_EQ(told(FrameType::kDead), (Ranks{1, 2, 3})) << "the dead too: it may live after all";
+}
+
+TEST_F(ControlPlaneTest, ADeathThatIsToldIsPassedOnOnce) {
+  dead(1, 2);
+  EXPECT_EQ(host.died, (Ranks{2}));
+  EXPECT_EQ(host.causes.at(0), "killed (rank 1 says so)");
+  EXPECT_EQ(host.sent.at(0).message.end.text, "killed");
+  EXPECT_EQ(told(FrameType::kDead), (Ranks{1, 2, 3}));
+  dead(3, 2);
+  plane.lost(2, "reset", now);
+  EXPECT_EQ(host.died.size(), 1u);
+  EXPECT_TRUE(host.sent.empty());
+}
+
+TEST_F(ControlPlaneTest, TheDeadAreNotHeardAnyMoreNorSpokenTo) {
+  plane.lost(2, "reset", now);
+  host.sent.clear();
+  cancel(2, kLate);
+  dead(2, 1);
+  goodbye(2);
+  notice(2, {}, true);
+  EXPECT_TRUE(host.ended.empty() && host.exited.empty() && host.sent.empty());
+  EXPECT_EQ(host.died, (Ranks{2}));
+  plane.gave_up(kCall, kLate, now);
+  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 3}));
+}
+
+TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadLearnsIt) {
+  dead(1, 0, "no heartbeat");
+  EXPECT_EQ(host.excluded_by, (Ranks{1}));
+  EXPECT_EQ(host.causes.at(0), "no heartbeat");
+  EXPECT_TRUE(host.died.empty() && host.sent.empty());
+}
+
+TEST_F(ControlPlaneTest, AGoodbyeMakesTheEndOfTheConnectionOrderly) {
+  goodbye(2);
+  EXPECT_EQ(host.exited, (Ranks{2}));
+  goodbye(2);
+  plane.lost(2, "end of stream", now);
+  dead(1, 2);
+  cancel(2, kLate);
+  EXPECT_EQ(host.exited.size(), 1u);
+  EXPECT_TRUE(host.died.empty() && host.sent.empty() && host.ended.empty());
+}
+
+TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
+  plane.say_goodbye(now);
+  EXPECT_EQ(told(FrameType::kGoodbye), (Ranks{1, 2, 3}));
+  plane.gave_up(kCall, kLate, now);
+  plane.lost(1, "reset", now);
+  notice(2, {}, true);
+  plane.say_goodbye(now);
+  after(ControlPlane::kPatience);
+  EXPECT_TRUE(host.sent.empty());
+  EXPECT_EQ(host.verdicts.size(), 1u);
+}
+
+// ---- time
+
+TEST_F(ControlPlaneTest, AnIdleWorldOfOneHostNeverWakes) {
+  EXPECT_FALSE(plane.next_tick().has_value());
+  after(std::chrono::hours(1));
+  EXPECT_TRUE(host.sent.empty());
+  EXPECT_FALSE(plane.next_tick().has_value());
+  EXPECT_EQ(plane.silent_s(1, now), 0);
+}
+
+TEST_F(ControlPlaneTest, PeersOnOtherHostsHaveHeartbeats) {
+  ControlPlane far(0, {false, true, false, false}, kEpoch, host);
+  for (int beat = 0; beat < 3; ++beat) {
+    far.tick(now);
+    far.tick(now);
+    EXPECT_TRUE(host.sent.at(0).message.asks);
+    EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
+    EXPECT_EQ(far.next_tick(), now + ControlPlane::kHeartbeat);
+    now += ControlPlane::kHeartbeat;
+    EXPECT_EQ(far.silent_s(1, now), 0.5);
+    EXPECT_EQ(far.silent_s(2, now), 0);
+    far.received(1, made(FrameType::kPing), now);
+    EXPECT_EQ(far.silent_s(1, now), 0);
+  }
+}
+
+TEST_F(ControlPlaneTest, AStoppedPeerGetsFewPingsAndOthersAgainWhenItAnswers) {
+  ControlPlane far(0, {false, true, false, false}, kEpoch, host);
+  for (int beat = 0; beat < 100; ++beat, now += ControlPlane::kHeartbeat) far.tick(now);
+  EXPECT_EQ(told(FrameType::kPing).size(), 8u);
+  EXPECT_FALSE(far.next_tick().has_value());
+  EXPECT_EQ(far.silent_s(1, now), 50);
+  for (int answer = 0; answer < 20; ++answer) far.received(1, made(FrameType::kPing), now);
+  EXPECT_EQ(far.silent_s(1, now), 0);
+  far.tick(now);
+  EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
+  far.lost(1, "reset", now);
+  EXPECT_FALSE(far.next_tick().has_value());
+}
+
+TEST_F(ControlPlaneTest, APingIsAnswered) {
+  ControlMessage ping = made(FrameType::kPing, {});
+  ping.asks = true;
+  plane.received(3, ping, now);
+  ASSERT_EQ(host.sent.size(), 1u);
+  EXPECT_FALSE(host.sent[0].message.asks);
+  EXPECT_EQ(told(FrameType::kPing), (Ranks{3}));
+}
+
+TEST_F(ControlPlaneTest, WhoWasAskedAndDoesNotAnswerIsSilent) {
+  plane.stalled(kCall, 1, now);
+  after(milliseconds(2000));
+  plane.stalled(kCall, 1, now);
+  EXPECT_EQ(plane.silent_s(1, now), 2);
+  EXPECT_EQ(plane.silent_s(2, now), 0);
+  notice(1, {.state = State::kRunning});
+  after(milliseconds(2000));
+  EXPECT_EQ(plane.silent_s(1, now), 0);
+  plane.survey({kWorld, 9}, now);
+  after(milliseconds(1000));
+  EXPECT_EQ(plane.silent_s(3, now), 1);
+  EXPECT_EQ(plane.silent_s(-1, now) + plane.silent_s(0, now) + plane.silent_s(4, now), 0);
+}
+
+// ---- strangers, ghosts and nonsense
+
+TEST_F(ControlPlaneTest, MessagesOfAnotherEpochHaveNoEffect) {
+  for (const uint32_t epoch : {kEpoch - 1, kEpoch + 1}) {
+    for (const FrameType type :
+         {FrameType::kNotice, FrameType::kDead, FrameType::kCancel, FrameType::kPing, FrameType::kGoodbye}) {
+      ControlMessage m = made(type, kCall, {.state = State::kRunning, .digest = 0xbb});
+      m.epoch = epoch;
+      m.asks = true;
+      m.end = {Code::kTimeout, 2, "old"};
+      plane.received(1, m, now);
+    }
+  }
+  EXPECT_TRUE(host.sent.empty() && host.ended.empty() && host.died.empty() && host.exited.empty());
+}
+
+TEST_F(ControlPlaneTest, AGroupThatIsNotKnownHereIsAnsweredWithNothing) {
+  cancel(1, kLate, {}, {kUnknownGroup, 5});
+  notice(2, {.state = State::kRunning, .digest = 1}, true, {kUnknownGroup, 5});
+  notice(3, {.state = State::kRunning, .digest = 1}, false, {kUnknownGroup, 5});
+  EXPECT_EQ(host.sent.at(0).message.report.state, State::kUnknown);
+  EXPECT_EQ(told(FrameType::kNotice), (Ranks{1, 2}));
+  EXPECT_TRUE(host.ended.empty());
+}
+
+TEST_F(ControlPlaneTest, NonsenseIsIgnored) {
+  for (const Rank nobody : {-1, 0, 4, 1'000'000}) {
+    cancel(nobody, kLate);
+    dead(nobody, 1);
+    goodbye(nobody);
+    plane.lost(nobody, "reset", now);
+    dead(1, nobody == 0 ? -5 : nobody);
+  }
+  cancel(1, kLate, {}, {kWorld, 0});
+  notice(1, {.state = State::kRunning, .digest = 0xbb}, true, {kWorld, 0});
+  cancel(2, kLate, {}, {kSub, 4});
+  ControlMessage odd = made(FrameType::kData);
+  plane.received(1, odd, now);
+  EXPECT_TRUE(host.sent.empty() && host.ended.empty() && host.died.empty() && host.exited.empty());
+}
+
+TEST_F(ControlPlaneTest, OddReasonsAreMadeSense) {
+  cancel(1, {Code::kOk, 77, "?"});
+  EXPECT_EQ(host.ended.at(0).why.code, Code::kAborted);
+  EXPECT_EQ(host.ended.at(0).why.by, 1);
+}
+
+// Messages of random contents from random ranks: whatever comes, each call that ends has one verdict in time, and nobody
+// dies twice.
+TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
+  std::mt19937 random(1);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  const auto any_rank = [&] { return static_cast<Rank>(below(6)) - 1; };
+  const auto any_message = [&] {
+    static constexpr FrameType kTypes[] = {FrameType::kNotice, FrameType::kCancel, FrameType::kPing};
+    ControlMessage m;
+    m.type = kTypes[below(3)];
+    if (below(100) == 0) m.type = static_cast<FrameType>(below(12));
+    m.epoch = below(20) == 0 ? kEpoch - 1 : kEpoch;
+    m.call = {below(4) == 0 ? below(3) : kWorld, below(8)};
+    m.asks = below(2) == 0;
+    m.asks_where = below(2) == 0;
+    m.end = {static_cast<Code>(below(14)), any_rank(), "?"};
+    m.report.state = static_cast<State>(below(6));
+    m.report.digest = below(3);
+    m.report.where_follows = below(4) == 0;
+    return m;
+  };
+  std::size_t verdicts = 0;
+  for (int world = 0; world < 500; ++world) {
+    Host host;
+    ControlPlane plane(0, {false, true, false, false}, kEpoch, host);
+    TimePoint now = TimePoint{} + std::chrono::hours(1);
+    for (int i = 0; i < 200; ++i, now += milliseconds(below(8))) {
+      const ControlMessage m = any_message();
+      host.standing.state = static_cast<State>(1 + below(5));
+      plane.received(any_rank(), m, now);
+      if (below(4) == 0) plane.stalled(m.call, any_rank(), now);
+      if (below(20) == 0) plane.survey(m.call, now);
+      if (below(20) == 0) plane.located(m.call, "here", now);
+      if (below(4) == 0) plane.tick(now);
+    }
+    plane.tick(now + ControlPlane::kPatience);
+    std::map<CallId, int> balance;
+    for (const Host::Ended& one : host.ended) balance[one.call] += 1;
+    for (const Host::Ended& one : host.verdicts) balance[one.call] -= 1;
+    for (const auto& [call, count] : balance) EXPECT_EQ(count, 0) << call.group << '#' << call.sequence;
+    EXPECT_EQ(host.verdicts.size(), balance.size()) << "a call has two verdicts";
+    EXPECT_LE(host.died.size() + host.exited.size(), 3u);
+    verdicts += host.verdicts.size();
+  }
+  EXPECT_GT(verdicts, 1000u);
+}
+
+TEST_F(ControlPlaneTest, AFloodOfCallsIsConcludedAndForgotten) {
+  const uint64_t many = 5000;
+  for (uint64_t sequence = 1; sequence <= many; ++sequence) {
+    cancel(1, kLate, {}, {kWorld, sequence});
+    host.sent.clear();
+  }
+  EXPECT_EQ(host.verdicts.size(), many - 1024) << "no more than this many are open";
+  after(ControlPlane::kPatience);
+  EXPECT_EQ(host.verdicts.size(), many);
+  cancel(1, kLate, {}, {kWorld, many});
+  EXPECT_EQ(host.ended.size(), many) << "remembered";
+  cancel(1, kLate, {}, {kWorld, 1});
+  EXPECT_EQ(host.ended.size(), many + 1) << "long ago";
+}
+
+}  // namespace
+}  // namespace pc
