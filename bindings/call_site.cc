@@ -7,20 +7,6 @@
 namespace pc {
 namespace {
 
-int instruction_of(PyFrameObject* frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  return PyFrame_GetLasti(frame);
-#else
-  return frame->f_lasti;
-#endif
-}
-
-PyCodeObject* code_of(PyFrameObject* frame) {  // borrowed: the frame holds it
-  PyCodeObject* code = PyFrame_GetCode(frame);
-  Py_DECREF(code);
-  return code;
-}
-
 // Names of files need not be Unicode. Leaves no Python error behind.
 std::string to_utf8(PyObject* text) {
   const Ref bytes(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
@@ -47,6 +33,7 @@ bool CallSites::load() {
   const Ref first(PySequence_GetItem(path.get(), 0));
   if (!first) return false;
   folder_ = PyUnicode_FromFormat("%S/", first.get());
+  direct_ = running_place_is_known();
   return folder_ != nullptr;
 }
 
@@ -57,18 +44,17 @@ bool CallSites::is_ours(PyCodeObject* code) const {
 }
 
 const char* CallSites::here() {
-  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
-  if (frame == nullptr) return nullptr;
-  const Place place = {code_of(frame), instruction_of(frame)};
+  const CodePlace place = direct_ ? running_place_directly() : running_place();
+  if (place.code == nullptr) return nullptr;
   const auto known = places_.find(place);
-  const char* text = known != places_.end() ? known->second : find_out(frame, place);
+  const char* text = known != places_.end() ? known->second : find_out(place);
   last_.store(text, std::memory_order_relaxed);
   return text;
 }
 
 // Python code may run in here (finalizers do), and come here as well.
-const char* CallSites::find_out(PyFrameObject* frame, const Place& place) {
-  std::string fresh = text_of(frame);
+const char* CallSites::find_out(const CodePlace& place) {
+  std::string fresh = text_of(PyEval_GetFrame());
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
   if (is_ours(place.code)) return text;  // which depends on who called us
@@ -86,14 +72,14 @@ void CallSites::forget() {
 std::string CallSites::text_of(PyFrameObject* innermost) const {
   PyFrameObject* frame = innermost;
   Py_INCREF(frame);
-  while (frame != nullptr && is_ours(code_of(frame))) {
+  while (frame != nullptr && is_ours(place_of(frame).code)) {
     PyFrameObject* caller = PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = caller;
   }
   const Ref held(reinterpret_cast<PyObject*>(frame));
   if (frame == nullptr) frame = innermost;
-  const PyCodeObject* code = code_of(frame);
+  const PyCodeObject* code = place_of(frame).code;
   return short_path(to_utf8(code->co_filename)) + ":" + std::to_string(PyFrame_GetLineNumber(frame)) +
          " in " + to_utf8(code->co_name);
 }

@@ -1,12 +1,12 @@
 // Which line of Python a call comes from: "train.py:42 in step".
 #pragma once
 
-#include <Python.h>
-
 #include <atomic>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "running_code.h"
 
 namespace pc {
 
@@ -25,26 +25,22 @@ class CallSites {
 
  private:
   static constexpr std::size_t kMostPlaces = 4096, kMostTexts = 65536;
-  struct Place {
-    PyCodeObject* code;
-    int instruction;
-    bool operator==(const Place&) const = default;
-  };
   struct Hash {
-    std::size_t operator()(const Place& place) const {
+    std::size_t operator()(const CodePlace& place) const {
       return reinterpret_cast<std::size_t>(place.code) / 16 +
              static_cast<std::size_t>(place.instruction) * 31;
     }
   };
-  using Places = std::unordered_map<Place, const char*, Hash>;
+  using Places = std::unordered_map<CodePlace, const char*, Hash>;
 
   bool is_ours(PyCodeObject* code) const;
-  const char* find_out(PyFrameObject* frame, const Place& place);
+  const char* find_out(const CodePlace& place);
   void forget();
 
   Places places_;  // holds a reference to every code object, so that no other one gets its address
   std::unordered_set<std::string> texts_;  // whose elements never move
   std::atomic<const char*> last_{nullptr};
+  bool direct_ = false;  // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
 };
 

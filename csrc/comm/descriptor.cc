@@ -22,11 +22,6 @@ class Digest {
   uint64_t state_ = 0;
 };
 
-uint64_t number_of(std::string_view name) {  // FNV-1a: names are equal on all ranks, addresses are not
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
 
 std::string nbytes_text(std::size_t nbytes) {
   constexpr std::string_view kUnits[] = {" B", " KiB", " MiB", " GiB"};
@@ -41,16 +36,15 @@ std::string nbytes_text(std::size_t nbytes) {
 }  // namespace
 
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence) {
-  Digest digest;
-  digest << (uint64_t{group} << 8 | static_cast<uint64_t>(request.collective)) << sequence
-         << number_of(choice.algorithm->name) << choice.split;
-  if (request.collective == Collective::kBarrier) return digest.value();
   const bool reduces = request.collective != Collective::kBroadcast;
   const bool rooted = request.collective != Collective::kAllreduce;
+  const auto number = [](auto field) { return static_cast<uint64_t>(field); };
+  Digest digest;
+  digest << (uint64_t{group} << 8 | number(request.collective)) << sequence << choice.algorithm->name_hash;
+  if (request.collective == Collective::kBarrier) return (digest << choice.split).value();
   const auto [count, dtype] = elements_of(request);
-  digest << static_cast<uint64_t>(dtype) << count;
-  digest << (reduces ? static_cast<uint64_t>(request.op) : 255)
-         << (rooted ? static_cast<uint64_t>(request.root) : 0);
+  digest << (uint64_t{choice.split} << 32 | (rooted ? number(request.root) : 0));
+  digest << (number(dtype) << 8 | (reduces ? number(request.op) : 255)) << count;
   return digest.value();
 }
 

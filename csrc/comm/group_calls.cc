@@ -62,6 +62,10 @@ void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
 
+bool GroupCalls::is_leaving(uint64_t sequence, uint64_t digest) const {
+  return digest == digest_of_leaving(group_, sequence);
+}
+
 // At the entry of a later call. The first cause speaks again.
 Status GroupCalls::cause() const {
   return Status(cause_.code(), "this group ended earlier: " + cause_.to_string())
@@ -91,15 +95,20 @@ void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
   if (verdict.code() == Code::kMismatch) defer(sequence, verdict);
 }
 
+void GroupCalls::cancel(uint64_t sequence, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (cause_.is_ok()) parts_.executor->cancel(group_, sequence, why);
+}
+
 void GroupCalls::forget(uint64_t sequence) {
   endings_.erase(sequence);
   ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
 }
 
-void GroupCalls::settle() {
-  const uint64_t before = next_number_here() - 1;
+void GroupCalls::settle(uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  settled_ = std::max(settled_, before);
+  settled_ = std::max(settled_, sequence);
+  if (!deferred_ || deferred_->sequence() > sequence) return;
   deferred_.reset();
   noted_.store(0, std::memory_order_release);
 }
@@ -164,8 +173,9 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
       const bool polls = std::chrono::steady_clock::now() - call.began < kPolling;
       return told(polls ? ended : with_standing(ended, probe), call, operation);
     }
-    case Code::kAborted: {
-      const std::lock_guard lock(mutex_);
+    case Code::kAborted: {  // most likely the peer has heard of a death before this rank
+      std::unique_lock lock(mutex_);
+      (void)wait_briefly(lock, probe, [this] { return !cause_.is_ok(); });
       return told(cause_.is_ok() ? ended : cause_, call, operation);
     }
     default: return told(ended, call, operation);
@@ -174,7 +184,7 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
 
 bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
-  const uint64_t next = next_number_here();
+  const uint64_t next = last_number() + 1;
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
   parts_.control->stalled(id(next), names_.to_world(peer));
@@ -198,7 +208,7 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
 
 // Asks the peer of a message that did not come where it stands.
 Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
-  const std::vector<Standing> standings = survey(next_number_here(), probe);
+  const std::vector<Standing> standings = survey(last_number() + 1, probe);
   if (standings.empty() || ended.peer() < 0) return ended;
   const Standing& peer = standings[static_cast<std::size_t>(ended.peer())];
   return Status(ended.code(), ended.message() + "; " + position_text(peer, names_)).with_peer(ended.peer());
@@ -216,9 +226,9 @@ std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) 
   return standings;
 }
 
-uint64_t GroupCalls::next_number_here() {
+uint64_t GroupCalls::last_number() {
   const std::unique_lock in_turn = turn();
-  return sequence_ + 1;
+  return sequence_;
 }
 
 template <class Ready>

@@ -64,7 +64,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void done(const Call& call);
   Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
   Status take_deferred();  // what the next call would raise about an earlier one
-  void settle();           // all ranks are in step again: nothing earlier matters any more
+  void settle(uint64_t sequence);  // nothing is raised any more about calls up to this one
+  uint64_t last_number();
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
@@ -76,6 +77,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
   bool peer_has_left(Rank peer);
+  void cancel(uint64_t sequence, const Status& why);  // the call of this number ends here with `why`
   // Ends everything that runs, now and later, with `why`. The first cause stays.
   void abort(const Status& why) noexcept;
 
@@ -85,6 +87,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
   // ---- CallListener
   void stray(uint64_t sequence, Rank peer, const Status& why) override;
+  bool is_leaving(uint64_t sequence, uint64_t digest) const override;
 
   // ---- ControlledGroup
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
@@ -113,7 +116,6 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
   Status await_verdict(uint64_t sequence, const Probe* probe);
-  uint64_t next_number_here();
   Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
   Status with_standing(const Status& ended, const Probe* probe);
   std::vector<Standing> survey(uint64_t sequence, const Probe* probe);

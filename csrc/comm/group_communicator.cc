@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
-#include "comm/reentry.h"
 #include "engine/point_to_point.h"
 
 namespace pc {
@@ -69,134 +69,12 @@ class FinishedWork final : public Work {
 
 }  // namespace
 
-struct GroupCommunicator::Shared {
-  GroupCalls calls;
-  Reentry reentry = {};
-};
-
-// Notices that a call waits long: looks after it every now and then, and has one warning written.
-class GroupCommunicator::Watch : public WaitWatch {
- public:
-  Watch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
-      : calls_(calls),
-        work_(work),
-        began_(call.began),
-        look_at_(call.began + kFirst) {}
-  void look(TimePoint now) final {
-    if (now < look_at_) return;
-    look_at_ = now + kNext;
-    look_after(work_.waits_for());
-    const std::chrono::duration<double> waited = now - began_;
-    if (warned_ || waited.count() < calls_.parts().warn_after_s) return;
-    warned_ = true;
-    warn();
-  }
-
- protected:
-  ~Watch() = default;
-  virtual void look_after(Rank peer) = 0;
-  virtual void warn() = 0;
-  GroupCalls& calls_;
-  Work& work_;
-
- private:
-  static constexpr std::chrono::milliseconds kFirst{100}, kNext{250};
-  const TimePoint began_;
-  TimePoint look_at_;
-  bool warned_ = false;
-};
-
-// Asks the rank that the call waits for, which finds a disagreement that shows in no message.
-class GroupCommunicator::CallWatch final : public Watch {
- public:
-  CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
-      : Watch(calls, call, work),
-        id_(calls.id(call.sequence)) {}
-
- private:
-  void look_after(Rank peer) override {
-    if (peer >= 0) calls_.parts().control->stalled(id_, calls_.names().to_world(peer));
-  }
-  void warn() override { calls_.parts().control->survey(id_); }
-  const CallId id_;
-};
-
-// Gives a message up whose other end has left.
-class GroupCommunicator::MessageWatch final : public Watch {
- public:
-  MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, Rank peer, std::string_view verb)
-      : Watch(calls, call, work),
-        peer_(peer),
-        verb_(verb) {}
-  bool peer_has_left() const { return left_; }
-
- private:
-  void look_after(Rank) override {
-    if (left_ || !calls_.peer_has_left(peer_)) return;
-    left_ = true;
-    work_.cancel();
-  }
-  void warn() override {
-    calls_.parts().log.warning([&] {
-      return std::string(verb_) + " " + calls_.names().full(peer_) + " waits for long: it has not " +
-             (verb_.starts_with("send") ? "posted its recv" : "sent");
-    });
-  }
-  const Rank peer_;
-  const std::string_view verb_;
-  bool left_ = false;
-};
-
-// A launched collective whose outcome is told in the words of its group.
-class GroupCommunicator::GroupWork final : public Work {
- public:
-  GroupWork(std::shared_ptr<Shared> group, Started started, std::string operation)
-      : group_(std::move(group)),
-        inner_(std::move(started.work)),
-        call_(started.call),
-        operation_(std::move(operation)) {}
-  ~GroupWork() override {
-    if (told_) return;
-    // Nobody has asked how it ended. If it has not, this rank leaves a call that the others are in.
-    if (!inner_->done()) inner_->cancel();
-    const Status ended = inner_->wait({Deadline(call_.began)});
-    ended.is_ok() ? group_->calls.done(call_) : group_->calls.forsake(ended, call_);
-  }
-  bool done() const override { return inner_->done(); }
-  Status wait(const WaitContext& context) override {
-    if (told_) return outcome_;
-    PC_TRY(group_->reentry.check());
-    CallWatch watch(group_->calls, call_, *inner_);
-    WaitContext watched = context;
-    watched.watch = &watch;
-    tell(group_->reentry.wait(*inner_, watched, [this] { return operation_; }), context.interrupted);
-    return outcome_;
-  }
-  void cancel() override { inner_->cancel(); }
-  Rank waits_for() const override { return inner_->waits_for(); }
-  std::string where() const override { return inner_->where(); }
-
- private:
-  void tell(const Status& ended, const std::function<bool()>* probe) {
-    told_ = true;
-    if (ended.is_ok()) return group_->calls.done(call_);
-    outcome_ = group_->calls.conclude(ended, call_, operation_, probe);
-  }
-
-  const std::shared_ptr<Shared> group_;
-  const std::unique_ptr<Work> inner_;
-  const GroupCalls::Call call_;
-  const std::string operation_;
-  bool told_ = false;
-  Status outcome_;
-};
-
 GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                                      SelectionTable selection)
     : parts_(parts),
       group_(group),
       selection_(std::move(selection)),
-      shared_(new Shared{GroupCalls(parts.calls, group, std::move(names))}) {
+      shared_(new GroupState{GroupCalls(parts.calls, group, std::move(names))}) {
   rank_ = shared_->calls.names().rank();
   size_ = shared_->calls.names().size();
   timeout_s_ = timeout_s;
@@ -218,59 +96,21 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
-  if (size_ == 1) {
-    PC_TRY(usable());
-    copy_input(call);
-    return Status::ok();
-  }
+  if (size_ > 1) return make(call, seconds);
+  PC_TRY(usable());
+  copy_input(call);
+  return Status::ok();
+}
+
+Status GroupCommunicator::make(const Request& request, double timeout_s, bool leaving) {
   const TimePoint began = now();
   PC_TRY(usable());
-  PC_ASSIGN_OR_RETURN(Started started, start(call, began));
-  const Status ended = finish(call, started, seconds);
-  const bool rooted = call.collective == Collective::kBroadcast || call.collective == Collective::kReduce;
-  return parts_.check == Check::kStrict && rooted ? confirm(ended, seconds, began) : ended;
-}
-
-// Whoever was done early waits until all have made the call, and hears if one made another: that one gives the
-// confirmation up, which every rank numbers in any case.
-Status GroupCommunicator::confirm(const Status& ended, double timeout_s, TimePoint began) {
-  if (this->ended()) return ended;
-  if (!ended.is_ok()) return skip(ended, began), ended;
-  Result<Started> confirmation = start(Request{}, began);
-  const Status confirmed =
-      confirmation.is_ok() ? finish(Request{}, confirmation.value(), timeout_s) : confirmation.status();
-  const Status wrong =
-      shared_->calls.take_deferred();  // about the call itself: better than the confirmation's
-  return wrong.is_ok() ? confirmed : wrong;
-}
-
-std::string GroupCommunicator::operation_of(const Request& request, const Started& started) {
-  return started.call.leaving ? "shutdown" : operation_text(request, started.choice, started.call.sequence);
-}
-
-// Gives the next call up without making it.
-void GroupCommunicator::skip(const Status& why, TimePoint began) {
-  GroupCalls& calls = shared_->calls;
-  std::unique_lock turn = calls.turn();
-  const uint64_t sequence = calls.next_number();
-  const Choice choice = selection_.choose(Collective::kBarrier, 0, size_);
-  const GroupCalls::Call call{
-      sequence, calls.record(record_of(Request{}, choice, group_, sequence, 0, false, began)), began};
-  parts_.calls.executor->cancel(group_, sequence, why);
-  turn.unlock();
-  calls.forsake(why, call);
-}
-
-Status GroupCommunicator::finish(const Request& request, Started& started, double timeout_s) {
-  GroupCalls& calls = shared_->calls;
-  const auto operation = [&] { return operation_of(request, started); };
-  CallWatch watch(calls, started.call, *started.work);
-  WaitContext context = context_for(timeout_s, started.call.began);
-  context.watch = &watch;
-  const Status ended = shared_->reentry.wait(*started.work, context, operation);
-  if (!ended.is_ok()) return calls.conclude(ended, started.call, operation(), parts_.interrupted);
-  calls.done(started.call);
-  return Status::ok();
+  const Choice choice = choose(request);
+  StartedCall started;
+  PC_TRY(start(request, choice, began, leaving, started));
+  return started.finish(*shared_, context_for(timeout_s, began), [&]() -> std::string {
+    return leaving ? "shutdown" : operation_text(request, choice, started.made.call.sequence);
+  });
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -281,8 +121,10 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
     copy_input(call);
     return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
   }
-  PC_ASSIGN_OR_RETURN(Started started, start(call, now()));
-  std::string operation = operation_text(call, started.choice, started.call.sequence);
+  const Choice choice = choose(call);
+  StartedCall started;
+  PC_TRY(start(call, choice, now(), false, started));
+  std::string operation = operation_text(call, choice, started.made.call.sequence);
   return std::unique_ptr<Work>(
       std::make_unique<GroupWork>(shared_, std::move(started), std::move(operation)));
 }
@@ -293,78 +135,84 @@ Status GroupCommunicator::leave(double timeout_s) {
     parts_.calls.log.warning(before.to_string());  // about an earlier call; there is no next one to raise it
   }
   if (size_ == 1) return Status::ok();
-  PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now(), true));
-  Status left = finish(Request{}, started, timeout_s);
+  Status left = make(Request{}, timeout_s, true);
   if (left.is_ok()) left = shared_->calls.noticed();  // there is no next call to raise it
   return left.code() == Code::kPeerExited ? Status::ok()
                                           : left;  // who has gone already need not be waited for
 }
 
-Status GroupCommunicator::barrier(double timeout_s) {
-  PC_TRY(usable());
-  if (size_ == 1) return Status::ok();
-  PC_ASSIGN_OR_RETURN(Started started, start(Request{}, now()));
-  return finish(Request{}, started, timeout_s);
-}
-
 Status GroupCommunicator::resync(double timeout_s) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
+  if (size_ == 1) return usable();
   const Deadline deadline = Deadline::after(seconds);
   for (;;) {
-    const Status status = barrier(std::max(deadline.remaining_s(), 0.0));
-    if (status.is_ok()) shared_->calls.settle();  // whatever it has found out about earlier calls
+    const Status status = make(Request{}, std::max(deadline.remaining_s(), 0.0));
+    if (status.is_ok()) shared_->calls.settle(shared_->calls.last_number());  // and in step
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;
     if (!out_of_step || *shared_->calls.word() != 0 || deadline.expired()) return status;
   }
 }
 
-Result<GroupCommunicator::Started> GroupCommunicator::start(const Request& request, TimePoint began,
-                                                            bool leaving) {
+Choice GroupCommunicator::choose(const Request& request) const {
+  return selection_.choose(request.collective, elements_of(request).nbytes(), size_);
+}
+
+Status GroupCommunicator::start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
+                                StartedCall& started) {
   Executor& executor = *parts_.calls.executor;
   if (!executor.supports(request, size_)) {
     return Status(Code::kUnsupported, "the executor '" + std::string(executor.name()) +
                                           "' of this group cannot run this " +
                                           std::string(name_of(request.collective)));
   }
+  const std::unique_lock turn = shared_->calls.turn();
+  start_next(request, choice, request, choice, began, leaving, started.made);
+  if (parts_.check == Check::kStrict && !leaving) {
+    const Request barrier;
+    start_next(request, choice, barrier, choose(barrier), began, false, started.confirmation);
+  }
+  return Status::ok();
+}
+
+// Launches `made` with the next number, as the call `said` to whom it may concern. Turn held.
+void GroupCommunicator::start_next(const Request& said, const Choice& said_choice, const Request& made,
+                                   const Choice& choice, TimePoint began, bool leaving, NumberedCall& next) {
   GroupCalls& calls = shared_->calls;
-  Started started;
-  started.choice = selection_.choose(request.collective, elements_of(request).nbytes(), size_);
-  std::unique_lock turn = calls.turn();
   const uint64_t sequence = calls.next_number();
-  const uint64_t left = digest_of_leaving(group_, sequence);
-  const bool compared = parts_.check != Check::kOff;
-  const uint64_t digest = leaving    ? left
-                          : compared ? digest_of(request, started.choice, group_, sequence)
-                                     : 0;
-  started.call = {sequence,
-                  calls.record(record_of(request, started.choice, group_, sequence, digest, leaving, began)),
-                  began, leaving};
-  Result<std::unique_ptr<Work>> launched =
-      Status(Code::kAborted, "other ranks gave this call up before it was made here");
+  uint64_t digest = 0;
+  if (leaving) {
+    digest = digest_of_leaving(group_, sequence);
+  } else if (parts_.check != Check::kOff) {
+    digest = digest_of(said, said_choice, group_, sequence);
+  }
+  next.call = {sequence,
+               calls.record(record_of(said, said_choice, group_, sequence, digest, leaving, began)), began,
+               leaving};
   if (calls.given_up_before(sequence)) {
+    next.refused = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts_.calls.control->came_late(calls.id(sequence));
   } else {
-    const Launch launch{group_,
-                        sequence,
-                        digest,
-                        rank_,
-                        size_,
-                        calls.names().world_ranks().data(),
-                        started.choice.algorithm,
-                        started.choice.split,
-                        &calls,
-                        left};
-    launched = executor.launch(request, launch);
+    Result<std::unique_ptr<Work>> launched =
+        executor_launch(made, {group_, sequence, digest, rank_, size_, calls.names().world_ranks().data(),
+                               choice.algorithm, choice.split, &calls});
+    if (launched.is_ok()) {
+      next.work = std::move(launched).value();
+      return;
+    }
+    next.refused = launched.status();
   }
-  if (!launched.is_ok()) executor.cancel(group_, sequence, launched.status());  // peers may send for it
-  turn.unlock();
-  if (!launched.is_ok()) {
-    return calls.conclude(launched.status(), started.call, operation_of(request, started),
-                          parts_.interrupted);
+  calls.cancel(sequence, next.refused);  // peers may send for it
+}
+
+// The number is taken: whatever happens is told to the others.
+Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& request,
+                                                                 const Launch& launch) {
+  try {
+    return parts_.calls.executor->launch(request, launch);
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kSystem, "no memory to begin this call");
   }
-  started.work = std::move(launched).value();
-  return started;
 }
 
 // send and recv differ in what `post` does with (world rank of the peer, name of the message, how it ended).

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/group_calls.h"
+#include "comm/group_work.h"
 #include "comm/runtime.h"
 #include "comm/selection.h"
 #include "engine/plan_executor.h"
@@ -40,26 +40,17 @@ class GroupCommunicator final : public Communicator {
   Status leave(double timeout_s);
 
  private:
-  struct Shared;  // with the Work it launched, which may outlive it
-  class GroupWork;
-  class Watch;
-  class CallWatch;
-  class MessageWatch;
-  struct Started {
-    std::unique_ptr<Work> work;
-    Choice choice;
-    GroupCalls::Call call;
-  };
   Status usable();  // why no call can be made now
-  Result<Started> start(const Request& request, TimePoint began, bool leaving = false);
-  Status finish(const Request& request, Started& started, double timeout_s);
-  static std::string operation_of(const Request& request, const Started& started);
+  Status make(const Request& request, double timeout_s, bool leaving = false);
+  Choice choose(const Request& request) const;
+  Status start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
+               StartedCall& started);
+  void start_next(const Request& said, const Choice& said_choice, const Request& made, const Choice& choice,
+                  TimePoint began, bool leaving, NumberedCall& next);
+  Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
   template <class Post>
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
                   const char* site, Post&& post);
-  void skip(const Status& why, TimePoint began);
-  Status barrier(double timeout_s);
-  Status confirm(const Status& ended, double timeout_s, TimePoint began);
   // The numbers of one stream's messages. One that its peer has not heard of is used again.
   struct Numbers {
     uint64_t count = 0;
@@ -73,7 +64,7 @@ class GroupCommunicator final : public Communicator {
   const Parts parts_;
   const uint32_t group_;
   const SelectionTable selection_;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<GroupState> shared_;  // with the Work it launched
 
   std::mutex messages_mutex_;  // guards messages_, and keeps numbering and posting together
   std::unordered_map<uint64_t, Numbers> messages_;  // (peer, tag, direction) -> how many so far

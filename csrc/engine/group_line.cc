@@ -12,12 +12,35 @@ constexpr int kSliceMs = 50;
 
 }  // namespace
 
-std::unique_ptr<PlanRun> GroupLine::new_run() {
-  const Lock lock(mutex_);
-  if (idle_.empty()) return std::make_unique<PlanRun>(transport_);
-  std::unique_ptr<PlanRun> run = std::move(idle_.back());
-  idle_.pop_back();
+Result<std::unique_ptr<PlanRun>> GroupLine::enter(const Request& request, const Launch& launch,
+                                                  PlanCache& plans) {
+  const Shape shape{request.collective, launch.rank, launch.size, request.root, launch.split};
+  Lock lock(mutex_);
+  std::unique_ptr<PlanRun> run = take_idle(*launch.algorithm, shape);
+  if (run == nullptr) {
+    lock.unlock();
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, plans.get(*launch.algorithm, shape));
+    run = std::make_unique<PlanRun>(transport_, *launch.algorithm, std::move(plan));
+    lock.lock();
+  }
+  run->prepare(request, launch);
+  if (!aborted_.is_ok()) {
+    run->end(aborted_);
+  } else {
+    runs_.push_back(run.get());
+    if (!driven_) start_first(lock);
+  }
   return run;
+}
+
+std::unique_ptr<PlanRun> GroupLine::take_idle(const Algorithm& algorithm, const Shape& shape) {
+  for (std::size_t i = idle_.size(); i > 0; --i) {
+    if (!idle_[i - 1]->runs(algorithm, shape)) continue;
+    std::unique_ptr<PlanRun> run = std::move(idle_[i - 1]);
+    idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    return run;
+  }
+  return nullptr;
 }
 
 void GroupLine::release(std::unique_ptr<PlanRun> run) {
@@ -27,16 +50,14 @@ void GroupLine::release(std::unique_ptr<PlanRun> run) {
     dropped_ = std::move(run);  // its driver is in the probe, and looks at it once more
     return;
   }
-  std::erase(runs_, run.get());
+  if (!runs_.empty()) std::erase(runs_, run.get());
   if (!driven_) start_first(lock);
-  if (idle_.size() < kMaxIdleRuns) idle_.push_back(std::move(run));
+  keep(std::move(run));
 }
 
-void GroupLine::enter(PlanRun& run) {
-  Lock lock(mutex_);
-  if (!aborted_.is_ok()) return run.end(aborted_);
-  runs_.push_back(&run);
-  if (!driven_) start_first(lock);
+void GroupLine::keep(std::unique_ptr<PlanRun> run) {
+  if (idle_.size() == kMaxIdleRuns) idle_.erase(idle_.begin());
+  idle_.push_back(std::move(run));
 }
 
 void GroupLine::start_first(Lock& lock) {
@@ -55,8 +76,8 @@ void GroupLine::take_baton() { driven_ = true; }
 void GroupLine::drop_baton() {
   driven_ = false;
   while (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
-  discard_due();
-  if (dropped_ != nullptr) idle_.push_back(std::move(dropped_));
+  if (!skipped_.empty()) discard_due();
+  if (dropped_ != nullptr) keep(std::move(dropped_));
   baton_free_.notify_all();
 }
 
@@ -84,14 +105,16 @@ WaitEnd GroupLine::drive_first(Lock& lock, const PlanRun& run, const WaitContext
   if (context.interrupted != nullptr && *context.interrupted) told.interrupted = &probe;
   WaitEnd how = WaitEnd::kReady;
   if (!first.started()) first.start(scratch_);
-  TimePoint looked = std::chrono::steady_clock::now();
+  TimePoint looked{};
   for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
     how = reactor_.wait(first.queue(), told);
     if (how != WaitEnd::kReady) break;
     first.advance();
+    if (first.ended()) break;
     // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
     const TimePoint now = std::chrono::steady_clock::now();
-    if (now - looked < std::chrono::milliseconds(kSliceMs) || first.ended()) continue;
+    if (looked == TimePoint{}) looked = now;
+    if (now - looked < std::chrono::milliseconds(kSliceMs)) continue;
     looked = now;
     how = Waiter::check(told);
   }

@@ -23,8 +23,8 @@ class GroupLine {
         group_(group) {}
   uint32_t group() const { return group_; }
 
-  std::unique_ptr<PlanRun> new_run();                     // to prepare and enter; reused ones first
-  void enter(PlanRun& run);                               // last in line; starts it if it is also the first
+  // A run of this, last in line; starts it if it is also the first.
+  Result<std::unique_ptr<PlanRun>> enter(const Request& request, const Launch& launch, PlanCache& plans);
   Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
   void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
@@ -38,6 +38,8 @@ class GroupLine {
   void drop_baton();                                      // mutex_ held: removes what has ended
   bool driven(const PlanRun& run) const;                  // mutex_ held
   void end(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended
+  std::unique_ptr<PlanRun> take_idle(const Algorithm& algorithm, const Shape& shape);  // mutex_ held; or null
+  void keep(std::unique_ptr<PlanRun> run);                // mutex_ held: to be used again
   void discard_due();                                     // mutex_ held
   bool ask(const std::function<bool()>& interrupted);
   WaitEnd drive_first(Lock& lock, const PlanRun& run, const WaitContext& context);  // until `run` has ended
@@ -51,7 +53,7 @@ class GroupLine {
   bool driven_ = false;    // somebody holds the baton: the first run is theirs
   bool in_probe_ = false;  // ... and is inside its interrupt probe, where it touches nothing of ours
   std::deque<PlanRun*> runs_;
-  std::vector<std::unique_ptr<PlanRun>> idle_;
+  std::vector<std::unique_ptr<PlanRun>> idle_;  // the one used last is at the end
   std::unique_ptr<PlanRun>
       dropped_;  // the first run, if its owner let it go while another frame still drives it
   std::vector<uint64_t> skipped_;  // numbers that ended before their turn: to discard when it comes

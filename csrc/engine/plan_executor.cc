@@ -1,5 +1,7 @@
 #include "engine/plan_executor.h"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -11,20 +13,24 @@ namespace pc {
 struct PlanExecutor::State {
   State(Transport& transport_, Reactor& reactor_) : transport(transport_), reactor(reactor_) {}
   GroupLine& line(uint32_t group) {
+    GroupLine* const recent = used_last.load(std::memory_order_acquire);
+    if (recent != nullptr && recent->group() == group) return *recent;
     const std::lock_guard<std::mutex> lock(mutex);
-    for (const std::unique_ptr<GroupLine>& known : lines) {
-      if (known->group() == group) return *known;
+    auto known = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l->group() == group; });
+    if (known == lines.end()) {
+      known = lines.insert(known, std::make_unique<GroupLine>(transport, reactor, group));
+      if (!aborted.is_ok()) (*known)->abort(aborted);
     }
-    lines.push_back(std::make_unique<GroupLine>(transport, reactor, group));
-    if (!aborted.is_ok()) lines.back()->abort(aborted);
-    return *lines.back();
+    used_last.store(known->get(), std::memory_order_release);
+    return **known;
   }
 
   Transport& transport;
   Reactor& reactor;
   PlanCache plans;
+  std::atomic<GroupLine*> used_last{nullptr};     // of `lines`, most often the right one
   std::mutex mutex;                               // guards what follows
-  std::vector<std::unique_ptr<GroupLine>> lines;  // one per group; few
+  std::vector<std::unique_ptr<GroupLine>> lines;  // one per group; few, and they stay
   Status aborted;
 };
 
@@ -33,11 +39,14 @@ namespace {
 // What the caller holds. The run itself goes back to its line, to be used again.
 class PlanWork final : public Work {
  public:
-  PlanWork(std::shared_ptr<void> keep, GroupLine& line, std::unique_ptr<PlanRun> run)
-      : keep_(std::move(keep)),
-        line_(line),
-        run_(std::move(run)) {}
-  ~PlanWork() override { line_.release(std::move(run_)); }
+  PlanWork(std::shared_ptr<void> keep, GroupLine& line) : keep_(std::move(keep)), line_(line) {}
+  ~PlanWork() override {
+    if (run_ != nullptr) line_.release(std::move(run_));
+  }
+  Status enter(const Request& request, const Launch& launch, PlanCache& plans) {
+    PC_ASSIGN_OR_RETURN(run_, line_.enter(request, launch, plans));
+    return Status::ok();
+  }
   bool done() const override { return run_->ended(); }
   Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }
   void cancel() override { line_.cancel(run_->sequence(), Status(Code::kAborted, "cancelled by its owner")); }
@@ -70,14 +79,9 @@ bool PlanExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
-  const Shape shape{request.collective, launch.rank, launch.size, request.root, launch.split};
-  PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, state_->plans.get(*launch.algorithm, shape));
   GroupLine& line = state_->line(launch.group);
-  std::unique_ptr<PlanRun> run = line.new_run();
-  run->prepare(request, launch, std::move(plan));
-  PlanRun& entering = *run;
-  auto work = std::make_unique<PlanWork>(state_, line, std::move(run));
-  line.enter(entering);
+  auto work = std::make_unique<PlanWork>(state_, line);  // first: once it runs, somebody must own it
+  PC_TRY(work->enter(request, launch, state_->plans));
   return std::unique_ptr<Work>(std::move(work));
 }
 

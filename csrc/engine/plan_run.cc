@@ -9,12 +9,10 @@ void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data)
   reduce(to, to, data.data(), data.size() / size_of(dtype), dtype, op, weights);
 }
 
-void PlanRun::prepare(const Request& request, const Launch& launch,
-                      std::shared_ptr<const CompiledPlan> plan) {
+void PlanRun::prepare(const Request& request, const Launch& launch) {
   Completion late;  // a request to end the last call that came just after its end
   while (queue_.take(late)) {
   }
-  plan_ = std::move(plan);
   request_ = request;
   launch_ = launch;
   const auto [count, dtype] = elements_of(request);
@@ -190,11 +188,14 @@ Status PlanRun::explain_failure(const Completion& completion) const {
   const std::string who = "rank " + std::to_string(peer);
   std::string text = completion.status.message();
   if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
-    if (completion.found.digest == launch_.digest_of_leaving) {
+    const auto is_leaving = [this](uint64_t digest) {
+      return launch_.listener != nullptr && launch_.listener->is_leaving(launch_.sequence, digest);
+    };
+    if (is_leaving(completion.found.digest)) {
       text = who + " called shutdown() or ended instead of making this call";
       return Status(Code::kPeerExited, text + "; in " + describe(i)).with_peer(peer);
     }
-    const bool leaving = launch_.digest == launch_.digest_of_leaving;
+    const bool leaving = is_leaving(launch_.digest);
     text =
         who +
         (leaving

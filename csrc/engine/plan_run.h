@@ -20,9 +20,15 @@ namespace pc {
 // again and again: nothing is allocated once its vectors have grown.
 class PlanRun {
  public:
-  explicit PlanRun(Transport& transport) : transport_(transport) {}
+  PlanRun(Transport& transport, const Algorithm& algorithm, std::shared_ptr<const CompiledPlan> plan)
+      : transport_(transport),
+        algorithm_(algorithm),
+        plan_(std::move(plan)) {}
 
-  void prepare(const Request& request, const Launch& launch, std::shared_ptr<const CompiledPlan> plan);
+  bool runs(const Algorithm& algorithm, const Shape& shape) const {
+    return &algorithm_ == &algorithm && plan_->plan.shape == shape;
+  }
+  void prepare(const Request& request, const Launch& launch);  // not while it runs
   void start(Scratch& scratch);  // copies input to output and posts what can be posted
   void advance();                // takes completions and goes on as far as possible
   void end(Status result);       // withdraws what is in flight: afterwards the user's memory is free
@@ -74,8 +80,9 @@ class PlanRun {
   std::string describe(uint32_t step) const;
 
   Transport& transport_;
+  const Algorithm& algorithm_;
+  const std::shared_ptr<const CompiledPlan> plan_;
   CompletionQueue queue_;
-  std::shared_ptr<const CompiledPlan> plan_;
   Request request_;
   Launch launch_;
   Geometry geometry_;

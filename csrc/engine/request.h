@@ -38,6 +38,8 @@ class CallListener {
  public:
   // `peer`, in ranks of the world, sent a message of collective `sequence` that this rank's call did not receive.
   virtual void stray(uint64_t sequence, Rank peer, const Status& why) = 0;
+  // Whether a rank that sends this digest instead leaves the group.
+  virtual bool is_leaving(uint64_t sequence, uint64_t digest) const = 0;
 
  protected:
   ~CallListener() = default;
@@ -53,7 +55,6 @@ struct Launch {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
   CallListener* listener = nullptr;  // may be null; outlives the operation
-  uint64_t digest_of_leaving = 0;    // what comes instead of `digest` from a rank that leaves the group
 };
 
 }  // namespace pc

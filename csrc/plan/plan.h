@@ -90,6 +90,11 @@ struct Plan {
 // contribution in kOutput. Broadcast: only the root has an input. Reduce: only the root has an output; the others may
 // write kScratch alone, because their array must stay untouched.
 
+constexpr uint64_t fnv1a(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
 struct Algorithm {        // one row of plan/catalog.cc
   std::string_view name;  // "ring", "recursive_doubling", "binomial", "dissemination"
   Collective collective;
@@ -97,6 +102,7 @@ struct Algorithm {        // one row of plan/catalog.cc
   Plan (*build)(const Shape&);  // the pure function
   std::string_view source;      // paper or textbook
   std::string_view summary;     // one line: steps and bytes per rank
+  uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
 std::span<const Algorithm> algorithms();                                        // the whole catalog
 const Algorithm* find_algorithm(Collective collective, std::string_view name);  // nullptr if there is none

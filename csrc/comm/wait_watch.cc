@@ -1,0 +1,34 @@
+#include "comm/wait_watch.h"
+
+namespace pc {
+
+void LongWait::look(TimePoint now) {
+  if (now < look_at_) return;
+  look_at_ = now + kNext;
+  look_after(work_.waits_for());
+  const std::chrono::duration<double> waited = now - began_;
+  if (warned_ || waited.count() < calls_.parts().warn_after_s) return;
+  warned_ = true;
+  warn();
+}
+
+void CallWatch::look_after(Rank peer) {
+  if (peer >= 0) calls_.parts().control->stalled(id_, calls_.names().to_world(peer));
+}
+
+void CallWatch::warn() { calls_.parts().control->survey(id_); }
+
+void MessageWatch::look_after(Rank) {
+  if (left_ || !calls_.peer_has_left(peer_)) return;
+  left_ = true;
+  work_.cancel();
+}
+
+void MessageWatch::warn() {
+  calls_.parts().log.warning([&] {
+    return std::string(verb_) + " " + calls_.names().full(peer_) + " waits for long: it has not " +
+           (verb_.starts_with("send") ? "posted its recv" : "sent");
+  });
+}
+
+}  // namespace pc
