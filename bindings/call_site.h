@@ -40,7 +40,7 @@ class CallSites {
   Places places_;  // holds a reference to every code object, so that no other one gets its address
   std::unordered_set<std::string> texts_;  // whose elements never move
   std::atomic<const char*> last_{nullptr};
-  bool direct_ = false;  // running_place_directly() is right
+  bool direct_ = false;         // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
 };
 

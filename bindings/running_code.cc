@@ -33,7 +33,8 @@ CodePlace running_place_directly() {
 #if PY_VERSION_HEX < 0x030B0000 || defined(PYPY_VERSION)
   return running_place();
 #elif PY_VERSION_HEX < 0x030C0000
-  const auto* const frame = reinterpret_cast<const InterpreterFrame*>(PyThreadState_Get()->cframe->current_frame);
+  const auto* const frame =
+      reinterpret_cast<const InterpreterFrame*>(PyThreadState_Get()->cframe->current_frame);
   if (frame == nullptr) return {};
   return {frame->code, static_cast<int>(frame->instruction - frame->code->co_code_adaptive)};
 #else

@@ -42,10 +42,9 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "process is; unset: derived from them. MASTER_PORT is never bound.",
      "0.1"},
     {Env::kCheck, "PYCOLLECTIVE_CHECK", EnvType::kChoice, EnvSetBy::kUser, "on", "off on strict", 0, 0,
-     "Whether ranks that make different calls are found before their data is used. `strict`: a broadcast or "
-     "reduce also "
-     "waits until every rank has made it, so that all of them raise in that call. Rank 0's value counts for "
-     "all.",
+     "Whether ranks that make different calls are found before their data is used. `strict`: every "
+     "collective also waits until all ranks have made it, so that all of them raise in that call. Rank 0's "
+     "value counts for all.",
      "0.1"},
 }};
 constexpr bool in_enum_order() {

@@ -22,7 +22,6 @@ class Digest {
   uint64_t state_ = 0;
 };
 
-
 std::string nbytes_text(std::size_t nbytes) {
   constexpr std::string_view kUnits[] = {" B", " KiB", " MiB", " GiB"};
   int unit = 0;

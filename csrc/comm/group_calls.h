@@ -63,7 +63,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
   Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
-  Status take_deferred();  // what the next call would raise about an earlier one
+  Status take_deferred();          // what the next call would raise about an earlier one
   void settle(uint64_t sequence);  // nothing is raised any more about calls up to this one
   uint64_t last_number();
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,

@@ -186,9 +186,8 @@ void GroupCommunicator::start_next(const Request& said, const Choice& said_choic
   } else if (parts_.check != Check::kOff) {
     digest = digest_of(said, said_choice, group_, sequence);
   }
-  next.call = {sequence,
-               calls.record(record_of(said, said_choice, group_, sequence, digest, leaving, began)), began,
-               leaving};
+  next.call = {sequence, calls.record(record_of(said, said_choice, group_, sequence, digest, leaving, began)),
+               began, leaving};
   if (calls.given_up_before(sequence)) {
     next.refused = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts_.calls.control->came_late(calls.id(sequence));

@@ -14,7 +14,7 @@ Status StartedCall::confirm(GroupState& group, const Status& ended, const WaitCo
   if (!ended.is_ok()) return confirmation.drop(group, ended), ended;
   const Status confirmed = confirmation.finish(group, context, operation);
   if (confirmed.code() == Code::kMismatch) return group.calls.settle(made.call.sequence), confirmed;
-  const Status wrong = group.calls.take_deferred();  // about the call itself
+  const Status wrong = group.calls.take_deferred();                // about the call itself
   if (!confirmed.is_ok()) group.calls.settle(made.call.sequence);  // told once is enough
   return wrong.is_ok() ? confirmed : wrong;
 }

@@ -21,7 +21,7 @@ namespace pc {
 enum class Check : uint8_t {
   kOff,     // not at all
   kOn,      // by a fingerprint in every message
-  kStrict,  // and every rooted call waits until all ranks have made it
+  kStrict,  // and every call waits until all ranks have made it
 };
 
 struct RuntimeOptions {

@@ -39,8 +39,8 @@ class GroupLine {
   bool driven(const PlanRun& run) const;                  // mutex_ held
   void end(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended
   std::unique_ptr<PlanRun> take_idle(const Algorithm& algorithm, const Shape& shape);  // mutex_ held; or null
-  void keep(std::unique_ptr<PlanRun> run);                // mutex_ held: to be used again
-  void discard_due();                                     // mutex_ held
+  void keep(std::unique_ptr<PlanRun> run);  // mutex_ held: to be used again
+  void discard_due();                       // mutex_ held
   bool ask(const std::function<bool()>& interrupted);
   WaitEnd drive_first(Lock& lock, const PlanRun& run, const WaitContext& context);  // until `run` has ended
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);

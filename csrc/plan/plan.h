@@ -99,9 +99,9 @@ struct Algorithm {        // one row of plan/catalog.cc
   std::string_view name;  // "ring", "recursive_doubling", "binomial", "dissemination"
   Collective collective;
   bool (*supports)(const Shape&);
-  Plan (*build)(const Shape&);  // the pure function
-  std::string_view source;      // paper or textbook
-  std::string_view summary;     // one line: steps and bytes per rank
+  Plan (*build)(const Shape&);       // the pure function
+  std::string_view source;           // paper or textbook
+  std::string_view summary;          // one line: steps and bytes per rank
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
 std::span<const Algorithm> algorithms();                                        // the whole catalog

@@ -39,7 +39,7 @@ ControlPlane::ControlPlane(Rank me, std::vector<bool> far, uint32_t epoch, Contr
 
 void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint now) {
   if (message.epoch != epoch_ || !peers_.lives(from)) return;
-  peers_.heard(from, now);
+  peers_.heard(from);
   switch (message.type) {
     case FrameType::kNotice:
     case FrameType::kCancel: return call_message_arrived(from, message, now);
@@ -109,8 +109,7 @@ void ControlPlane::dead_arrived(Rank from, const ControlMessage& message, TimePo
 }
 
 void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
-  if (!message.asks) return peers_.ping_answered(from);
-  send(from, ControlMessage{});
+  if (message.asks) send(from, ControlMessage{});
 }
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
@@ -138,11 +137,10 @@ void ControlPlane::gave_up(const CallId& call, const CallEnd& why, TimePoint now
   conclude_if_done(inquiries_.find(call), now);
 }
 
-void ControlPlane::stalled(const CallId& call, Rank waits_for, TimePoint now) {
-  if (!peers_.lives(waits_for)) return;
+void ControlPlane::stalled(const CallId& call, Rank waits_for) {
+  if (!peers_.take_question(waits_for)) return;
   ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
   question.asks = true;
-  peers_.asked(waits_for, now);
   send(waits_for, std::move(question));
 }
 
@@ -150,10 +148,8 @@ void ControlPlane::survey(const CallId& call, TimePoint now) {
   if (inquiries_.contains(call) || closed_.contains(call)) return;
   ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
   question.asks = question.asks_where = true;
-  const std::span<const Rank> members = host_.members(call.group);
-  send_to_others(members, question);
-  for (const Rank rank : members) {
-    if (peers_.lives(rank)) peers_.asked(rank, now);
+  for (const Rank rank : host_.members(call.group)) {
+    if (peers_.take_question(rank)) send(rank, question);
   }
   conclude_if_done(begin_inquiry(call, std::nullopt, now), now);
 }

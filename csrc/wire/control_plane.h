@@ -68,7 +68,7 @@ class ControlPlane {
   void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
   // It waits for `waits_for` (a world rank) longer than usual: asks that rank, and finds disagreement that shows in no
   // message. To be repeated while that goes on.
-  void stalled(const CallId& call, Rank waits_for, TimePoint now);
+  void stalled(const CallId& call, Rank waits_for);
   void survey(const CallId& call, TimePoint now);  // asks every member where it stands
   // This rank has come to a call after others gave it up: now it can say which one it would have made.
   void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
@@ -78,8 +78,6 @@ class ControlPlane {
   // ---- time
   void tick(TimePoint now);
   std::optional<TimePoint> next_tick() const;  // nullopt: nothing to do until something else happens
-  // Since anything was heard of it; 0 for peers without heartbeats that are not waited for.
-  double silent_s(Rank peer, TimePoint now) const { return peers_.silent_s(peer, now); }
 
  private:
   using Inquiries = std::map<CallId, Inquiry>;

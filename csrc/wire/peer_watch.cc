@@ -13,28 +13,17 @@ PeerWatch::PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::millise
 
 bool PeerWatch::lives(Rank rank) const { return rank >= 0 && rank < size() && at(rank).lives; }
 
-void PeerWatch::heard(Rank rank, TimePoint now) {
-  Peer& peer = at(rank);
-  peer.silent_since = peer.far ? std::optional(now) : std::nullopt;
-}
-
-void PeerWatch::asked(Rank rank, TimePoint now) {
-  Peer& peer = at(rank);
-  if (!peer.silent_since.has_value()) peer.silent_since = now;
+bool PeerWatch::take_question(Rank rank) {
+  if (!lives(rank) || at(rank).unanswered >= kMaxUnanswered) return false;
+  ++at(rank).unanswered;
+  return true;
 }
 
 bool PeerWatch::take_ping(Rank rank, TimePoint now) {
   Peer& peer = at(rank);
-  if (!wants_pings(peer) || peer.next_ping > now) return false;
-  asked(rank, now);
-  ++peer.unanswered;
+  if (!peer.far || peer.next_ping > now || !take_question(rank)) return false;
   peer.next_ping = now + heartbeat_;
   return true;
-}
-
-void PeerWatch::ping_answered(Rank rank) {
-  Peer& peer = at(rank);
-  peer.unanswered = std::max(0, peer.unanswered - 1);
 }
 
 std::optional<TimePoint> PeerWatch::next_ping() const {
@@ -43,11 +32,6 @@ std::optional<TimePoint> PeerWatch::next_ping() const {
     if (wants_pings(peer)) next = std::min(next.value_or(peer.next_ping), peer.next_ping);
   }
   return next;
-}
-
-double PeerWatch::silent_s(Rank rank, TimePoint now) const {
-  if (!lives(rank) || !at(rank).silent_since.has_value()) return 0;
-  return std::max(0.0, std::chrono::duration<double>(now - *at(rank).silent_since).count());
 }
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// Which peers live, and how long they have been silent.
+// Which peers live, and which may be asked something: one that does not read what it gets is left alone.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,8 @@ namespace pc {
 
 class PeerWatch {
  public:
+  static constexpr int kMaxUnanswered = 8;
+
   PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::milliseconds heartbeat);
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
@@ -18,23 +20,20 @@ class PeerWatch {
   bool lives(Rank rank) const;
   void remove(Rank rank) { at(rank).lives = false; }
 
-  void heard(Rank rank, TimePoint now);
-  void asked(Rank rank, TimePoint now);  // it should answer: from now on its silence counts
-  // To be called for every peer; true: send a PING now. A peer that does not read gets no more than a few.
+  // It has sent something, so it will answer again. A stopped process whose connection fills up would be taken for dead.
+  void heard(Rank rank) { at(rank).unanswered = 0; }
+  bool take_question(Rank rank);  // true: ask it now, a NOTICE or PING that it has to answer
+  // To be called for every peer; true: send a PING now.
   bool take_ping(Rank rank, TimePoint now);
-  void ping_answered(Rank rank);
   std::optional<TimePoint> next_ping() const;
-  double silent_s(Rank rank, TimePoint now) const;
 
  private:
   struct Peer {
     bool far = false;
     bool lives = true;
-    int unanswered = 0;  // PINGs
+    int unanswered = 0;
     TimePoint next_ping;
-    std::optional<TimePoint> silent_since;
   };
-  static constexpr int kMaxUnanswered = 8;
   Peer& at(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& at(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   static bool wants_pings(const Peer& peer) {

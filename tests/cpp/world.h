@@ -23,6 +23,7 @@ struct WorldOptions {
   Rank size = 2;
   double timeout_s = 20;  // of init and of every call
   std::string tune = "";
+  Check check = Check::kOn;
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
 };
 
@@ -50,6 +51,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.store = store;
     options.timeout_s = world.timeout_s;
     options.transport = "tcp";
+    options.check = world.check;
     options.tune = rank == 0 ? world.tune : "";
     if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
     ranks.emplace_back(

@@ -198,10 +198,10 @@ TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_n
   Launch launch;
   launch.size = 2;
   launch.world_ranks = world_ranks_;
-  PlanRun run(transport_);
+  PlanRun run(transport_, algorithm, plan);
   Scratch scratch;
   for (int call = 0; call < 2; ++call) {
-    run.prepare(Request{}, launch, plan);
+    run.prepare(Request{}, launch);
     run.start(scratch);
     ASSERT_FALSE(run.ended()) << run.result().to_string();
     transport_.complete(transport_.sends.back());

@@ -140,7 +140,7 @@ void SimulatedRank::wait(const CallId& call) {
 
 void SimulatedRank::probe(const CallId& call) {
   if (running_ != call) return;
-  plane_.stalled(call, waits_for(call), world_.events.now());
+  plane_.stalled(call, waits_for(call));
   world_.at(me_, milliseconds(250), [this, call] { probe(call); });
 }
 

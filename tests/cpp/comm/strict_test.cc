@@ -1,0 +1,117 @@
+// PYCOLLECTIVE_CHECK=strict: every rank hears of a disagreement in the call itself, whatever its own part was.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/elements.h"
+#include "world.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr double kLong = 20;  // a timeout that shall not expire
+
+class Strict : public ::testing::TestWithParam<Over> {
+ protected:
+  Outcomes run(Rank size, const Body& body) {
+    return run_world({.over = GetParam(), .size = size, .timeout_s = kLong, .check = Check::kStrict}, body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, Strict, ::testing::Values(Over::kInproc, Over::kTcp),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+// A call of `count` float32, which lives as long as this.
+struct Call {
+  Call(Communicator& group, Collective collective, Rank root = 0, std::size_t count = 4)
+      : x(contribution(DType::kF32, count, group.rank(), group.size())) {
+    request.collective = collective;
+    request.root = root;
+    if (collective == Collective::kBarrier) return;
+    request.in = x.view();
+    request.out = x.buffer();
+  }
+  Elements x;
+  Request request;
+};
+Status right_allreduce(Communicator& group) {
+  Call call(group, Collective::kAllreduce);
+  PC_TRY(group.run(call.request));
+  const bool right = call.x.bytes == reduced(DType::kF32, ReduceOp::kSum, 4, group.size()).bytes;
+  return right ? Status::ok() : Status(Code::kInternal, "wrong result");
+}
+Status unexpected(const Status& status, const std::string& what) {
+  return Status(Code::kInternal, what + ": " + (status.is_ok() ? "no error" : status.to_string()));
+}
+
+constexpr Collective kAll[] = {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce,
+                               Collective::kBarrier};
+
+TEST_P(Strict, other_collectives_and_roots_are_found_by_all_and_the_next_call_is_right) {
+  for (const Rank size : {2, 3, 4}) {
+    const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
+      for (const Collective usual : kAll) {
+        for (const Collective other : kAll) {
+          for (Rank odd = 0; odd < size; ++odd) {
+            const bool rooted = usual == Collective::kBroadcast || usual == Collective::kReduce;
+            if (usual == other && !rooted) continue;
+            const Rank root = usual == other ? 1 : 0;  // other root, or other collective
+            const bool mine = group.rank() == odd;
+            Call call(group, mine ? other : usual, mine ? root : 0);
+            const Status status = group.run(call.request);
+            const std::string what = std::string(name_of(usual)) + ", rank " + std::to_string(odd) + ": " +
+                                     std::string(name_of(other));
+            if (status.code() != Code::kMismatch) return unexpected(status, what);
+            if (const Status next = right_allreduce(group); !next.is_ok())
+              return unexpected(next, "after " + what);
+          }
+        }
+      }
+      return Status::ok();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes);
+  }
+}
+
+TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_others) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    Call call(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0);
+    {
+      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> work, group.launch(call.request));
+      const Status status = work->wait({Deadline::after(kLong)});
+      if (status.code() != Code::kMismatch || !work->done()) return unexpected(status, "different roots");
+    }
+    PC_TRY(right_allreduce(group));
+    Call dropped(group, Collective::kAllreduce);
+    Result<std::unique_ptr<Work>> work = group.launch(dropped.request);
+    PC_TRY(work.status());
+    if (group.rank() == 1) {
+      work.value().reset();
+    } else if (const Status status = work.value()->wait({Deadline::after(kLong)});
+               status.code() != Code::kAborted) {
+      return unexpected(status, "dropped by rank 1");
+    }
+    return right_allreduce(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Strict, two_threads_may_use_one_group) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    std::vector<Status> ended(2);
+    std::vector<std::thread> threads;
+    for (Status& status : ended) {
+      threads.emplace_back([&group, &status] {
+        for (int i = 0; i < 100 && status.is_ok(); ++i) status = right_allreduce(group);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    PC_TRY(ended[0]);
+    return ended[1];
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing
