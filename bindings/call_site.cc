@@ -45,7 +45,6 @@ bool CallSites::is_ours(PyCodeObject* code) const {
 
 const char* CallSites::here() {
   const CodePlace place = direct_ ? running_place_directly() : running_place();
-  if (place.code == nullptr) return nullptr;
   const auto known = places_.find(place);
   const char* text = known != places_.end() ? known->second : find_out(place);
   last_.store(text, std::memory_order_relaxed);
@@ -54,10 +53,14 @@ const char* CallSites::here() {
 
 // Python code may run in here (finalizers do), and come here as well.
 const char* CallSites::find_out(const CodePlace& place) {
-  std::string fresh = text_of(PyEval_GetFrame());
+  PyFrameObject* const frame = PyEval_GetFrame();  // borrowed
+  if (frame == nullptr) return nullptr;
+  const CodePlace real = place_of(frame);
+  std::string fresh = text_of(frame);
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  if (is_ours(place.code)) return text;  // which depends on who called us
+  if (is_ours(real.code)) return text;  // which depends on who called us
+  if (place != real) return text;
   if (places_.size() >= kMostPlaces) forget();
   if (places_.emplace(place, text).second) Py_INCREF(place.code);
   return text;

@@ -46,6 +46,7 @@ CodePlace running_place_directly() {
   if (frame == nullptr) return {};
   PyObject* const code = PyUnstable_InterpreterFrame_GetCode(frame);
   Py_DECREF(code);  // the frame holds it
+  if (!PyCode_Check(code)) return {};
   return {reinterpret_cast<PyCodeObject*>(code), PyUnstable_InterpreterFrame_GetLasti(frame)};
 #endif
 }

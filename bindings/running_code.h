@@ -21,8 +21,9 @@ inline CodePlace running_place() {
 }
 
 // The same without making a frame object, which running code has none of since Python 3.11: making one costs a call several
-// times what looking does. Only if running_place_is_known(), which compares the two ways once, in case an interpreter of the
-// same version is built otherwise.
+// times what looking does. It may be wrong where the interpreter clears a frame that C code called, so an unknown place has to
+// be compared with running_place(). Only if running_place_is_known(), which compares the two ways once, in case an interpreter
+// of the same version is built otherwise.
 CodePlace running_place_directly();
 bool running_place_is_known();
 

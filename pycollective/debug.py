@@ -13,7 +13,7 @@ __all__ = ["Call", "Dump", "dump"]
 class Call(TypedDict):
     """One call of this rank. What a call does not have is None: a barrier has no dtype, a message no collective."""
 
-    kind: str  # "collective", "send", "recv" or "shutdown"
+    kind: str  # "collective", "confirmation" (PYCOLLECTIVE_CHECK=strict), "send", "recv" or "shutdown"
     collective: str | None  # "allreduce", ...
     dtype: str | None  # NumPy's name
     op: str | None

@@ -25,7 +25,8 @@ class Communicator {
                       const char* site = nullptr) = 0;
   virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1,
                       const char* site = nullptr) = 0;
-  // The same without waiting; the Work is driven by whoever waits on it.
+  // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
+  // begin because others gave it up before.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
 
   // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.

@@ -376,7 +376,7 @@ void ControlThread::gave_up(const CallId& call, const CallEnd& why) {
   state_->post([call, why](ControlPlane& plane, TimePoint at) { plane.gave_up(call, why, at); });
 }
 void ControlThread::stalled(const CallId& call, Rank waits_for) {
-  state_->post([call, waits_for](ControlPlane& plane, TimePoint) { plane.stalled(call, waits_for); });
+  state_->post([call, waits_for](ControlPlane& plane, TimePoint at) { plane.stalled(call, waits_for, at); });
 }
 void ControlThread::came_late(const CallId& call) {
   state_->post([call](ControlPlane& plane, TimePoint at) { plane.came_late(call, at); });

@@ -45,6 +45,7 @@ Status GroupCalls::take_deferred() {
 
 // This rank's part of that call is done, and it was another part than the others expected.
 void GroupCalls::defer(uint64_t sequence, const Status& why) {
+  if (parts_.confirms) return;  // the caller is in the confirmation, and hears of it there
   if (sequence <= settled_ || (deferred_ && deferred_->sequence() != sequence)) return;
   deferred_ =
       Status(why.code(), "call #" + std::to_string(sequence) +
@@ -120,7 +121,7 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
       .with_peer(ended.peer())
       .with_operation(operation)
       .with_elapsed(elapsed.count())
-      .with_sequence(call.sequence)
+      .with_sequence(call.confirms != 0 ? call.confirms : call.sequence)
       .with_cause(ended.cause());
 }
 

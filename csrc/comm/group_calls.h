@@ -34,6 +34,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
         messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
+    bool confirms = false;     // every call has a confirmation, which tells what went wrong with it elsewhere
   };
   // One call of this rank.
   struct Call {
@@ -41,6 +42,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     uint64_t ticket = 0;    // in the flight recorder
     TimePoint began;
     bool leaving = false;
+    uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
   };
   using Probe = std::function<bool()>;
 
@@ -63,7 +65,6 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
   Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
-  Status take_deferred();          // what the next call would raise about an earlier one
   void settle(uint64_t sequence);  // nothing is raised any more about calls up to this one
   uint64_t last_number();
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
@@ -106,6 +107,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     std::optional<std::vector<Standing>> standings;  // the verdict has come
   };
   Status look();
+  Status take_deferred();
   void defer(uint64_t sequence, const Status& why);                // mutex_ held
   void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
   void forget(uint64_t sequence);                                  // mutex_ held

@@ -25,9 +25,9 @@ void copy_input(const Request& request) {
 int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
 
 CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
-                     uint64_t digest, bool leaving, TimePoint began) {
+                     uint64_t digest, TimePoint began) {
   CallRecord record;
-  record.kind = leaving ? CallRecord::Kind::kShutdown : CallRecord::Kind::kCollective;
+  record.kind = CallRecord::Kind::kCollective;
   record.collective = request.collective;
   const auto [count, dtype] = elements_of(request);
   record.dtype = dtype;
@@ -104,11 +104,11 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
 
 Status GroupCommunicator::make(const Request& request, double timeout_s, bool leaving) {
   const TimePoint began = now();
-  PC_TRY(usable());
+  if (!leaving) PC_TRY(usable());  // leave() has looked, and must go on whatever has come up since
   const Choice choice = choose(request);
-  StartedCall started;
+  StartedCall started(*shared_);
   PC_TRY(start(request, choice, began, leaving, started));
-  return started.finish(*shared_, context_for(timeout_s, began), [&]() -> std::string {
+  return started.finish(context_for(timeout_s, began), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, started.made.call.sequence);
   });
 }
@@ -122,11 +122,10 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
     return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
   }
   const Choice choice = choose(call);
-  StartedCall started;
-  PC_TRY(start(call, choice, now(), false, started));
-  std::string operation = operation_text(call, choice, started.made.call.sequence);
-  return std::unique_ptr<Work>(
-      std::make_unique<GroupWork>(shared_, std::move(started), std::move(operation)));
+  auto work = std::make_unique<GroupWork>(shared_);
+  PC_TRY(start(call, choice, now(), false, work->started()));
+  work->set_operation(operation_text(call, choice, work->started().made.call.sequence));
+  return std::unique_ptr<Work>(std::move(work));
 }
 
 Status GroupCommunicator::leave(double timeout_s) {
@@ -167,27 +166,32 @@ Status GroupCommunicator::start(const Request& request, const Choice& choice, Ti
                                           std::string(name_of(request.collective)));
   }
   const std::unique_lock turn = shared_->calls.turn();
-  start_next(request, choice, request, choice, began, leaving, started.made);
+  start_next(request, choice, {began, leaving}, request, choice, started.made);
   if (parts_.check == Check::kStrict && !leaving) {
     const Request barrier;
-    start_next(request, choice, barrier, choose(barrier), began, false, started.confirmation);
+    const NextCall confirmation{began, false, started.made.call.sequence};
+    start_next(request, choice, confirmation, barrier, choose(barrier), started.confirmation);
   }
   return Status::ok();
 }
 
-// Launches `made` with the next number, as the call `said` to whom it may concern. Turn held.
-void GroupCommunicator::start_next(const Request& said, const Choice& said_choice, const Request& made,
-                                   const Choice& choice, TimePoint began, bool leaving, NumberedCall& next) {
+// Gives the call that is `described` the next number, and launches what makes it. Turn held.
+void GroupCommunicator::start_next(const Request& described, const Choice& described_choice,
+                                   const NextCall& as, const Request& made, const Choice& choice,
+                                   NumberedCall& next) {
   GroupCalls& calls = shared_->calls;
   const uint64_t sequence = calls.next_number();
   uint64_t digest = 0;
-  if (leaving) {
+  if (as.leaving) {
     digest = digest_of_leaving(group_, sequence);
   } else if (parts_.check != Check::kOff) {
-    digest = digest_of(said, said_choice, group_, sequence);
+    digest = digest_of(described, described_choice, group_, sequence);
+    if (as.confirms != 0) digest = ~digest;  // another thing than a call of that description
   }
-  next.call = {sequence, calls.record(record_of(said, said_choice, group_, sequence, digest, leaving, began)),
-               began, leaving};
+  CallRecord record = record_of(described, described_choice, group_, sequence, digest, as.began);
+  if (as.leaving) record.kind = CallRecord::Kind::kShutdown;
+  if (as.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
+  next.call = {sequence, calls.record(record), as.began, as.leaving, as.confirms};
   if (calls.given_up_before(sequence)) {
     next.refused = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts_.calls.control->came_late(calls.id(sequence));

@@ -45,8 +45,13 @@ class GroupCommunicator final : public Communicator {
   Choice choose(const Request& request) const;
   Status start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
                StartedCall& started);
-  void start_next(const Request& said, const Choice& said_choice, const Request& made, const Choice& choice,
-                  TimePoint began, bool leaving, NumberedCall& next);
+  struct NextCall {
+    TimePoint began;
+    bool leaving = false;
+    uint64_t confirms = 0;  // not 0: the number of the call that it confirms
+  };
+  void start_next(const Request& described, const Choice& described_choice, const NextCall& as,
+                  const Request& made, const Choice& choice, NumberedCall& next);
   Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
   template <class Post>
   Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,

@@ -1,7 +1,6 @@
 // A collective of a group while it runs, for whoever waits for it: at once, later, or never.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,15 +24,17 @@ struct NumberedCall {
 
   bool exists() const { return call.sequence != 0; }
   bool done() const { return work == nullptr || work->done(); }
-  // Waits for the end, and puts it into the words of the group. `operation()` is the call's text.
   template <class Operation>
-  Status finish(GroupState& group, WaitContext context, const Operation& operation) const {
-    Status ended = refused;
-    if (work != nullptr) {
-      CallWatch watch(group.calls, call, *work);
-      context.watch = &watch;
-      ended = group.reentry.wait(*work, context, operation);
-    }
+  Status wait(GroupState& group, WaitContext context, const Operation& operation) const {
+    if (work == nullptr) return refused;
+    CallWatch watch(group.calls, call, *work);
+    context.watch = &watch;
+    return group.reentry.wait(*work, context, operation);
+  }
+  // Puts the end into the words of the group. `operation()` is the call's text.
+  template <class Operation>
+  Status tell(GroupState& group, const Status& ended, const WaitContext& context,
+              const Operation& operation) const {
     if (!ended.is_ok()) return group.calls.conclude(ended, call, operation(), context.interrupted);
     group.calls.done(call);
     return ended;
@@ -43,42 +44,54 @@ struct NumberedCall {
 };
 
 // What one request makes: the call and, with PYCOLLECTIVE_CHECK=strict, its confirmation, a barrier with the next number
-// and the same description. A rank whose part of the call is done early waits there for the others, so a disagreement about
-// the call is found there at the latest. Both are launched together, so that no other thread's call comes between them.
-struct StartedCall {
+// and the same description. A rank whose part of the call is done early waits there for the others, so it hears there of
+// whatever went wrong elsewhere. Both are launched together, so that no other thread's call comes between them.
+class StartedCall {
+ public:
+  explicit StartedCall(GroupState& group) : group_(group) {}
+  ~StartedCall();  // nobody has waited for it: it is dropped
+  StartedCall(const StartedCall&) = delete;
+  StartedCall& operator=(const StartedCall&) = delete;
+
   NumberedCall made, confirmation;
 
   bool done() const { return made.done() && confirmation.done(); }
+  const NumberedCall& running() const { return confirmation.exists() && made.done() ? confirmation : made; }
+  // Once.
   template <class Operation>
-  Status finish(GroupState& group, const WaitContext& context, const Operation& operation) const {
-    Status ended = made.finish(group, context, operation);
-    return confirmation.exists() ? confirm(group, ended, context, operation) : ended;
+  Status finish(const WaitContext& context, const Operation& operation) {
+    const Status ended = made.wait(group_, context, operation);
+    finished_ = true;
+    if (!confirmation.exists()) return made.tell(group_, ended, context, operation);
+    if (!ended.is_ok()) {
+      confirmation.drop(group_, ended);  // first: others wait in it, and telling may take a while
+      return made.tell(group_, ended, context, operation);
+    }
+    group_.calls.done(made.call);
+    return confirmation.tell(group_, confirmation.wait(group_, context, operation), context, operation);
   }
 
  private:
-  Status confirm(GroupState& group, const Status& ended, const WaitContext& context,
-                 const std::function<std::string()>& operation) const;
+  GroupState& group_;
+  bool finished_ = false;
 };
 
 class GroupWork final : public Work {
  public:
-  GroupWork(std::shared_ptr<GroupState> group, StartedCall started, std::string operation)
-      : group_(std::move(group)),
-        started_(std::move(started)),
-        operation_(std::move(operation)) {}
-  ~GroupWork() override;
+  explicit GroupWork(std::shared_ptr<GroupState> group) : group_(std::move(group)), started_(*group_) {}
   bool done() const override { return started_.done(); }
   Status wait(const WaitContext& context) override;
   void cancel() override;
   Rank waits_for() const override;
   std::string where() const override;
 
- private:
-  const Work* running() const;  // null: it could not be launched
+  StartedCall& started() { return started_; }  // to be filled in by whoever makes this
+  void set_operation(std::string text) { operation_ = std::move(text); }
 
+ private:
   const std::shared_ptr<GroupState> group_;
-  const StartedCall started_;
-  const std::string operation_;
+  StartedCall started_;
+  std::string operation_;
   bool told_ = false;
   Status outcome_;
 };

@@ -13,6 +13,7 @@ std::string_view name_of(Kind kind) {
   switch (kind) {
     case Kind::kNone: return "none";
     case Kind::kCollective: return "collective";
+    case Kind::kConfirmation: return "confirmation";
     case Kind::kShutdown: return "shutdown";
     case Kind::kSend: return "send";
     case Kind::kRecv: return "recv";
@@ -30,7 +31,9 @@ std::string_view name_of(CallRecord::State state) {
 }
 
 bool is_message(const CallRecord& call) { return call.kind == Kind::kSend || call.kind == Kind::kRecv; }
-bool is_collective(const CallRecord& call) { return call.kind == Kind::kCollective; }
+bool is_collective(const CallRecord& call) {
+  return call.kind == Kind::kCollective || call.kind == Kind::kConfirmation;
+}
 bool has_data(const CallRecord& call) {
   return is_message(call) || (is_collective(call) && call.collective != Collective::kBarrier);
 }
@@ -125,6 +128,7 @@ std::string object_of(const CallRecord& call, int64_t now_ns) {
 std::string line_of(const CallRecord& call, int64_t now_ns) {
   std::string text;
   if (!is_message(call)) text += "#" + std::to_string(call.sequence) + " ";
+  if (call.kind == Kind::kConfirmation) text += "confirmation of ";
   text += is_collective(call) ? name_of(call.collective) : name_of(call.kind);
   if (has_data(call)) {
     text += " " + std::string(name_of(call.dtype)) + "[" + std::to_string(call.count) + "]";

@@ -12,11 +12,11 @@ constexpr int kSliceMs = 50;
 
 }  // namespace
 
-Result<std::unique_ptr<PlanRun>> GroupLine::enter(const Request& request, const Launch& launch,
-                                                  PlanCache& plans) {
+Status GroupLine::enter(const Request& request, const Launch& launch, PlanCache& plans,
+                        std::unique_ptr<PlanRun>& run) {
   const Shape shape{request.collective, launch.rank, launch.size, request.root, launch.split};
   Lock lock(mutex_);
-  std::unique_ptr<PlanRun> run = take_idle(*launch.algorithm, shape);
+  run = take_idle(*launch.algorithm, shape);
   if (run == nullptr) {
     lock.unlock();
     PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, plans.get(*launch.algorithm, shape));
@@ -30,7 +30,7 @@ Result<std::unique_ptr<PlanRun>> GroupLine::enter(const Request& request, const 
     runs_.push_back(run.get());
     if (!driven_) start_first(lock);
   }
-  return run;
+  return Status::ok();
 }
 
 std::unique_ptr<PlanRun> GroupLine::take_idle(const Algorithm& algorithm, const Shape& shape) {

@@ -23,8 +23,8 @@ class GroupLine {
         group_(group) {}
   uint32_t group() const { return group_; }
 
-  // A run of this, last in line; starts it if it is also the first.
-  Result<std::unique_ptr<PlanRun>> enter(const Request& request, const Launch& launch, PlanCache& plans);
+  // Puts a run of this last in line, and starts it if it is also the first. Once in line it is the caller's to release().
+  Status enter(const Request& request, const Launch& launch, PlanCache& plans, std::unique_ptr<PlanRun>& run);
   Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
   void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.

@@ -44,8 +44,7 @@ class PlanWork final : public Work {
     if (run_ != nullptr) line_.release(std::move(run_));
   }
   Status enter(const Request& request, const Launch& launch, PlanCache& plans) {
-    PC_ASSIGN_OR_RETURN(run_, line_.enter(request, launch, plans));
-    return Status::ok();
+    return line_.enter(request, launch, plans, run_);
   }
   bool done() const override { return run_->ended(); }
   Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }

@@ -1,6 +1,7 @@
 #include "engine/plan_run.h"
 
 #include <cstring>
+#include <new>
 
 namespace pc {
 
@@ -33,6 +34,24 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
 }
 
 void PlanRun::start(Scratch& scratch) {
+  guarded([&] { begin(scratch); });
+}
+
+void PlanRun::advance() {
+  guarded([&] { go_on(); });
+}
+
+// Posting may need memory. What has been posted is taken back, and the call ends for all.
+template <class Action>
+void PlanRun::guarded(Action&& action) {
+  try {
+    action();
+  } catch (const std::bad_alloc&) {
+    end(Status(Code::kSystem, "no memory to go on with this call"));
+  }
+}
+
+void PlanRun::begin(Scratch& scratch) {
   started_ = true;
   const std::size_t scratch_nbytes = plan_->plan.scratch_chunks * geometry_.chunk_nbytes();
   if (scratch_nbytes != 0) {
@@ -46,10 +65,10 @@ void PlanRun::start(Scratch& scratch) {
   if (nbytes != 0 && request_.out.data != nullptr && request_.in.data != request_.out.data) {
     std::memcpy(request_.out.data, request_.in.data, nbytes);
   }
-  advance();
+  go_on();
 }
 
-void PlanRun::advance() {
+void PlanRun::go_on() {
   for (bool moved = true; moved && !ended();) {
     moved = false;
     for (uint32_t l = 0; l < lanes_.size(); ++l) moved |= advance_lane(l);

@@ -66,6 +66,10 @@ class PlanRun {
   };
   enum StepState : uint8_t { kNotStarted, kInFlight, kComplete };
 
+  template <class Action>
+  void guarded(Action&& action);
+  void begin(Scratch& scratch);
+  void go_on();
   bool advance_lane(uint32_t index);
   void start_step(uint32_t step, Lane& lane);
   void run_locally(const Step& step);

@@ -137,8 +137,8 @@ void ControlPlane::gave_up(const CallId& call, const CallEnd& why, TimePoint now
   conclude_if_done(inquiries_.find(call), now);
 }
 
-void ControlPlane::stalled(const CallId& call, Rank waits_for) {
-  if (!peers_.take_question(waits_for)) return;
+void ControlPlane::stalled(const CallId& call, Rank waits_for, TimePoint now) {
+  if (!peers_.take_question(waits_for, now)) return;
   ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
   question.asks = true;
   send(waits_for, std::move(question));
@@ -149,7 +149,7 @@ void ControlPlane::survey(const CallId& call, TimePoint now) {
   ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
   question.asks = question.asks_where = true;
   for (const Rank rank : host_.members(call.group)) {
-    if (peers_.take_question(rank)) send(rank, question);
+    if (peers_.take_question(rank, now)) send(rank, question);
   }
   conclude_if_done(begin_inquiry(call, std::nullopt, now), now);
 }

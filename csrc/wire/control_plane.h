@@ -68,8 +68,8 @@ class ControlPlane {
   void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
   // It waits for `waits_for` (a world rank) longer than usual: asks that rank, and finds disagreement that shows in no
   // message. To be repeated while that goes on.
-  void stalled(const CallId& call, Rank waits_for);
-  void survey(const CallId& call, TimePoint now);  // asks every member where it stands
+  void stalled(const CallId& call, Rank waits_for, TimePoint now);
+  void survey(const CallId& call, TimePoint now);  // asks every member that may be asked where it stands
   // This rank has come to a call after others gave it up: now it can say which one it would have made.
   void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);

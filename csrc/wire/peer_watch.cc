@@ -13,15 +13,15 @@ PeerWatch::PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::millise
 
 bool PeerWatch::lives(Rank rank) const { return rank >= 0 && rank < size() && at(rank).lives; }
 
-bool PeerWatch::take_question(Rank rank) {
-  if (!lives(rank) || at(rank).unanswered >= kMaxUnanswered) return false;
-  ++at(rank).unanswered;
+bool PeerWatch::take_question(Rank rank, TimePoint now) {
+  if (!lives(rank) || !at(rank).may_be_asked(now)) return false;
+  if (!at(rank).asked_since) at(rank).asked_since = now;
   return true;
 }
 
 bool PeerWatch::take_ping(Rank rank, TimePoint now) {
   Peer& peer = at(rank);
-  if (!peer.far || peer.next_ping > now || !take_question(rank)) return false;
+  if (!peer.far || peer.next_ping > now || !take_question(rank, now)) return false;
   peer.next_ping = now + heartbeat_;
   return true;
 }
@@ -29,7 +29,8 @@ bool PeerWatch::take_ping(Rank rank, TimePoint now) {
 std::optional<TimePoint> PeerWatch::next_ping() const {
   std::optional<TimePoint> next;
   for (const Peer& peer : peers_) {
-    if (wants_pings(peer)) next = std::min(next.value_or(peer.next_ping), peer.next_ping);
+    if (peer.far && peer.may_be_asked(peer.next_ping))
+      next = std::min(next.value_or(peer.next_ping), peer.next_ping);
   }
   return next;
 }

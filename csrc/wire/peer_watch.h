@@ -11,7 +11,7 @@ namespace pc {
 
 class PeerWatch {
  public:
-  static constexpr int kMaxUnanswered = 8;
+  static constexpr std::chrono::seconds kAsked{4};  // so long a peer is asked that answers nothing
 
   PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::milliseconds heartbeat);
 
@@ -21,8 +21,8 @@ class PeerWatch {
   void remove(Rank rank) { at(rank).lives = false; }
 
   // It has sent something, so it will answer again. A stopped process whose connection fills up would be taken for dead.
-  void heard(Rank rank) { at(rank).unanswered = 0; }
-  bool take_question(Rank rank);  // true: ask it now, a NOTICE or PING that it has to answer
+  void heard(Rank rank) { at(rank).asked_since.reset(); }
+  bool take_question(Rank rank, TimePoint now);  // true: ask it now, a NOTICE or PING that it has to answer
   // To be called for every peer; true: send a PING now.
   bool take_ping(Rank rank, TimePoint now);
   std::optional<TimePoint> next_ping() const;
@@ -31,14 +31,12 @@ class PeerWatch {
   struct Peer {
     bool far = false;
     bool lives = true;
-    int unanswered = 0;
     TimePoint next_ping;
+    std::optional<TimePoint> asked_since;  // and nothing was heard
+    bool may_be_asked(TimePoint at) const { return lives && (!asked_since || at < *asked_since + kAsked); }
   };
   Peer& at(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& at(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
-  static bool wants_pings(const Peer& peer) {
-    return peer.far && peer.lives && peer.unanswered < kMaxUnanswered;
-  }
 
   const std::chrono::milliseconds heartbeat_;
   std::vector<Peer> peers_;

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import types
 import typing
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -66,3 +68,38 @@ def test_a_dump_has_the_calls_oldest_first_and_the_lines_that_made_them() -> Non
         assert barrier["sequence"] == allreduce["sequence"] + 1
         assert allreduce["began_s"] <= recv["began_s"] <= barrier["began_s"] <= -barrier["elapsed_s"] <= 0
         assert barrier["site"] == f"python/test_debug.py:{line} in make_calls"
+
+
+class BarrierAtEnd:
+    __del__ = staticmethod(pc.barrier)  # called by the interpreter while it clears a frame
+
+
+def dies(_: int) -> None:
+    _kept = BarrierAtEnd()
+
+
+def in_a_generator() -> Iterator[None]:
+    yield pc.barrier()
+
+
+async def in_a_coroutine() -> None:
+    pc.barrier()
+
+
+def call_from_everywhere() -> list[str | None]:
+    for _ in range(2):  # the second time the place is known
+        next(in_a_generator())
+        asyncio.run(in_a_coroutine())
+        list(map(dies, [0]))
+        list(map(pc.allreduce, [np.ones(1)]))
+    return [call["site"] for call in pc.debug.dump()["calls"]]
+
+
+def test_the_line_is_right_whoever_calls() -> None:
+    names = ["in_a_generator", "in_a_coroutine", None, "call_from_everywhere"] * 2
+    for sites in testing.run(call_from_everywhere, 2):
+        for site, name in zip(sites[-len(names) :], names, strict=True):
+            assert site is not None
+            assert "test_debug.py:" in site
+            if name is not None:  # a finalizer's caller is whichever frame the interpreter shows
+                assert site.endswith(f" in {name}")

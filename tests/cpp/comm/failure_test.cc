@@ -144,7 +144,7 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
   EXPECT_EQ(first.code(), Code::kTimeout) << text_of(outcomes);
   EXPECT_TRUE(has(first, "step ") && has(first, "allreduce #1 (recursive_doubling, 16 B float32 sum)"))
       << text_of(outcomes);
-  EXPECT_GE(first.elapsed_s(), kShort);
+  EXPECT_GE(std::max(outcomes[0].elapsed_s(), outcomes[1].elapsed_s()), kShort);
   EXPECT_TRUE(std::any_of(outcomes.begin(), outcomes.end(), [](const Status& s) { return s.peer() == 2; }))
       << text_of(outcomes);
   EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok());

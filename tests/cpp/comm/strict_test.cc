@@ -1,6 +1,7 @@
 // PYCOLLECTIVE_CHECK=strict: every rank hears of a disagreement in the call itself, whatever its own part was.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -93,6 +94,58 @@ TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_
       return unexpected(status, "dropped by rank 1");
     }
     return right_allreduce(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Strict, the_error_names_the_call_and_not_its_confirmation) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    PC_TRY(right_allreduce(group));
+    Call call(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0);
+    const Status status = group.run(call.request);
+    if (status.code() != Code::kMismatch || status.sequence() != 3) return unexpected(status, "roots");
+    if (status.to_string().find("broadcast #3") == std::string::npos)
+      return unexpected(status, "which call?");
+    PC_TRY(group.resync());
+    return right_allreduce(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Strict, a_late_rank_makes_the_others_time_out_and_all_count_on_together) {
+  std::atomic<int> gave_up{0};
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    for (int round = 1; round <= 3; ++round) {
+      // The root's part of a small broadcast is done at once; it waits in the confirmation.
+      while (group.rank() == 2 && gave_up.load() < 2 * round) std::this_thread::yield();
+      Call call(group, Collective::kBroadcast);
+      const Status status = group.run(call.request, group.rank() == 2 ? kLong : 0.3);
+      if (status.code() != Code::kTimeout) return unexpected(status, "a late rank");
+      if (group.rank() != 2) ++gave_up;
+      if (const Status next = right_allreduce(group); !next.is_ok()) return unexpected(next, "after it");
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// One of them disagrees with other ranks in a while, and only that one hears of it.
+TEST_P(Strict, a_disagreement_of_one_thread_is_told_once_and_in_that_thread) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    for (int round = 0; round < 30; ++round) {
+      Call wrong(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0),
+          right(group, Collective::kAllreduce);
+      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> first, group.launch(wrong.request));
+      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> second, group.launch(right.request));
+      Status of_second;
+      std::thread waiter([&] { of_second = second->wait({Deadline::after(kLong)}); });
+      const Status of_first = first->wait({Deadline::after(kLong)});
+      waiter.join();
+      if (of_first.code() != Code::kMismatch) return unexpected(of_first, "wrong root");
+      if (!of_second.is_ok()) return unexpected(of_second, "another call");
+      PC_TRY(right_allreduce(group));
+    }
+    return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

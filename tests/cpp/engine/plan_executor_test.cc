@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <functional>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -20,7 +21,8 @@ class ScriptedTransport final : public Transport {
   std::vector<SendOp> sends;
   std::vector<RecvOp> recvs;
   int cancels = 0;
-  std::mutex mutex;  // guards polls
+  int posts_until_no_memory = -1;  // below zero: for ever
+  std::mutex mutex;                // guards polls
   int polls = 0;
   std::function<void()> on_poll;  // moves things while somebody waits
 
@@ -41,8 +43,14 @@ class ScriptedTransport final : public Transport {
   Capabilities capabilities() const override { return {}; }
   std::string address() const override { return ""; }
   Status connect(const std::vector<std::string>&, const WaitContext&) override { return {}; }
-  void post_send(Rank, const SendOp& op) override { sends.push_back(op); }
-  void post_recv(Rank, const RecvOp& op) override { recvs.push_back(op); }
+  void post_send(Rank, const SendOp& op) override {
+    if (posts_until_no_memory-- == 0) throw std::bad_alloc();
+    sends.push_back(op);
+  }
+  void post_recv(Rank, const RecvOp& op) override {
+    if (posts_until_no_memory-- == 0) throw std::bad_alloc();
+    recvs.push_back(op);
+  }
   void discard(uint32_t, uint64_t) override {}
   std::vector<Fd> take_control_sockets() override { return {}; }
   bool cancel(const CompletionSink* sink, const Status&) override {
@@ -175,6 +183,25 @@ TEST_F(PlanExecutorTest, dropped_work_takes_everything_back) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
   allreduce(x, "ring").reset();
   EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+}
+
+TEST_F(PlanExecutorTest, a_call_that_gets_no_memory_takes_everything_back_and_the_next_one_runs) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  for (int posts = 0; posts < 2; ++posts) {
+    transport_.posts_until_no_memory = posts;
+    const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+    EXPECT_EQ(work->wait(soon()).code(), Code::kSystem);
+    EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
+    transport_.posts_until_no_memory = -1;
+    const std::unique_ptr<Work> next = allreduce(x, "recursive_doubling");
+    ASSERT_EQ(transport_.sends.size() + transport_.recvs.size(), 2u);
+    transport_.complete(transport_.sends.back());
+    transport_.deliver(transport_.recvs.back(), contribution(DType::kF32, 8, 1, 2));
+    EXPECT_TRUE(next->wait(soon()).is_ok());
+    transport_.sends.clear();
+    transport_.recvs.clear();
+    x = contribution(DType::kF32, 8, 0, 2);
+  }
 }
 
 TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_come_later) {

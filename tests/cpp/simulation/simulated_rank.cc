@@ -140,7 +140,7 @@ void SimulatedRank::wait(const CallId& call) {
 
 void SimulatedRank::probe(const CallId& call) {
   if (running_ != call) return;
-  plane_.stalled(call, waits_for(call));
+  plane_.stalled(call, waits_for(call), world_.events.now());
   world_.at(me_, milliseconds(250), [this, call] { probe(call); });
 }
 

@@ -191,13 +191,13 @@ TEST_F(ControlPlaneTest, CtrlCStaysCtrlC) {
 // ---- asking
 
 TEST_F(ControlPlaneTest, WhoStallsAsksWhomItWaitsFor) {
-  plane.stalled(kCall, 2);
+  plane.stalled(kCall, 2, now);
   ASSERT_EQ(host.sent.size(), 1u);
   EXPECT_TRUE(host.sent[0].message.asks);
   EXPECT_FALSE(host.sent[0].message.asks_where);
   EXPECT_EQ(host.sent[0].message.report.digest, 0xaau);
   EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
-  for (const Rank nobody : {-1, 0, 4}) plane.stalled(kCall, nobody);
+  for (const Rank nobody : {-1, 0, 4}) plane.stalled(kCall, nobody, now);
   EXPECT_TRUE(host.sent.empty());
 }
 
