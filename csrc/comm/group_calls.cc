@@ -142,6 +142,10 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
       forget(call.sequence);
       return told(ended.code() == Code::kInterrupted ? ended : cause_, call, operation);
     }
+    if (closing_) {
+      forget(call.sequence);
+      return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
+    }
     const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, {}});
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
     others_know = !first;
@@ -161,7 +165,7 @@ void GroupCalls::forsake(const Status& ended, const Call& call) {
   const std::lock_guard lock(mutex_);
   const bool others_know = endings_.count(call.sequence) != 0;
   forget(call.sequence);
-  if (!cause_.is_ok() || others_know) return;
+  if (!cause_.is_ok() || closing_ || others_know) return;
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
@@ -258,6 +262,11 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   // The others may have given the call up before this rank made it.
   if (!standings.empty()) standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
   return verdict_of(why, standings, names_);
+}
+
+void GroupCalls::close() {
+  const std::lock_guard lock(mutex_);
+  closing_ = true;
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }

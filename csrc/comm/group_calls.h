@@ -79,6 +79,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // sent before that would be here.
   bool peer_has_left(Rank peer);
   void cancel(uint64_t sequence, const Status& why);  // the call of this number ends here with `why`
+  // This rank goes, and says goodbye: what still runs in other threads will end, and that is no news for the others.
+  void close();
   // Ends everything that runs, now and later, with `why`. The first cause stays.
   void abort(const Status& why) noexcept;
 
@@ -135,6 +137,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   std::atomic<uint32_t> noted_{0};         // not 0: deferred_ is set
   mutable std::mutex mutex_;               // guards what follows
   Status cause_;
+  bool closing_ = false;
   std::optional<Status> deferred_;
   uint64_t settled_ = 0;  // nothing is deferred about calls up to this one
   std::map<uint64_t, Ending> endings_;

@@ -199,6 +199,7 @@ Status Runtime::shutdown(Deadline deadline) {
     return Status::ok();
   }
   const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
+  state.world->close();
   if (state.transport) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
     state.transport->shutdown(
