@@ -9,7 +9,7 @@
     │   ├── PeerUnresponsive (reserved)         its connection stands, but it does not answer
     │   └── PeerInterrupted                     somebody pressed Ctrl-C there; the group can be used again
     ├── Excluded                                the others hold this rank for dead
-    ├── Aborted                                 an earlier failure ended this group; the message has the first cause
+    ├── Aborted                                 another rank dropped or cancelled this call; the group can be used again
     ├── Unsupported                             valid, but this build or this path cannot do it
     ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
     └── ForkedProcess                           a forked child uses connections that belong to its parent
@@ -137,7 +137,7 @@ class Excluded(CollectiveError):
 
 
 class Aborted(CollectiveError):
-    """An earlier failure ended this group. The message has the first cause."""
+    """Another rank dropped or cancelled its part of this call, or had no memory for it. The group goes on."""
 
 
 class Unsupported(CollectiveError):

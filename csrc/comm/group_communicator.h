@@ -38,9 +38,8 @@ class GroupCommunicator final : public Communicator {
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever
   // the outcome, no call may follow; but the connections stay, so that a goodbye can be said.
   Status leave(double timeout_s);
-  void close() {
-    shared_->calls.close();
-  }  // this rank goes: what still runs ends without a word to the others
+  // This rank goes: what still runs in other threads ends without a word to the others.
+  void close() { shared_->calls.close(); }
 
  private:
   Status usable();  // why no call can be made now
