@@ -29,37 +29,62 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
 // ---- around a call
 
 Status GroupCalls::look() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!cause_.is_ok()) return cause();
-  }
+  PC_TRY(alive());
   return take_deferred();
+}
+
+Status GroupCalls::alive() const {
+  const std::lock_guard lock(mutex_);
+  return cause_.is_ok() ? Status::ok() : cause();
 }
 
 Status GroupCalls::take_deferred() {
   const std::lock_guard lock(mutex_);
   noted_.store(0, std::memory_order_release);
-  if (deferred_) settled_ = deferred_->sequence();  // told, once
-  return std::exchange(deferred_, std::nullopt).value_or(Status::ok());
+  if (!deferred_) return Status::ok();
+  told_until_ = deferred_->what.sequence();
+  return std::move(std::exchange(deferred_, std::nullopt)->what);
 }
 
 // This rank's part of that call is done, and it was another part than the others expected.
-void GroupCalls::defer(uint64_t sequence, const Status& why) {
+void GroupCalls::defer(uint64_t sequence, const Status& why, bool is_verdict) {
   if (parts_.confirms) return;  // the caller is in the confirmation, and hears of it there
-  if (sequence <= settled_ || (deferred_ && deferred_->sequence() != sequence)) return;
-  deferred_ =
+  if (deferred_ && deferred_->what.sequence() != sequence) warn_of_settled();
+  if (sequence <= told_until_ || (deferred_ && deferred_->what.sequence() != sequence)) return;
+  const Status what =
       Status(why.code(), "call #" + std::to_string(sequence) +
                              " of this group, which this rank had completed, was wrong: " + why.message())
           .with_rank(names_.rank())
           .with_peer(why.peer())
           .with_sequence(sequence);
-  noted_.store(1, std::memory_order_release);
+  deferred_ = Deferred{what, is_verdict};
+  if (sequence > settled_) return noted_.store(1, std::memory_order_release);
+  if (is_verdict) warn_of_settled();
+}
+
+void GroupCalls::settle(uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  settled_ = std::max(settled_, sequence);
+  if (!deferred_ || deferred_->what.sequence() > settled_) return;
+  noted_.store(0, std::memory_order_release);
+  if (deferred_->is_verdict) warn_of_settled();
+}
+
+// Nobody will be told of it by an error.
+void GroupCalls::warn_of_settled() {
+  if (!deferred_ || deferred_->what.sequence() > settled_) return;
+  told_until_ = deferred_->what.sequence();
+  parts_.log.warning("after resync() this is raised no more: " + deferred_->what.message());
+  deferred_.reset();
 }
 
 void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
+  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  const bool failed = record && record->state == CallRecord::State::kFailed;  // so its caller has heard of it
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return;
-  if (!deferred_) defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)));
+  if (!deferred_ && !failed)
+    defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)), false);
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
 
@@ -93,7 +118,7 @@ void GroupCalls::done(const Call& call) {
 
 // A call that was done here was another one on other ranks. Mutex held.
 void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
-  if (verdict.code() == Code::kMismatch) defer(sequence, verdict);
+  if (verdict.code() == Code::kMismatch) defer(sequence, verdict, true);
 }
 
 void GroupCalls::cancel(uint64_t sequence, const Status& why) {
@@ -104,14 +129,6 @@ void GroupCalls::cancel(uint64_t sequence, const Status& why) {
 void GroupCalls::forget(uint64_t sequence) {
   endings_.erase(sequence);
   ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
-}
-
-void GroupCalls::settle(uint64_t sequence) {
-  const std::lock_guard lock(mutex_);
-  settled_ = std::max(settled_, sequence);
-  if (!deferred_ || deferred_->sequence() > sequence) return;
-  deferred_.reset();
-  noted_.store(0, std::memory_order_release);
 }
 
 Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
@@ -146,7 +163,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
       forget(call.sequence);
       return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
     }
-    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, false, {}});
+    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, {}});
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
     others_know = !first;
   }
@@ -267,6 +284,7 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
 void GroupCalls::close() {
   const std::lock_guard lock(mutex_);
   closing_ = true;
+  warn_of_settled();
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
@@ -333,7 +351,7 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
-    if (!done && !endings_.try_emplace(sequence, Ending{why, true, {}}).second) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why, {}}).second) return;
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.

@@ -56,6 +56,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     const uint32_t flags = ended_.load(std::memory_order_acquire) | noted_.load(std::memory_order_acquire);
     return flags == 0 ? Status::ok() : look();
   }
+  Status alive() const;  // not OK: the group has ended
   // Held from numbering a call until it is launched, so that numbers start in order.
   std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_mutex_); }
   uint64_t next_number() { return ++sequence_; }  // turn() held
@@ -65,7 +66,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
   Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
-  void settle(uint64_t sequence);  // nothing is raised any more about calls up to this one
+  // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
+  void settle(uint64_t sequence);
   uint64_t last_number();
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
@@ -105,14 +107,19 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // A call that ended for all, until its caller here has been told.
   struct Ending {
     CallEnd why;
-    bool by_others = false;
     std::optional<std::vector<Standing>> standings;  // the verdict has come
+  };
+  // About a call that was done here, for the entry of a later one.
+  struct Deferred {
+    Status what;
+    bool is_verdict = false;  // false: the others are being asked
   };
   Status look();
   Status take_deferred();
-  void defer(uint64_t sequence, const Status& why);                // mutex_ held
-  void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
-  void forget(uint64_t sequence);                                  // mutex_ held
+  void defer(uint64_t sequence, const Status& why, bool is_verdict);  // mutex_ held
+  void warn_of_settled();                                             // mutex_ held
+  void wrong_after_all(uint64_t sequence, const Status& verdict);     // mutex_ held
+  void forget(uint64_t sequence);                                     // mutex_ held
   FlightRecorder& recorder_of(const Call& call) {
     return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
   }
@@ -138,8 +145,9 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   mutable std::mutex mutex_;               // guards what follows
   Status cause_;
   bool closing_ = false;
-  std::optional<Status> deferred_;
-  uint64_t settled_ = 0;  // nothing is deferred about calls up to this one
+  std::optional<Deferred> deferred_;
+  uint64_t settled_ = 0;     // nothing is raised about calls up to this one
+  uint64_t told_until_ = 0;  // the last call that something was raised, or logged, about later
   std::map<uint64_t, Ending> endings_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
   std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for

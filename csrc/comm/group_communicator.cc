@@ -102,9 +102,12 @@ Status GroupCommunicator::run(const Request& request, double timeout_s) {
   return Status::ok();
 }
 
-Status GroupCommunicator::make(const Request& request, double timeout_s, bool leaving) {
+Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose purpose) {
   const TimePoint began = now();
-  if (!leaving) PC_TRY(usable());  // leave() has looked, and must go on whatever has come up since
+  const bool leaving = purpose == Purpose::kLeave;
+  // resync() and leave() have looked, and go on whatever has come up about earlier calls since.
+  if (purpose == Purpose::kCall) PC_TRY(usable());
+  if (purpose == Purpose::kResync) PC_TRY(shared_->calls.alive());
   const Choice choice = choose(request);
   StartedCall started(*shared_);
   PC_TRY(start(request, choice, began, leaving, started));
@@ -134,7 +137,7 @@ Status GroupCommunicator::leave(double timeout_s) {
     parts_.calls.log.warning(before.to_string());  // about an earlier call; there is no next one to raise it
   }
   if (size_ == 1) return Status::ok();
-  Status left = make(Request{}, timeout_s, true);
+  Status left = make(Request{}, timeout_s, Purpose::kLeave);
   if (left.is_ok()) left = shared_->calls.noticed();  // there is no next call to raise it
   return left.code() == Code::kPeerExited ? Status::ok()
                                           : left;  // who has gone already need not be waited for
@@ -142,10 +145,11 @@ Status GroupCommunicator::leave(double timeout_s) {
 
 Status GroupCommunicator::resync(double timeout_s) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
+  PC_TRY(shared_->reentry.check());
   if (size_ == 1) return usable();
   const Deadline deadline = Deadline::after(seconds);
   for (;;) {
-    const Status status = make(Request{}, std::max(deadline.remaining_s(), 0.0));
+    const Status status = make(Request{}, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
     if (status.is_ok()) shared_->calls.settle(shared_->calls.last_number());  // and in step
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;

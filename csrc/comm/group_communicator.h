@@ -43,7 +43,8 @@ class GroupCommunicator final : public Communicator {
 
  private:
   Status usable();  // why no call can be made now
-  Status make(const Request& request, double timeout_s, bool leaving = false);
+  enum class Purpose : uint8_t { kCall, kResync, kLeave };
+  Status make(const Request& request, double timeout_s, Purpose purpose = Purpose::kCall);
   Choice choose(const Request& request) const;
   Status start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
                StartedCall& started);

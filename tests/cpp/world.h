@@ -25,6 +25,7 @@ struct WorldOptions {
   std::string tune = "";
   Check check = Check::kOn;
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
+  int log_fd = 2;         // where warnings go
 };
 
 // What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
@@ -53,6 +54,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.transport = "tcp";
     options.check = world.check;
     options.tune = rank == 0 ? world.tune : "";
+    options.log = Logger(LogLevel::kWarning, -1, world.log_fd);
     if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
     ranks.emplace_back(
         [&, rank, options] { outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body); });

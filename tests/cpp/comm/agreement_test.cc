@@ -1,12 +1,18 @@
 // What ranks tell each other when a call goes wrong, and that the group goes on with the next one.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/fd.h"
 #include "conformance/elements.h"
 #include "world.h"
 
@@ -125,6 +131,74 @@ TEST_P(Agreement, different_roots_are_found_and_resync_brings_all_back) {
         EXPECT_TRUE(all_ok(outcomes)) << name_of(what) << " " << count << "\n" << text_of(outcomes);
       }
     }
+  }
+}
+
+// Collects what the ranks of a world log.
+class Warnings {
+ public:
+  Warnings() {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    reads_ = Fd(ends[0]);
+    writes_ = Fd(ends[1]);
+    reader_ = std::thread([this] { read(); });
+  }
+  ~Warnings() {
+    writes_.reset();
+    reader_.join();
+  }
+  int fd() const { return writes_.get(); }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  bool wait_for(const std::string& part) {
+    std::unique_lock lock(mutex_);
+    return more_.wait_for(lock, std::chrono::duration<double>(kLong),
+                          [&] { return text_.find(part) != std::string::npos; });
+  }
+
+ private:
+  void read() {
+    char bytes[4096];
+    for (ssize_t count; (count = ::read(reads_.get(), bytes, sizeof bytes)) > 0;) {
+      const std::lock_guard lock(mutex_);
+      text_.append(bytes, static_cast<std::size_t>(count));
+      more_.notify_all();
+    }
+  }
+  Fd reads_, writes_;
+  std::thread reader_;
+  std::mutex mutex_;  // guards text_
+  std::string text_;
+  std::condition_variable more_;
+};
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
+  for (const Rank size : {2, 3, 4, 5}) {
+    Warnings warnings;
+    const WorldOptions world = {
+        .over = GetParam(), .size = size, .timeout_s = kLong, .log_fd = warnings.fd()};
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      const Made mine{.collective = Collective::kBroadcast, .count = 4, .root = group.rank() == 1 ? 1 : 0};
+      const Status status = make(group, mine);
+      PC_TRY(group.resync());
+      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: after resync()";
+      if (status.is_ok() && !warnings.wait_for(who)) return unexpected(status, "no warning");
+      if (const Status next = right_allreduce(group); !next.is_ok()) return unexpected(next, "after it");
+      const std::size_t told = count_of(warnings.text(), who) + (status.is_ok() ? 0 : 1);
+      return told == 1
+                 ? Status::ok()
+                 : Status(Code::kInternal, "told " + std::to_string(told) + " times; " + status.to_string());
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes) << warnings.text();
+    EXPECT_NE(warnings.text().find("root 1 instead of 0"), std::string::npos) << warnings.text();
   }
 }
 

@@ -76,7 +76,8 @@ TEST_P(Strict, other_collectives_and_roots_are_found_by_all_and_the_next_call_is
 }
 
 TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_others) {
-  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+  std::atomic<bool> was_dropped{false};
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     Call call(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0);
     {
       PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> work, group.launch(call.request));
@@ -85,10 +86,12 @@ TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_
     }
     PC_TRY(right_allreduce(group));
     Call dropped(group, Collective::kAllreduce);
+    while (group.rank() != 1 && !was_dropped.load()) std::this_thread::yield();  // it could be done before
     Result<std::unique_ptr<Work>> work = group.launch(dropped.request);
     PC_TRY(work.status());
     if (group.rank() == 1) {
       work.value().reset();
+      was_dropped = true;
     } else if (const Status status = work.value()->wait({Deadline::after(kLong)});
                status.code() != Code::kAborted) {
       return unexpected(status, "dropped by rank 1");
