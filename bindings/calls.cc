@@ -229,9 +229,10 @@ PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   State& state = *group.state;
   PyObject* given[1];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  const char* const site = site_of(group);
   double timeout = -1;
   if (!to_timeout(state, "resync", given[0], &timeout)) return nullptr;
-  const Status status = run(group, [&](Communicator& c) { return c.resync(timeout); });
+  const Status status = run(group, [&](Communicator& c) { return c.resync(timeout, site); });
   return finish(group, status, nullptr, Py_None);
 }
 

@@ -197,7 +197,8 @@ Bring all ranks back in step after an error that they did not all see in the sam
 
 Barriers until one succeeds. An allreduce or barrier that fails does so on every rank, and needs no resync(). A rank that had
 already completed its part of a broadcast or reduce hears of a disagreement later than the others; resync(), called by all
-ranks, settles that. Nothing that was noted about earlier calls is raised afterwards.
+ranks, settles that. Nothing that was noted about earlier calls is raised afterwards: if this rank has not been told of it by
+an error, it is a warning on stderr instead.
 
 Parameters:
     timeout: seconds for all of it, default that of init().

@@ -30,7 +30,8 @@ class Communicator {
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
 
   // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.
-  virtual Status resync(double timeout_s = -1) = 0;
+  // What has come up about earlier calls and was not raised here is logged then.
+  virtual Status resync(double timeout_s = -1, const char* site = nullptr) = 0;
 
   // Plan of one call in words: transport, algorithm, steps of this rank.
   virtual Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const = 0;

@@ -72,6 +72,11 @@ std::string message_found(const MessageId& found, uint64_t nbytes) {
 }
 
 std::string fields_of(const CallRecord& record) {
+  const bool sends = record.kind == CallRecord::Kind::kSend;
+  if (sends || record.kind == CallRecord::Kind::kRecv) {
+    return std::string(sends ? "send to rank " : "recv from rank ") + std::to_string(record.root_or_peer) +
+           ", tag " + std::to_string(record.tag);
+  }
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {
     text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);

@@ -21,7 +21,7 @@ uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DTyp
 std::string message_found(const MessageId& found, uint64_t nbytes);
 
 // The same as lines of "name=value", for the ranks to compare when they disagree; `call_text` makes it readable:
-// "allreduce float32[1000] sum (ring)".
+// "allreduce float32[1000] sum (ring)". A send or recv is one readable line.
 std::string fields_of(const CallRecord& record);
 std::string call_text(std::string_view fields);
 

@@ -206,10 +206,9 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
 
 bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
-  const uint64_t next = last_number() + 1;
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
-  parts_.control->stalled(id(next), names_.to_world(peer));
+  parts_.control->stalled(whereabouts(peer), names_.to_world(peer));
   const auto left = leaving_.find(peer);
   return left != leaving_.end() && std::chrono::steady_clock::now() - left->second > kOnItsWay;
 }
@@ -230,21 +229,22 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
 
 // Asks the peer of a message that did not come where it stands.
 Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
-  const std::vector<Standing> standings = survey(last_number() + 1, probe);
-  if (standings.empty() || ended.peer() < 0) return ended;
-  const Standing& peer = standings[static_cast<std::size_t>(ended.peer())];
-  return Status(ended.code(), ended.message() + "; " + position_text(peer, names_)).with_peer(ended.peer());
+  if (ended.peer() < 0) return ended;
+  const std::vector<Standing> standings = survey(whereabouts(ended.peer()).sequence, probe);
+  if (standings.size() != 2) return ended;  // of this rank, and of the one that was asked
+  return Status(ended.code(), ended.message() + "; " + position_text(standings[1], names_))
+      .with_peer(ended.peer());
 }
 
 // Empty: the group has ended, or an interrupt came first.
 std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   if (!cause_.is_ok()) return {};
-  if (!surveys_.try_emplace(sequence).second) return {};  // another thread is asking
-  parts_.control->survey(id(sequence));
-  (void)wait_briefly(lock, probe, [&] { return surveys_[sequence].has_value() || !cause_.is_ok(); });
-  std::vector<Standing> standings = std::move(surveys_[sequence]).value_or(std::vector<Standing>());
-  surveys_.erase(sequence);
+  Survey& asked = surveys_[sequence];
+  if (asked.waiters++ == 0) parts_.control->survey(id(sequence));
+  (void)wait_briefly(lock, probe, [&] { return asked.standings.has_value() || !cause_.is_ok(); });
+  std::vector<Standing> standings = asked.standings.value_or(std::vector<Standing>());
+  if (--asked.waiters == 0) surveys_.erase(sequence);
   return standings;
 }
 
@@ -276,8 +276,9 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   const CallEnd why = endings_[sequence].why;
   std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
   lock.unlock();
-  // The others may have given the call up before this rank made it.
-  if (!standings.empty()) standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
+  // The others may have given the call up before this rank made it, and do not know what it would have made.
+  if (!standings.empty() && why.code == Code::kMismatch)
+    standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
   return verdict_of(why, standings, names_);
 }
 
@@ -323,8 +324,10 @@ CallReport GroupCalls::report(uint64_t sequence) {
     report.last_call = "#" + std::to_string(last->sequence) + " " + call_text(fields_of(*last)) +
                        (last->site != nullptr ? std::string(" at ") + last->site : "");
   }
-  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  const bool is_call = id(sequence).is_call();
+  const std::optional<CallRecord> record = is_call ? parts_.recorder->find(group_, sequence) : running_now();
   if (!record) {
+    if (!is_call) return report.state = State::kNotMade, report;
     const std::unique_lock lock = turn();
     report.state =
         sequence > sequence_ ? State::kNotMade : State::kDone;  // so long ago that it is not recorded
@@ -336,10 +339,17 @@ CallReport GroupCalls::report(uint64_t sequence) {
     case CallRecord::State::kFailed: report.state = State::kGivenUp; break;
   }
   if (record->kind == CallRecord::Kind::kShutdown) report.state = State::kLeaving;
-  report.digest = record->digest;
+  report.digest = is_call ? record->digest : 0;  // there is nothing to compare it with
   report.call = fields_of(*record);
   if (record->site != nullptr) report.site = record->site;
   return report;
+}
+
+// What a thread of this rank waits in, or the shutdown() that it is in.
+std::optional<CallRecord> GroupCalls::running_now() const {
+  const std::optional<CallRecord> call = parts_.recorder->last_running(group_),
+                                  message = parts_.messages->last_running(group_);
+  return !call || (message && message->began_ns > call->began_ns) ? message : call;
 }
 
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
@@ -377,9 +387,10 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
     const std::lock_guard lock(mutex_);
     const auto waited_for = surveys_.find(sequence);
     if (waited_for != surveys_.end()) {
-      waited_for->second.emplace(standings.begin(), standings.end());
+      waited_for->second.standings.emplace(standings.begin(), standings.end());
       return told_.notify_all();
     }
+    if (!id(sequence).is_call()) return;
   }
   const std::string late = late_ranks(standings, names_);
   parts_.log.warning([&] {

@@ -133,6 +133,10 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   template <class Ready>
   bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready);
   std::string advice(const Status& ended) const;
+  CallId whereabouts(Rank peer) const {
+    return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));
+  }
+  std::optional<CallRecord> running_now() const;
 
   const Parts parts_;
   const uint32_t group_;
@@ -150,7 +154,11 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t told_until_ = 0;  // the last call that something was raised, or logged, about later
   std::map<uint64_t, Ending> endings_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
-  std::map<uint64_t, std::optional<std::vector<Standing>>> surveys_;  // that somebody waits for
+  struct Survey {
+    int waiters = 0;
+    std::optional<std::vector<Standing>> standings;  // the answers have come
+  };
+  std::map<uint64_t, Survey> surveys_;
   std::condition_variable told_;  // a verdict, a survey, or the end of the group
 };
 

@@ -143,13 +143,15 @@ Status GroupCommunicator::leave(double timeout_s) {
                                           : left;  // who has gone already need not be waited for
 }
 
-Status GroupCommunicator::resync(double timeout_s) {
+Status GroupCommunicator::resync(double timeout_s, const char* site) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   PC_TRY(shared_->reentry.check());
   if (size_ == 1) return usable();
   const Deadline deadline = Deadline::after(seconds);
+  Request barrier;
+  barrier.site = site;
   for (;;) {
-    const Status status = make(Request{}, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
+    const Status status = make(barrier, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
     if (status.is_ok()) shared_->calls.settle(shared_->calls.last_number());  // and in step
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;

@@ -30,7 +30,7 @@ class GroupCommunicator final : public Communicator {
   Status run(const Request& request, double timeout_s) override;
   Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
-  Status resync(double timeout_s) override;
+  Status resync(double timeout_s, const char* site) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
   Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
   bool ended() const override;

@@ -82,6 +82,13 @@ std::optional<CallRecord> FlightRecorder::last_done(uint32_t group) const {
   });
 }
 
+std::optional<CallRecord> FlightRecorder::last_running(uint32_t group) const {
+  return newest([&](const CallRecord& call) {
+    return call.group == group &&
+           (call.state == CallRecord::State::kRunning || call.kind == CallRecord::Kind::kShutdown);
+  });
+}
+
 std::vector<CallRecord> FlightRecorder::all() const {
   std::vector<CallRecord> calls;
   const uint64_t next = next_.load(std::memory_order_acquire);

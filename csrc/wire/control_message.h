@@ -19,6 +19,17 @@ struct CallId {  // one collective of one group
   uint32_t group = 0;
   uint64_t sequence = 0;
   auto operator<=>(const CallId&) const = default;
+
+  // Names no call, but a question: what is `asked` doing at all? Both are world ranks.
+  static CallId whereabouts(uint32_t group, Rank asker, Rank asked) {
+    return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
+  }
+  bool is_call() const { return sequence < kNoCall; }
+  Rank asker() const { return static_cast<Rank>((sequence & ~kNoCall) >> 32); }
+  Rank asked() const { return static_cast<Rank>(sequence & 0xffffffff); }
+
+ private:
+  static constexpr uint64_t kNoCall = uint64_t{1} << 63;
 };
 
 // Where one rank stands with one call: what it tells the others.

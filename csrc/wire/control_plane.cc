@@ -54,13 +54,15 @@ void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint 
 }
 
 void ControlPlane::call_message_arrived(Rank from, const ControlMessage& message, TimePoint now) {
-  const std::span<const Rank> members = host_.members(message.call.group);
+  const std::span<const Rank> concerned = members(message.call);
   const bool is_cancel = message.type == FrameType::kCancel;
-  if (members.empty()) {  // nothing to say about it, but the sender need not wait to learn that
+  if (is_cancel && !message.call.is_call()) return;
+  if (concerned.empty()) {  // nothing to say about it, but the sender need not wait to learn that
     if (is_cancel || message.asks) send(from, about(FrameType::kNotice, message.call, {}));
     return;
   }
-  if (message.call.sequence == 0 || std::find(members.begin(), members.end(), from) == members.end()) return;
+  if (message.call.sequence == 0 || std::find(concerned.begin(), concerned.end(), from) == concerned.end())
+    return;
   is_cancel ? cancel_arrived(from, message, now) : notice_arrived(from, message, now);
 }
 
@@ -103,7 +105,10 @@ void ControlPlane::notice_arrived(Rank from, const ControlMessage& message, Time
 
 void ControlPlane::dead_arrived(Rank from, const ControlMessage& message, TimePoint now) {
   const auto& [code, rank, cause] = message.end;
-  if (rank == me_) return host_.excluded(from, cause);
+  if (rank == me_) {
+    is_excluded_ = true;
+    return host_.excluded(from, cause);
+  }
   if (!peers_.lives(rank)) return;
   bury(rank, cause, cause + " (rank " + std::to_string(from) + " says so)", now);
 }
@@ -121,7 +126,8 @@ void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& 
   message.type = FrameType::kDead;
   message.end = {Code::kPeerFailure, peer, cause};
   // To the dead as well: if it lives after all, it learns that the others go on without it.
-  for (Rank rank = 0; rank < peers_.size(); ++rank) send(rank, message);
+  // Who is excluded itself may be without the goodbye of one that leaves, and does not spread what it takes for a death.
+  for (Rank rank = 0; rank < peers_.size() && !is_excluded_; ++rank) send(rank, message);
   peers_.remove(peer);
   host_.peer_died(peer, told);
   conclude_what_is_done(now);
@@ -148,7 +154,7 @@ void ControlPlane::survey(const CallId& call, TimePoint now) {
   if (inquiries_.contains(call) || closed_.contains(call)) return;
   ControlMessage question = about(FrameType::kNotice, call, host_.report(call, false));
   question.asks = question.asks_where = true;
-  for (const Rank rank : host_.members(call.group)) {
+  for (const Rank rank : members(call)) {
     if (peers_.take_question(rank, now)) send(rank, question);
   }
   conclude_if_done(begin_inquiry(call, std::nullopt, now), now);
@@ -158,7 +164,7 @@ void ControlPlane::located(const CallId& call, const std::string& where, TimePoi
   CallReport report = host_.report(call, false);
   report.where = where;
   report.where_follows = false;
-  send_to_others(host_.members(call.group), about(FrameType::kNotice, call, std::move(report)));
+  send_to_others(members(call), about(FrameType::kNotice, call, std::move(report)));
 }
 
 void ControlPlane::say_goodbye(TimePoint) {
@@ -170,8 +176,16 @@ void ControlPlane::say_goodbye(TimePoint) {
 
 // ---- episodes and surveys
 
+std::span<const Rank> ControlPlane::members(const CallId& call) {
+  const std::span<const Rank> all = host_.members(call.group);
+  if (call.is_call()) return all;
+  const auto is_member = [all](Rank rank) { return std::find(all.begin(), all.end(), rank) != all.end(); };
+  pair_ = {call.asker(), call.asked()};
+  return is_member(pair_[0]) && is_member(pair_[1]) ? std::span<const Rank>(pair_) : std::span<const Rank>();
+}
+
 void ControlPlane::open_episode(const CallId& call, const CallEnd& why, TimePoint now) {
-  send_to_others(host_.members(call.group), cancel_of(call, why, host_.report(call, true)));
+  send_to_others(members(call), cancel_of(call, why, host_.report(call, true)));
   begin_inquiry(call, why, now);
 }
 
@@ -182,7 +196,7 @@ ControlPlane::Inquiries::iterator ControlPlane::begin_inquiry(const CallId& call
       return x.second.until() < y.second.until();
     }));
   }
-  Inquiry inquiry(host_.members(call.group), std::move(why), now + kPatience);
+  Inquiry inquiry(members(call), std::move(why), now + kPatience);
   return inquiries_.insert_or_assign(call, std::move(inquiry)).first;
 }
 

@@ -7,6 +7,7 @@
 // same picture: who made which call, who is late, where.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -26,7 +27,7 @@ class ControlHost {
  public:
   // World ranks of a group that this rank is a member of (itself included); empty: there is no such group here (yet).
   virtual std::span<const Rank> members(uint32_t group) = 0;
-  // Where this rank stands. `find_where`: if it has not made the call, start finding out where its program is; then
+  // Where this rank stands; for whereabouts, with what it is doing now. `find_where`: if it has not made the call, start finding out where its program is; then
   // where_follows is set and located() comes later.
   virtual CallReport report(const CallId& call, bool find_where) = 0;
   virtual void send(Rank peer, const ControlMessage& message) = 0;  // nothing, if its connection is gone
@@ -69,7 +70,8 @@ class ControlPlane {
   // It waits for `waits_for` (a world rank) longer than usual: asks that rank, and finds disagreement that shows in no
   // message. To be repeated while that goes on.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
-  void survey(const CallId& call, TimePoint now);  // asks every member that may be asked where it stands
+  // Asks every member that may be asked where it stands with the call. For whereabouts: the one that they are about.
+  void survey(const CallId& call, TimePoint now);
   // This rank has come to a call after others gave it up: now it can say which one it would have made.
   void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
@@ -97,7 +99,8 @@ class ControlPlane {
   Inquiries::iterator conclude_if_done(Inquiries::iterator inquiry, TimePoint now);  // the next one if it was
   Inquiries::iterator conclude(Inquiries::iterator inquiry);
   void conclude_what_is_done(TimePoint now);
-  const CallEnd* end_of(const CallId& call) const;  // null: nobody that we know of has given it up
+  std::span<const Rank> members(const CallId& call);  // whom it concerns
+  const CallEnd* end_of(const CallId& call) const;    // null: nobody that we know of has given it up
 
   void send(Rank peer, ControlMessage message);
   void send_to_others(std::span<const Rank> members, const ControlMessage& message);
@@ -107,9 +110,10 @@ class ControlPlane {
   ControlHost& host_;
   PeerWatch peers_;
   Inquiries inquiries_;
+  std::array<Rank, 2> pair_{};  // what members() points to
   std::map<CallId, CallEnd> closed_;
   std::deque<CallId> closed_order_;
-  bool said_goodbye_ = false;
+  bool said_goodbye_ = false, is_excluded_ = false;
 };
 
 }  // namespace pc

@@ -214,11 +214,37 @@ TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_
       if (group.rank() != 2 &&
           (status.peer() != 2 || !has(status, "rank 2 (") || !has(status, "has not made this call")))
         return unexpected(status, "the late rank is not named");
+      if (group.rank() == 2 && !has(status, "this rank comes to it only now"))
+        return unexpected(status, "the late rank is not told that it is late");
       if (group.rank() != 2) ++gave_up;
       if (const Status next = right_allreduce(group, 100'000); !next.is_ok())
         return unexpected(next, "after it");
     }
     return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(Agreement, a_recv_that_times_out_says_what_its_peer_is_doing_also_when_a_call_was_given_up) {
+  std::atomic<bool> gave_up{false};
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    Elements x = contribution(DType::kF32, 4, group.rank(), group.size());
+    if (group.rank() == 1) {
+      const Status early = make(group, {}, kShort);
+      if (early.code() != Code::kTimeout) return unexpected(early, "an allreduce alone");
+      gave_up = true;
+      PC_TRY(group.recv(x.buffer(), 0, 5, kLong, "train.py:7"));
+    } else {
+      while (!gave_up) std::this_thread::yield();
+    }
+    if (group.rank() == 0) {
+      const Status late = group.recv(x.buffer(), 1, 9, kShort);
+      const char* doing = "is in recv from rank 0, tag 5 at train.py:7";
+      if (late.code() != Code::kTimeout || !has(late, doing)) return unexpected(late, "where is the peer?");
+      PC_TRY(group.send(x.view(), 1, 5));
+    }
+    PC_TRY(group.resync());
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

@@ -68,12 +68,14 @@ void SimulatedRank::check_verdict(const CallId& call, const CallEnd& why,
 }
 
 void SimulatedRank::check_standings(const CallId& call, const std::vector<Standing>& standings) {
-  const std::span<const Rank> all = members(call.group);
+  const std::span<const Rank> group = members(call.group);
+  std::vector<Rank> all(group.begin(), group.end());
+  if (!call.is_call()) all = {call.asker(), call.asked()};
   const bool complete = std::equal(all.begin(), all.end(), standings.begin(), standings.end(),
                                    [](Rank rank, const Standing& row) { return rank == row.rank; });
   if (!complete) world_.fail(named("not one row per member", me_));
   for (const auto& [rank, report] : standings) {
-    const Entry& truth = world_.book[call].ranks[rank];
+    const Entry truth = call.is_call() ? world_.book[call].ranks[rank] : Entry{};
     if (report.state == State::kUnknown) {
       world_.counts.unknown_groups += call.group != kWorldGroup;
       if (call.group == kWorldGroup && !was_hurt && !world_.rank(rank).was_hurt)

@@ -135,7 +135,16 @@ void SimulatedRank::wait(const CallId& call) {
     if (running_ != call) return;
     surveys_.insert(call);
     plane_.survey(call, world_.events.now());
+    if (world_.dice.chance(30)) ask_what_it_does(call.group);
   });
+}
+
+void SimulatedRank::ask_what_it_does(uint32_t group) {
+  const std::span<const Rank> all = members(group);
+  const Rank peer = all[world_.dice.below(all.size())];
+  const CallId doing = CallId::whereabouts(group, me_, peer);
+  if (peer == me_ || !surveys_.insert(doing).second) return;
+  plane_.survey(doing, world_.events.now());
 }
 
 void SimulatedRank::probe(const CallId& call) {
@@ -188,7 +197,7 @@ std::span<const Rank> SimulatedRank::members(uint32_t group) {
 
 CallReport SimulatedRank::report(const CallId& call, bool find_where) {
   CallReport report;
-  const Entry& entry = mine(call);
+  const Entry entry = call.is_call() ? mine(call) : Entry{};
   report.state = entry.state;
   report.digest = entry.digest;
   report.site = site_of(me_);

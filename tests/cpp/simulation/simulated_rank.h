@@ -52,6 +52,7 @@ class SimulatedRank final : public ControlHost {
   void next_step();
   void begin(std::size_t step);
   void wait(const CallId& call);
+  void ask_what_it_does(uint32_t group);
   void probe(const CallId& call);
   void go_on_after(const CallId& call);
   void give_up(const CallId& call, Code code, Rank by, const std::string& text);

@@ -51,6 +51,13 @@ TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadLearnsIt) {
   EXPECT_TRUE(host.died.empty() && host.sent.empty());
 }
 
+TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadDoesNotSpreadDeaths) {
+  dead(1, 0, "no heartbeat");
+  plane.lost(1, "end of stream", now);  // it may have said goodbye to all but us
+  EXPECT_EQ(host.died, (Ranks{1}));
+  EXPECT_TRUE(host.sent.empty());
+}
+
 TEST_F(ControlPlaneTest, AGoodbyeMakesTheEndOfTheConnectionOrderly) {
   goodbye(2);
   EXPECT_EQ(host.exited, (Ranks{2}));

@@ -305,6 +305,42 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
   EXPECT_EQ(host.verdicts.size(), 1u);
 }
 
+TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
+  const CallId doing = CallId::whereabouts(kWorld, 0, 2);
+  cancel(2, kLate);  // of a call, which has nothing to do with it
+  after(ControlPlane::kPatience);
+  host.sent.clear();
+  plane.survey(doing, now);
+  EXPECT_TRUE(host.sent.at(0).message.asks && host.sent.at(0).message.asks_where);
+  EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
+  notice(2, {.state = State::kRunning, .call = "recv"}, false, doing);
+  ASSERT_EQ(host.surveys.size(), 1u);
+  ASSERT_EQ(host.surveys[0].standings.size(), 2u);
+  EXPECT_EQ(host.surveys[0].standings[1].rank, 2);
+  EXPECT_EQ(host.surveys[0].standings[1].report.call, "recv");
+}
+
+TEST_F(ControlPlaneTest, WhatWeAreDoingIsToldToWhoAsksAlone) {
+  const CallId doing = CallId::whereabouts(kWorld, 3, 0);
+  notice(3, {.state = State::kNotMade}, true, doing);
+  EXPECT_EQ(told(FrameType::kNotice), (Ranks{3}));
+  host.sent.clear();
+  plane.located(doing, "here", now);
+  EXPECT_EQ(host.sent.at(0).message.report.where, "here");
+  EXPECT_EQ(told(FrameType::kNotice), (Ranks{3}));
+}
+
+TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
+  cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
+  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
+  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kSub, 2, 0));
+  EXPECT_TRUE(host.ended.empty());
+  for (const Host::Sent& sent : host.sent)
+    EXPECT_EQ(sent.message.report.state, State::kUnknown) << "told nothing";
+  after(ControlPlane::kPatience);
+  EXPECT_TRUE(host.verdicts.empty() && host.surveys.empty());
+}
+
 TEST_F(ControlPlaneTest, OurPositionIsToldToAllMembersWhenItIsKnown) {
   host.standing = {.state = State::kNotMade, .where_follows = true};
   plane.located(kCall, "here", now);
