@@ -1,8 +1,10 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <string>
 
 #include "base/env.h"
@@ -26,6 +28,21 @@ void append_printable(std::string& out, std::string_view line) {
     const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
     out += control ? '?' : c;
   }
+}
+
+// A pipe that poll() calls writable takes PIPE_BUF bytes without waiting.
+bool takes_more(int fd) {
+  constexpr int kPatience_ms = 100;
+  pollfd stream{fd, POLLOUT, 0};
+  int ready = 0;
+  while ((ready = ::poll(&stream, 1, kPatience_ms)) < 0 && errno == EINTR) {
+  }
+  return ready > 0;
+}
+std::size_t whole_lines(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text.size();
+  const std::size_t last = text.rfind('\n', PIPE_BUF - 1);
+  return last == std::string_view::npos ? PIPE_BUF : last + 1;
 }
 
 }  // namespace
@@ -59,7 +76,8 @@ void Logger::write(LogLevel level, std::string_view text) const {
 
   const int saved = errno;  // a logger must not change what its caller is about to look at
   for (std::string_view rest = out; !rest.empty();) {
-    const ssize_t n = ::write(fd_, rest.data(), rest.size());
+    if (!takes_more(fd_)) break;
+    const ssize_t n = ::write(fd_, rest.data(), whole_lines(rest));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;  // stderr is gone: nobody is left to tell
     rest.remove_prefix(static_cast<std::size_t>(n));

@@ -12,7 +12,8 @@ namespace pc {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Thread-safety: an immutable value. Every message is one write(2), so that lines of different ranks do not mix.
+// Thread-safety: an immutable value. Every message is one write(2), so that lines of different ranks do not mix; a long one
+// is several, of whole lines. What its reader does not take within 0.1 s is dropped: no call waits for who reads the log.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)

@@ -286,7 +286,9 @@ CallReport ControlThread::State::report(const CallId& call, bool find_where) {
   const std::shared_ptr<ControlledGroup> calls = group(call.group);
   if (calls == nullptr) return {};
   CallReport report = calls->report(call.sequence);
-  if (!find_where || report.state != CallReport::State::kNotMade || !options.find_position) return report;
+  const bool says_all = report.state != CallReport::State::kNotMade &&
+                        (call.is_call() || report.state == CallReport::State::kLeaving);
+  if (!find_where || says_all || !options.find_position) return report;
   report.where_follows = true;
   searched.push_back(call);
   if (searched.size() > 1) return report;  // one search answers all

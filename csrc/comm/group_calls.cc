@@ -11,6 +11,7 @@ using State = CallReport::State;
 // More than ControlPlane::kPatience: the thread that collects may itself be late.
 constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::size_t kMostNews = 1024;             // of wrong calls, and of those that were told
 constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
 constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
 
@@ -40,50 +41,63 @@ Status GroupCalls::alive() const {
 
 Status GroupCalls::take_deferred() {
   const std::lock_guard lock(mutex_);
-  noted_.store(0, std::memory_order_release);
-  if (!deferred_) return Status::ok();
-  told_until_ = deferred_->what.sequence();
-  return std::move(std::exchange(deferred_, std::nullopt)->what);
+  const auto first = deferred_.upper_bound(settled_);
+  Status what = first == deferred_.end() ? Status::ok() : take_news(first);
+  note_deferred();
+  return what;
+}
+
+void GroupCalls::note_deferred() {
+  const bool any = deferred_.upper_bound(settled_) != deferred_.end();
+  noted_.store(any ? 1 : 0, std::memory_order_release);
+}
+
+Status GroupCalls::take_news(std::map<uint64_t, News>::iterator news) {
+  if (told_.size() >= kMostNews) told_until_ = told_.extract(told_.begin()).value();
+  told_.insert(news->first);
+  return std::move(deferred_.extract(news).mapped().what);
 }
 
 // This rank's part of that call is done, and it was another part than the others expected.
 void GroupCalls::defer(uint64_t sequence, const Status& why, bool is_verdict) {
   if (parts_.confirms) return;  // the caller is in the confirmation, and hears of it there
-  if (deferred_ && deferred_->what.sequence() != sequence) warn_of_settled();
-  if (sequence <= told_until_ || (deferred_ && deferred_->what.sequence() != sequence)) return;
-  const Status what =
+  if (sequence <= told_until_ || told_.contains(sequence) || deferred_.size() >= kMostNews) return;
+  const auto [news, first] = deferred_.try_emplace(sequence);
+  if (!first && !is_verdict) return;
+  news->second.is_verdict = is_verdict;
+  news->second.what =
       Status(why.code(), "call #" + std::to_string(sequence) +
                              " of this group, which this rank had completed, was wrong: " + why.message())
           .with_rank(names_.rank())
           .with_peer(why.peer())
           .with_sequence(sequence);
-  deferred_ = Deferred{what, is_verdict};
-  if (sequence > settled_) return noted_.store(1, std::memory_order_release);
-  if (is_verdict) warn_of_settled();
+  note_deferred();
 }
 
 void GroupCalls::settle(uint64_t sequence) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   settled_ = std::max(settled_, sequence);
-  if (!deferred_ || deferred_->what.sequence() > settled_) return;
-  noted_.store(0, std::memory_order_release);
-  if (deferred_->is_verdict) warn_of_settled();
+  note_deferred();
+  warn_of_settled(lock);
 }
 
-// Nobody will be told of it by an error.
-void GroupCalls::warn_of_settled() {
-  if (!deferred_ || deferred_->what.sequence() > settled_) return;
-  told_until_ = deferred_->what.sequence();
-  parts_.log.warning("after resync() this is raised no more: " + deferred_->what.message());
-  deferred_.reset();
+// What no error will tell, once all is known about it.
+void GroupCalls::warn_of_settled(std::unique_lock<std::mutex>& lock) {
+  std::vector<Status> unraised;
+  const bool all = closing_ || !cause_.is_ok();
+  for (auto each = deferred_.begin(); each != deferred_.end();) {
+    const auto news = each++;
+    if (all || (news->first <= settled_ && news->second.is_verdict)) unraised.push_back(take_news(news));
+  }
+  lock.unlock();
+  for (const Status& what : unraised) parts_.log.warning("not raised any more: " + what.message());
 }
 
 void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
-  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  const bool failed = record && record->state == CallRecord::State::kFailed;  // so its caller has heard of it
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return;
-  if (!deferred_ && !failed)
+  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  if (!record || record->state == CallRecord::State::kDone)  // else its caller hears of it in the call
     defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)), false);
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
@@ -109,11 +123,12 @@ bool GroupCalls::given_up_before(uint64_t sequence) {
 void GroupCalls::done(const Call& call) {
   recorder_of(call).end(call.ticket, Code::kOk, now_ns());
   if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
-  const std::lock_guard lock(mutex_);  // others gave it up while it ended well here
+  std::unique_lock lock(mutex_);  // others gave it up while it ended well here
   const auto ending = endings_.find(call.sequence);
   if (ending == endings_.end() || !ending->second.standings) return;  // or the verdict is still to come
   wrong_after_all(call.sequence, verdict_of(ending->second.why, *ending->second.standings, names_));
   forget(call.sequence);
+  warn_of_settled(lock);
 }
 
 // A call that was done here was another one on other ranks. Mutex held.
@@ -208,7 +223,7 @@ bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
-  parts_.control->stalled(whereabouts(peer), names_.to_world(peer));
+  parts_.control->stalled(id(CallId::kPresence), names_.to_world(peer));
   const auto left = leaving_.find(peer);
   return left != leaving_.end() && std::chrono::steady_clock::now() - left->second > kOnItsWay;
 }
@@ -248,17 +263,12 @@ std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) 
   return standings;
 }
 
-uint64_t GroupCalls::last_number() {
-  const std::unique_lock in_turn = turn();
-  return sequence_;
-}
-
 template <class Ready>
 bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready) {
   const TimePoint until = std::chrono::steady_clock::now() + kPatience;
   while (!ready()) {
     if (std::chrono::steady_clock::now() >= until) return false;
-    told_.wait_for(lock, kSlice);
+    changed_.wait_for(lock, kSlice);
     if (probe == nullptr || !*probe || ready()) continue;
     lock.unlock();  // the probe runs other people's code
     const bool interrupted = (*probe)();
@@ -283,9 +293,9 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
 }
 
 void GroupCalls::close() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   closing_ = true;
-  warn_of_settled();
+  warn_of_settled(lock);
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
@@ -296,7 +306,7 @@ void GroupCalls::end_group(const Status& why) {
     if (!cause_.is_ok()) return;
     cause_ = why;
     ended_.store(1, std::memory_order_release);
-    told_.notify_all();
+    changed_.notify_all();
   }
   if (parts_.executor == nullptr) return;
   parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
@@ -324,13 +334,14 @@ CallReport GroupCalls::report(uint64_t sequence) {
     report.last_call = "#" + std::to_string(last->sequence) + " " + call_text(fields_of(*last)) +
                        (last->site != nullptr ? std::string(" at ") + last->site : "");
   }
-  const bool is_call = id(sequence).is_call();
-  const std::optional<CallRecord> record = is_call ? parts_.recorder->find(group_, sequence) : running_now();
+  const CallId call = id(sequence);
+  const std::optional<CallRecord> record =
+      call.is_call() ? parts_.recorder->find(group_, sequence) : running_now(call);
   if (!record) {
-    if (!is_call) return report.state = State::kNotMade, report;
     const std::unique_lock lock = turn();
-    report.state =
-        sequence > sequence_ ? State::kNotMade : State::kDone;  // so long ago that it is not recorded
+    report.state = !call.is_call() || sequence > sequence_
+                       ? State::kNotMade
+                       : State::kDone;  // so long ago that it is not recorded
     return report;
   }
   switch (record->state) {
@@ -339,14 +350,16 @@ CallReport GroupCalls::report(uint64_t sequence) {
     case CallRecord::State::kFailed: report.state = State::kGivenUp; break;
   }
   if (record->kind == CallRecord::Kind::kShutdown) report.state = State::kLeaving;
-  report.digest = is_call ? record->digest : 0;  // there is nothing to compare it with
+  report.digest = call.is_call() ? record->digest : 0;  // there is nothing to compare it with
   report.call = fields_of(*record);
   if (record->site != nullptr) report.site = record->site;
   return report;
 }
 
-// What a thread of this rank waits in, or the shutdown() that it is in.
-std::optional<CallRecord> GroupCalls::running_now() const {
+// The shutdown() that this rank is in, or else what one of its threads waits in.
+std::optional<CallRecord> GroupCalls::running_now(const CallId& question) const {
+  std::optional<CallRecord> leaving = parts_.recorder->last_shutdown(group_);
+  if (leaving || question.sequence == CallId::kPresence) return leaving;
   const std::optional<CallRecord> call = parts_.recorder->last_running(group_),
                                   message = parts_.messages->last_running(group_);
   return !call || (message && message->began_ns > call->began_ns) ? message : call;
@@ -369,17 +382,18 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
 }
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
+  std::unique_lock lock(mutex_);
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  const std::lock_guard lock(mutex_);
-  const auto ending = endings_.find(sequence);
   if (record && record->state == CallRecord::State::kDone) {
     wrong_after_all(sequence, verdict_of(why, standings, names_));
-    return forget(sequence);
+    forget(sequence);
+    return warn_of_settled(lock);
   }
+  const auto ending = endings_.find(sequence);
   if (ending == endings_.end()) return;  // its caller has not waited for this
   ending->second.why = why;
   ending->second.standings.emplace(standings.begin(), standings.end());
-  told_.notify_all();
+  changed_.notify_all();
 }
 
 void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
@@ -388,7 +402,7 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
     const auto waited_for = surveys_.find(sequence);
     if (waited_for != surveys_.end()) {
       waited_for->second.standings.emplace(standings.begin(), standings.end());
-      return told_.notify_all();
+      return changed_.notify_all();
     }
     if (!id(sequence).is_call()) return;
   }

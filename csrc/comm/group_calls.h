@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,6 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
   // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
   void settle(uint64_t sequence);
-  uint64_t last_number();
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
@@ -109,15 +109,21 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     CallEnd why;
     std::optional<std::vector<Standing>> standings;  // the verdict has come
   };
-  // About a call that was done here, for the entry of a later one.
-  struct Deferred {
+  struct Survey {
+    int waiters = 0;
+    std::optional<std::vector<Standing>> standings;  // the answers have come
+  };
+  // About a call that was done here and was wrong.
+  struct News {
     Status what;
     bool is_verdict = false;  // false: the others are being asked
   };
   Status look();
   Status take_deferred();
+  void note_deferred();                                               // mutex_ held
+  Status take_news(std::map<uint64_t, News>::iterator news);          // mutex_ held
   void defer(uint64_t sequence, const Status& why, bool is_verdict);  // mutex_ held
-  void warn_of_settled();                                             // mutex_ held
+  void warn_of_settled(std::unique_lock<std::mutex>& lock);           // unlocks
   void wrong_after_all(uint64_t sequence, const Status& verdict);     // mutex_ held
   void forget(uint64_t sequence);                                     // mutex_ held
   FlightRecorder& recorder_of(const Call& call) {
@@ -136,7 +142,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   CallId whereabouts(Rank peer) const {
     return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));
   }
-  std::optional<CallRecord> running_now() const;
+  std::optional<CallRecord> running_now(const CallId& question) const;
 
   const Parts parts_;
   const uint32_t group_;
@@ -145,21 +151,18 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t sequence_ = 0;
   std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good
   std::atomic<uint32_t> ending_count_{0};  // size of endings_, readable without its lock
-  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ is set
+  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ has something to raise
   mutable std::mutex mutex_;               // guards what follows
   Status cause_;
   bool closing_ = false;
-  std::optional<Deferred> deferred_;
-  uint64_t settled_ = 0;     // nothing is raised about calls up to this one
-  uint64_t told_until_ = 0;  // the last call that something was raised, or logged, about later
+  std::map<uint64_t, News> deferred_;  // by number of the call; not told yet
+  uint64_t settled_ = 0;               // nothing is raised about calls up to this one
+  std::set<uint64_t> told_;            // calls that something was raised, or logged, about later
+  uint64_t told_until_ = 0;            // and nothing is told about these any more
   std::map<uint64_t, Ending> endings_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
-  struct Survey {
-    int waiters = 0;
-    std::optional<std::vector<Standing>> standings;  // the answers have come
-  };
   std::map<uint64_t, Survey> surveys_;
-  std::condition_variable told_;  // a verdict, a survey, or the end of the group
+  std::condition_variable changed_;  // a verdict, a survey, or the end of the group
 };
 
 }  // namespace pc

@@ -111,9 +111,11 @@ Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose
   const Choice choice = choose(request);
   StartedCall started(*shared_);
   PC_TRY(start(request, choice, began, leaving, started));
-  return started.finish(context_for(timeout_s, began), [&]() -> std::string {
+  const Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, started.made.call.sequence);
   });
+  if (ended.is_ok() && purpose == Purpose::kResync) shared_->calls.settle(started.made.call.sequence);
+  return ended;
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -145,14 +147,13 @@ Status GroupCommunicator::leave(double timeout_s) {
 
 Status GroupCommunicator::resync(double timeout_s, const char* site) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
-  PC_TRY(shared_->reentry.check());
   if (size_ == 1) return usable();
+  PC_TRY(shared_->reentry.check());
   const Deadline deadline = Deadline::after(seconds);
   Request barrier;
   barrier.site = site;
   for (;;) {
     const Status status = make(barrier, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
-    if (status.is_ok()) shared_->calls.settle(shared_->calls.last_number());  // and in step
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;
     if (!out_of_step || *shared_->calls.word() != 0 || deadline.expired()) return status;

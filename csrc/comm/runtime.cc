@@ -77,7 +77,10 @@ std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const F
 struct Runtime::State {
   explicit State(RuntimeOptions given) : options(std::move(given)) {}
   ~State() {
-    if (world) world->abort(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
+    if (world) {
+      world->abort(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
+      world->close();
+    }
     close();
   }
   void close() {
@@ -194,6 +197,7 @@ Status Runtime::shutdown(Deadline deadline) {
   if (state.shut_down) return Status::ok();
   state.shut_down = true;
   if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
+    state.world->close();
     if (state.control) state.control->say_goodbye();
     state.close();
     return Status::ok();

@@ -32,10 +32,14 @@ std::string value_of(const std::vector<Field>& fields, std::string_view name) {
   return {};
 }
 
+std::string kind_of(const CallReport& report, const std::vector<Field>& fields) {
+  return report.state == State::kLeaving ? "shutdown" : value_of(fields, "collective");
+}
+
 // "dtype float64 instead of float32, op max instead of sum". A different collective says it all.
-std::string difference(std::string_view odd_call, std::string_view usual_call) {
-  const std::vector<Field> odd = fields_in(odd_call), usual = fields_in(usual_call);
-  const std::string here = value_of(odd, "collective"), there = value_of(usual, "collective");
+std::string difference(const CallReport& odd_report, const CallReport& usual_report) {
+  const std::vector<Field> odd = fields_in(odd_report.call), usual = fields_in(usual_report.call);
+  const std::string here = kind_of(odd_report, odd), there = kind_of(usual_report, usual);
   if (here != there) return here + " instead of " + there;
   std::string text;
   for (const Field& field : odd) {
@@ -108,12 +112,11 @@ Status disagreement(std::span<const Standing> standings, const GroupNames& names
   if (usual.ranks.size() > camps[1].ranks.size()) {
     for (std::size_t i = 1; i < camps.size(); ++i) {
       text += (i == 1 ? ": " : "; ") + names.list(camps[i].ranks) + " made " +
-              difference(camps[i].first->call, usual.first->call);
+              difference(*camps[i].first, *usual.first);
       if (peer < 0 && camps[i].ranks[0] != names.rank()) peer = camps[i].ranks[0];
     }
   } else {  // nobody is the odd one
-    text +=
-        ": " + names.list(camps[1].ranks) + " made " + difference(camps[1].first->call, usual.first->call);
+    text += ": " + names.list(camps[1].ranks) + " made " + difference(*camps[1].first, *usual.first);
     for (const Camp& camp : camps) {
       if (peer < 0 && camp.ranks[0] != names.rank()) peer = camp.ranks[0];
     }
@@ -129,7 +132,8 @@ std::string position(const CallReport& report) {
 }
 
 bool is_late(const Standing& standing) {
-  return standing.report.state == State::kNotMade || standing.report.state == State::kUnknown;
+  return standing.report.state == State::kNotMade || standing.report.state == State::kUnknown ||
+         standing.came_late;
 }
 
 }  // namespace
@@ -161,6 +165,10 @@ std::string GroupNames::list(const std::vector<Rank>& ranks) const {
 std::string standing_text(const Standing& standing, const GroupNames& names) {
   const CallReport& report = standing.report;
   std::string text = names.full(names.from_world(standing.rank));
+  if (is_late(standing) && names.from_world(standing.rank) == names.rank())
+    return "this rank came to it only after that";
+  if (standing.came_late)
+    return text + " came to it only after that" + (report.site.empty() ? "" : ", at " + report.site);
   switch (report.state) {
     case State::kUnknown:
       return text + " does not answer: it is stopped, starved of CPU time, or out of reach";
@@ -170,13 +178,15 @@ std::string standing_text(const Standing& standing, const GroupNames& names) {
     case State::kGivenUp: return text + " has given this call up";
     case State::kNotMade: break;
   }
-  if (names.from_world(standing.rank) == names.rank()) return "this rank comes to it only now";
   return text + " has not made this call; " + position(report);
 }
 
 std::string position_text(const Standing& standing, const GroupNames& names) {
   const CallReport& report = standing.report;
-  if (report.state != State::kNotMade) return standing_text(standing, names);
+  if (report.state != State::kNotMade) {
+    const bool says_more = !report.where.empty() && report.where != report.site;
+    return standing_text(standing, names) + (says_more ? "; its program stands at " + report.where : "");
+  }
   return "of " + names.full(names.from_world(standing.rank)) + " is known: " + position(report);
 }
 

@@ -84,8 +84,13 @@ std::optional<CallRecord> FlightRecorder::last_done(uint32_t group) const {
 
 std::optional<CallRecord> FlightRecorder::last_running(uint32_t group) const {
   return newest([&](const CallRecord& call) {
-    return call.group == group &&
-           (call.state == CallRecord::State::kRunning || call.kind == CallRecord::Kind::kShutdown);
+    return call.group == group && call.state == CallRecord::State::kRunning;
+  });
+}
+
+std::optional<CallRecord> FlightRecorder::last_shutdown(uint32_t group) const {
+  return newest([&](const CallRecord& call) {
+    return call.group == group && call.kind == CallRecord::Kind::kShutdown;
   });
 }
 

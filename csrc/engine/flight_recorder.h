@@ -43,10 +43,10 @@ class FlightRecorder {
 
   // The collective or shutdown of that number, if it is still here.
   std::optional<CallRecord> find(uint32_t group, uint64_t sequence) const;
-  std::optional<CallRecord> last_done(uint32_t group) const;  // the newest collective that completed
-  std::optional<CallRecord> last_running(
-      uint32_t group) const;            // the newest that has not ended; or a shutdown
-  std::vector<CallRecord> all() const;  // oldest first
+  std::optional<CallRecord> last_done(uint32_t group) const;      // the newest collective that completed
+  std::optional<CallRecord> last_running(uint32_t group) const;   // the newest call that has not ended
+  std::optional<CallRecord> last_shutdown(uint32_t group) const;  // whether it has ended or not
+  std::vector<CallRecord> all() const;                            // oldest first
 
  private:
   // A seqlock. `version` is 4 * ticket + stage, and no value comes twice; 0: empty. The words are released and acquired one

@@ -15,16 +15,18 @@ namespace pc {
 
 inline constexpr std::size_t kMaxControlPayload = 4096;
 
-struct CallId {  // one collective of one group
+struct CallId {  // one collective of one group, or a question about no call
   uint32_t group = 0;
   uint64_t sequence = 0;
   auto operator<=>(const CallId&) const = default;
 
-  // Names no call, but a question: what is `asked` doing at all? Both are world ranks.
+  static constexpr uint64_t kPresence = 0;  // not a number of a call: is this member in shutdown()?
+  // Not a number of a call: what is `asked` doing at all? Both are world ranks.
   static CallId whereabouts(uint32_t group, Rank asker, Rank asked) {
     return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
   }
-  bool is_call() const { return sequence < kNoCall; }
+  bool is_call() const { return sequence != kPresence && sequence < kNoCall; }
+  bool is_whereabouts() const { return sequence >= kNoCall; }
   Rank asker() const { return static_cast<Rank>((sequence & ~kNoCall) >> 32); }
   Rank asked() const { return static_cast<Rank>(sequence & 0xffffffff); }
 

@@ -56,13 +56,12 @@ void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint 
 void ControlPlane::call_message_arrived(Rank from, const ControlMessage& message, TimePoint now) {
   const std::span<const Rank> concerned = members(message.call);
   const bool is_cancel = message.type == FrameType::kCancel;
-  if (is_cancel && !message.call.is_call()) return;
   if (concerned.empty()) {  // nothing to say about it, but the sender need not wait to learn that
     if (is_cancel || message.asks) send(from, about(FrameType::kNotice, message.call, {}));
     return;
   }
-  if (message.call.sequence == 0 || std::find(concerned.begin(), concerned.end(), from) == concerned.end())
-    return;
+  const bool has_a_say = std::find(concerned.begin(), concerned.end(), from) != concerned.end();
+  if (!has_a_say || (is_cancel && !message.call.is_call())) return;
   is_cancel ? cancel_arrived(from, message, now) : notice_arrived(from, message, now);
 }
 
@@ -87,7 +86,7 @@ void ControlPlane::notice_arrived(Rank from, const ControlMessage& message, Time
   const CallReport ours = host_.report(call, message.asks && message.asks_where);
   if (const CallEnd* why = end_of(call); why != nullptr) {
     if (message.asks) send(from, cancel_of(call, *why, ours));
-  } else if (disagree(ours, message.report)) {
+  } else if (call.is_call() && disagree(ours, message.report)) {
     const bool it_leaves = is_leaving(message.report) && !is_leaving(ours);
     CallEnd end{Code::kMismatch, me_, "rank " + std::to_string(from) + " made another call"};
     if (it_leaves) end = {Code::kPeerExited, from, "it is in shutdown()"};
@@ -178,15 +177,18 @@ void ControlPlane::say_goodbye(TimePoint) {
 
 std::span<const Rank> ControlPlane::members(const CallId& call) {
   const std::span<const Rank> all = host_.members(call.group);
-  if (call.is_call()) return all;
-  const auto is_member = [all](Rank rank) { return std::find(all.begin(), all.end(), rank) != all.end(); };
+  if (!call.is_whereabouts() || all.empty()) return all;
   pair_ = {call.asker(), call.asked()};
-  return is_member(pair_[0]) && is_member(pair_[1]) ? std::span<const Rank>(pair_) : std::span<const Rank>();
+  const auto [first, second] = pair_;
+  const auto is_member = [all](Rank rank) { return std::find(all.begin(), all.end(), rank) != all.end(); };
+  const bool ours = first != second && (first == me_ || second == me_);
+  return ours && is_member(first) && is_member(second) ? pair_ : std::span<const Rank>();
 }
 
 void ControlPlane::open_episode(const CallId& call, const CallEnd& why, TimePoint now) {
-  send_to_others(members(call), cancel_of(call, why, host_.report(call, true)));
-  begin_inquiry(call, why, now);
+  const CallReport ours = host_.report(call, true);
+  send_to_others(members(call), cancel_of(call, why, ours));
+  begin_inquiry(call, why, now)->second.store(me_, ours);
 }
 
 ControlPlane::Inquiries::iterator ControlPlane::begin_inquiry(const CallId& call, std::optional<CallEnd> why,

@@ -27,8 +27,8 @@ class ControlHost {
  public:
   // World ranks of a group that this rank is a member of (itself included); empty: there is no such group here (yet).
   virtual std::span<const Rank> members(uint32_t group) = 0;
-  // Where this rank stands; for whereabouts, with what it is doing now. `find_where`: if it has not made the call, start finding out where its program is; then
-  // where_follows is set and located() comes later.
+  // Where this rank stands with the call, or what it is doing at all, if that is asked. `find_where`: where that does not say
+  // it already, start finding out where its program is; then where_follows is set and located() comes later.
   virtual CallReport report(const CallId& call, bool find_where) = 0;
   virtual void send(Rank peer, const ControlMessage& message) = 0;  // nothing, if its connection is gone
   // Another rank gave the call up: if it runs here it ends now; if it was not made yet it must not begin; if it is done,

@@ -17,8 +17,11 @@ void Inquiry::learn(const CallEnd& why) {
 
 void Inquiry::store(Rank from, const CallReport& report) {
   for (std::size_t i = 0; i < standings_.size(); ++i) {
-    if (standings_[i].rank != from) continue;
-    standings_[i].report = report;
+    Standing& standing = standings_[i];
+    if (standing.rank != from) continue;
+    if (why_.has_value() && report.made() && standing.report.state == CallReport::State::kNotMade)
+      standing.came_late = true;
+    standing.report = report;
     answered_[i] = true;
   }
 }
@@ -28,7 +31,8 @@ CallEnd Inquiry::cause() const {
   const bool by_user = why.code == Code::kInterrupted || why.code == Code::kPeerInterrupted;
   if (by_user || why.code == Code::kMismatch) return why;
   uint64_t first = 0;
-  for (const auto& [rank, report] : standings_) {
+  for (const Standing& standing : standings_) {
+    const CallReport& report = standing.report;
     // A rank in shutdown() has made another call by design; that is told by its state.
     if (!report.made() || report.state == CallReport::State::kLeaving || report.digest == 0) continue;
     if (first != 0 && report.digest != first) {

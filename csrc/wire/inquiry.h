@@ -13,6 +13,7 @@ namespace pc {
 struct Standing {
   Rank rank = -1;  // in the world
   CallReport report;
+  bool came_late = false;  // it made the call only when it had been given up already
 };
 
 class Inquiry {

@@ -248,18 +248,20 @@ void Link::State::post_recv(const RecvOp& op) {
 // so whatever the peer has sent before is here then.
 void Link::State::report_strays(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
-  const Unexpected* const stray = unexpected.find([&](const Unexpected& message) {
+  const auto is_stray = [&](const Unexpected& message) {
     const MessageId& theirs = message.id;
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
-  });
-  if (stray == nullptr) return;
-  const MessageId id = stray->id;
-  discard(id.stream.group, op.id.sequence - 1);
-  Status why = about(Code::kMismatch, "rank " + std::to_string(peer) + " sent " + describe(id) +
-                                          ", which the same call here did not receive: the two had different "
-                                          "roots or otherwise made different calls then");
-  complete(op.completions, kStrayToken, std::move(why), id, 0);
+  };
+  while (const Unexpected* const stray = unexpected.find(is_stray)) {  // the oldest
+    const MessageId id = stray->id;
+    discard(id.stream.group, id.sequence);
+    Status why =
+        about(Code::kMismatch, "rank " + std::to_string(peer) + " sent " + describe(id) +
+                                   ", which the same call here did not receive: the two had different "
+                                   "roots or otherwise made different calls then");
+    complete(op.completions, kStrayToken, std::move(why), id, 0);
+  }
 }
 
 // A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early CLEAR of

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,6 +45,27 @@ TEST_F(Log, a_message_is_one_write_with_rank_and_level) {
   EXPECT_EQ(next_write(), "pycollective[rank 3] info: c\n");
   EXPECT_EQ(next_write(), "pycollective[rank 3] debug: d\n");
   EXPECT_EQ(next_write(), "");
+}
+
+TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd reads(ends[0]), writes(ends[1]);
+  const Logger log(LogLevel::kWarning, 3, writes.get());
+  const std::string line(100, 'x');
+  std::string lines = line;
+  for (int i = 1; i < 100; ++i) lines += "\n" + line;
+  for (int i = 0; i < 20; ++i) log.warning(lines);  // 250 KiB, which no pipe holds
+  ASSERT_EQ(::fcntl(reads.get(), F_SETFL, O_NONBLOCK), 0);
+  std::string text;
+  char bytes[4096];
+  for (ssize_t n; (n = ::read(reads.get(), bytes, sizeof bytes)) > 0;)
+    text.append(bytes, static_cast<std::size_t>(n));
+  const std::string whole = "pycollective[rank 3] warning: " + line + "\n";
+  ASSERT_FALSE(text.empty());
+  ASSERT_EQ(text.size() % whole.size(), 0u);
+  for (std::size_t at = 0; at < text.size(); at += whole.size())
+    ASSERT_EQ(text.substr(at, whole.size()), whole);
 }
 
 TEST_F(Log, without_a_rank_none_is_named_and_one_can_be_added) {

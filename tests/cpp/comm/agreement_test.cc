@@ -189,7 +189,7 @@ TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
       const Made mine{.collective = Collective::kBroadcast, .count = 4, .root = group.rank() == 1 ? 1 : 0};
       const Status status = make(group, mine);
       PC_TRY(group.resync());
-      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: after resync()";
+      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more";
       if (status.is_ok() && !warnings.wait_for(who)) return unexpected(status, "no warning");
       if (const Status next = right_allreduce(group); !next.is_ok()) return unexpected(next, "after it");
       const std::size_t told = count_of(warnings.text(), who) + (status.is_ok() ? 0 : 1);
@@ -199,6 +199,37 @@ TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
     });
     EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes) << warnings.text();
     EXPECT_NE(warnings.text().find("root 1 instead of 0"), std::string::npos) << warnings.text();
+  }
+}
+
+TEST_P(Agreement, each_of_several_wrong_calls_is_told_once) {
+  for (const Rank size : {2, 3, 4}) {
+    Warnings warnings;
+    const WorldOptions world = {
+        .over = GetParam(), .size = size, .timeout_s = kLong, .log_fd = warnings.fd()};
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      std::vector<std::string> silent;  // calls that this rank raised nothing about
+      for (int i = 1; i <= 3; ++i) {
+        const Made mine{.collective = Collective::kBroadcast, .count = 4, .root = group.rank() == 1 ? 1 : 0};
+        Status status = make(group, mine);
+        // What is raised before the call begins is about an earlier one.
+        while (has(status, "which this rank had completed")) {
+          std::erase(silent, "call #" + std::to_string(status.sequence()) + " ");
+          status = make(group, mine);
+        }
+        if (status.is_ok()) silent.push_back("call #" + std::to_string(i) + " ");
+      }
+      PC_TRY(group.resync());
+      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: ";
+      for (const std::string& call : silent) {
+        if (!warnings.wait_for(who + call)) return Status(Code::kInternal, "not told of " + call);
+      }
+      PC_TRY(right_allreduce(group));
+      const std::size_t told = count_of(warnings.text(), who);
+      return told == silent.size() ? Status::ok()
+                                   : Status(Code::kInternal, std::to_string(told) + " warnings");
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes) << warnings.text();
   }
 }
 
@@ -214,7 +245,7 @@ TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_
       if (group.rank() != 2 &&
           (status.peer() != 2 || !has(status, "rank 2 (") || !has(status, "has not made this call")))
         return unexpected(status, "the late rank is not named");
-      if (group.rank() == 2 && !has(status, "this rank comes to it only now"))
+      if (group.rank() == 2 && !has(status, "this rank came to it only after that"))
         return unexpected(status, "the late rank is not told that it is late");
       if (group.rank() != 2) ++gave_up;
       if (const Status next = right_allreduce(group, 100'000); !next.is_ok())

@@ -407,6 +407,7 @@ TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
     EXPECT_EQ(outcomes[0].code(), Code::kPeerExited) << name << ": " << text_of(outcomes);
     EXPECT_TRUE(has(outcomes[0], "rank 1")) << name << ": " << text_of(outcomes);
     EXPECT_FALSE(outcomes[1].is_ok()) << name << ": not everybody came";
+    EXPECT_FALSE(has(outcomes[1], "another algorithm")) << name << ": " << text_of(outcomes);
   }
 }
 

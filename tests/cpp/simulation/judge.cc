@@ -59,7 +59,7 @@ void SimulatedRank::check_verdict(const CallId& call, const CallEnd& why,
   if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
   if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
     std::set<uint64_t> digests;
-    for (const auto& [rank, report] : standings) {
+    for (const auto& [rank, report, came_late] : standings) {
       if (report.made() && report.state != State::kLeaving) digests.insert(report.digest);
     }
     if (digests.size() > 1) world_.fail(named("disagreement told as something else", me_));
@@ -74,7 +74,7 @@ void SimulatedRank::check_standings(const CallId& call, const std::vector<Standi
   const bool complete = std::equal(all.begin(), all.end(), standings.begin(), standings.end(),
                                    [](Rank rank, const Standing& row) { return rank == row.rank; });
   if (!complete) world_.fail(named("not one row per member", me_));
-  for (const auto& [rank, report] : standings) {
+  for (const auto& [rank, report, came_late] : standings) {
     const Entry truth = call.is_call() ? world_.book[call].ranks[rank] : Entry{};
     if (report.state == State::kUnknown) {
       world_.counts.unknown_groups += call.group != kWorldGroup;

@@ -34,7 +34,7 @@ struct Host final : ControlHost {
   CallReport standing{.state = State::kRunning, .digest = 0xaa, .call = "allreduce"};
   std::vector<Sent> sent;
   std::vector<Ended> ended, verdicts, surveys;
-  std::vector<Rank> died, exited, excluded_by;
+  std::vector<Rank> died, exited, excluded_by, leaving;
   std::vector<std::string> causes;
   int where_asked = 0;
 
@@ -61,6 +61,7 @@ struct Host final : ControlHost {
     causes.push_back(cause);
   }
   void peer_exited(Rank peer) override { exited.push_back(peer); }
+  void peer_leaving(uint32_t, Rank peer) override { leaving.push_back(peer); }
   void excluded(Rank by, const std::string& cause) override {
     excluded_by.push_back(by);
     causes.push_back(cause);

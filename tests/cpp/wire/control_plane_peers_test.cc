@@ -173,7 +173,6 @@ TEST_F(ControlPlaneTest, NonsenseIsIgnored) {
     dead(1, nobody == 0 ? -5 : nobody);
   }
   cancel(1, kLate, {}, {kWorld, 0});
-  notice(1, {.state = State::kRunning, .digest = 0xbb}, true, {kWorld, 0});
   cancel(2, kLate, {}, {kSub, 4});
   ControlMessage odd = made(FrameType::kData);
   plane.received(1, odd, now);

@@ -330,10 +330,36 @@ TEST_F(ControlPlaneTest, WhatWeAreDoingIsToldToWhoAsksAlone) {
   EXPECT_EQ(told(FrameType::kNotice), (Ranks{3}));
 }
 
+TEST_F(ControlPlaneTest, WhoWaitsForAMessageIsToldThatItsPeerLeaves) {
+  plane.stalled({kWorld, CallId::kPresence}, 2, now);
+  EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
+  notice(2, {.state = State::kLeaving}, false, {kWorld, CallId::kPresence});
+  EXPECT_EQ(host.leaving, (Ranks{2}));
+  notice(1, {.state = State::kRunning, .digest = 0xbb}, true, {kWorld, CallId::kPresence});
+  EXPECT_TRUE(host.ended.empty()) << "it is no call, so nobody can disagree about it";
+}
+
+TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCallInTime) {
+  host.standing = {.state = State::kNotMade};
+  cancel(2, kLate);
+  host.standing = {.state = State::kGivenUp, .digest = 0xaa};  // this rank comes to it
+  notice(1, {.state = State::kNotMade, .where_follows = true});
+  notice(1, {.state = State::kGivenUp, .digest = 0xaa});  // so does this one
+  notice(3, {.state = State::kGivenUp, .digest = 0xaa});
+  ASSERT_EQ(host.verdicts.size(), 1u);
+  std::vector<bool> late;
+  for (const Standing& standing : host.verdicts[0].standings) late.push_back(standing.came_late);
+  EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
+}
+
 TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
   cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kSub, 2, 0));
+  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 2));  // nothing to do with us
+  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 3));
+  notice(3, {.state = State::kNotMade}, true, {kWorld, ~uint64_t{0}});
+  cancel(3, kLate, {}, {kWorld, CallId::kPresence});
   EXPECT_TRUE(host.ended.empty());
   for (const Host::Sent& sent : host.sent)
     EXPECT_EQ(sent.message.report.state, State::kUnknown) << "told nothing";
