@@ -249,6 +249,39 @@ except pc.PeerFailure:
     assert time.monotonic() - began < SOON_S
 
 
+def test_a_message_that_does_not_come_is_explained_by_the_program_and_not_only_by_its_threads(
+    tmp_path: Path,
+) -> None:
+    ended = run_ranks(
+        tmp_path,
+        """
+import threading
+pc.init()
+if pc.rank() == 1:
+    loaded = threading.Event()
+    def serve():
+        pc.recv(np.zeros(1), 0, tag=7)
+        loaded.set()
+    def load_data():
+        loaded.wait()
+    server = threading.Thread(target=serve)
+    server.start()
+    load_data()
+    server.join()
+else:
+    try:
+        pc.recv(np.zeros(1), 1, tag=5, timeout=0.5)
+    except pc.CollectiveTimeout as error:
+        print(error, flush=True)
+    pc.send(np.zeros(1), 1, tag=7)
+pc.shutdown()
+""",
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "rank 1" in ended.stdout, ended.stdout
+    assert "in load_data" in ended.stdout, ended.stdout
+
+
 def test_a_rank_that_exits_while_it_is_needed_is_named_and_its_exit_code_counts(tmp_path: Path) -> None:
     ended = run_ranks(
         tmp_path,
