@@ -23,6 +23,12 @@ std::string short_path(const std::string& path) {
   return folder == std::string::npos ? path : path.substr(folder + 1);
 }
 
+PyFrameObject* caller_of(PyFrameObject* frame) {  // takes one reference and gives one
+  PyFrameObject* caller = PyFrame_GetBack(frame);
+  Py_DECREF(frame);
+  return caller;
+}
+
 }  // namespace
 
 bool CallSites::load() {
@@ -33,6 +39,11 @@ bool CallSites::load() {
   const Ref first(PySequence_GetItem(path.get(), 0));
   if (!first) return false;
   folder_ = PyUnicode_FromFormat("%S/", first.get());
+  const Ref os(PyImport_ImportModule("os"));
+  const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
+  if (!file) return false;
+  library_ = to_utf8(file.get());
+  library_.erase(library_.rfind('/') + 1);
   direct_ = running_place_is_known();
   return folder_ != nullptr;
 }
@@ -41,6 +52,13 @@ bool CallSites::is_ours(PyCodeObject* code) const {
   const Py_ssize_t ours = PyUnicode_Tailmatch(code->co_filename, folder_, 0, PY_SSIZE_T_MAX, -1);
   if (ours < 0) PyErr_Clear();
   return ours > 0;
+}
+
+bool CallSites::is_installed(PyCodeObject* code) const {
+  const std::string file = to_utf8(code->co_filename);
+  return is_ours(code) || file.starts_with(library_) || file.starts_with("<frozen ") ||
+         file.find("/site-packages/") != std::string::npos ||
+         file.find("/dist-packages/") != std::string::npos;
 }
 
 const char* CallSites::here() {
@@ -72,14 +90,20 @@ void CallSites::forget() {
   for (const auto& [place, text] : gone) Py_DECREF(place.code);
 }
 
+std::string CallSites::path_of(PyFrameObject* innermost) const {
+  std::string text = text_of(innermost);
+  PyFrameObject* frame = innermost;
+  Py_INCREF(frame);
+  while (frame != nullptr && is_installed(place_of(frame).code)) frame = caller_of(frame);
+  const Ref held(reinterpret_cast<PyObject*>(frame));
+  const std::string program = frame != nullptr ? text_of(frame) : text;
+  return program == text ? text : text + ", called from " + program;
+}
+
 std::string CallSites::text_of(PyFrameObject* innermost) const {
   PyFrameObject* frame = innermost;
   Py_INCREF(frame);
-  while (frame != nullptr && is_ours(place_of(frame).code)) {
-    PyFrameObject* caller = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = caller;
-  }
+  while (frame != nullptr && is_ours(place_of(frame).code)) frame = caller_of(frame);
   const Ref held(reinterpret_cast<PyObject*>(frame));
   if (frame == nullptr) frame = innermost;
   const PyCodeObject* code = place_of(frame).code;

@@ -20,6 +20,9 @@ class CallSites {
   const char* here();
   // The same for any frame, afresh. Frames of this package are passed over if one further out is not of this package.
   std::string text_of(PyFrameObject* frame) const;
+  // Also which line of the program that comes from, if the frame is of an installed library: "selectors.py:468 in select,
+  // called from train.py:42 in step".
+  std::string path_of(PyFrameObject* frame) const;
   // What here() answered last, in whichever thread. Any thread, without the GIL.
   const char* last() const { return last_.load(std::memory_order_relaxed); }
 
@@ -34,6 +37,7 @@ class CallSites {
   using Places = std::unordered_map<CodePlace, const char*, Hash>;
 
   bool is_ours(PyCodeObject* code) const;
+  bool is_installed(PyCodeObject* code) const;
   const char* find_out(const CodePlace& place);
   void forget();
 
@@ -42,6 +46,7 @@ class CallSites {
   std::atomic<const char*> last_{nullptr};
   bool direct_ = false;         // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
+  std::string library_;         // Python's own, likewise
 };
 
 }  // namespace pc

@@ -37,7 +37,7 @@ std::string main_position(const CallSites& sites) {
   PyObject* current_frames = PySys_GetObject("_current_frames");  // borrowed
   const Ref frames(ident && current_frames != nullptr ? PyObject_CallNoArgs(current_frames) : nullptr);
   PyObject* frame = frames ? PyDict_GetItemWithError(frames.get(), ident.get()) : nullptr;  // borrowed
-  return frame != nullptr ? sites.text_of(reinterpret_cast<PyFrameObject*>(frame)) : std::string();
+  return frame != nullptr ? sites.path_of(reinterpret_cast<PyFrameObject*>(frame)) : std::string();
 }
 
 }  // namespace

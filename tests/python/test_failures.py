@@ -279,7 +279,7 @@ pc.shutdown()
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "rank 1" in ended.stdout, ended.stdout
-    assert "in load_data" in ended.stdout, ended.stdout
+    assert re.search(r"called from \S*program.py:\d+ in load_data", ended.stdout), ended.stdout
 
 
 def test_a_rank_that_exits_while_it_is_needed_is_named_and_its_exit_code_counts(tmp_path: Path) -> None:
