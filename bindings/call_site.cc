@@ -34,16 +34,16 @@ PyFrameObject* caller_of(PyFrameObject* frame) {  // takes one reference and giv
 bool CallSites::load() {
   const Ref package(PyImport_ImportModule("pycollective"));
   if (!package) return false;
-  const Ref path(PyObject_GetAttrString(package.get(), "__path__"));
-  if (!path) return false;
-  const Ref first(PySequence_GetItem(path.get(), 0));
-  if (!first) return false;
-  folder_ = PyUnicode_FromFormat("%S/", first.get());
+  const Ref init(
+      PyObject_GetAttrString(package.get(), "__file__"));  // __path__ may have several, and another first
+  if (!init) return false;
+  const Py_ssize_t slash = PyUnicode_FindChar(init.get(), '/', 0, PyUnicode_GetLength(init.get()), -1);
+  folder_ = slash < 0 ? PyUnicode_FromString("pycollective/") : PyUnicode_Substring(init.get(), 0, slash + 1);
   const Ref os(PyImport_ImportModule("os"));
   const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
-  if (!file) return false;
-  library_ = to_utf8(file.get());
+  if (file) library_ = to_utf8(file.get());
   library_.erase(library_.rfind('/') + 1);
+  PyErr_Clear();  // a library that is no file
   direct_ = running_place_is_known();
   return folder_ != nullptr;
 }
@@ -56,7 +56,7 @@ bool CallSites::is_ours(PyCodeObject* code) const {
 
 bool CallSites::is_installed(PyCodeObject* code) const {
   const std::string file = to_utf8(code->co_filename);
-  return is_ours(code) || file.starts_with(library_) || file.starts_with("<frozen ") ||
+  return is_ours(code) || (!library_.empty() && file.starts_with(library_)) || file.starts_with("<frozen ") ||
          file.find("/site-packages/") != std::string::npos ||
          file.find("/dist-packages/") != std::string::npos;
 }

@@ -1,13 +1,19 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/env.h"
+#include "base/fd.h"
 
 namespace pc {
 namespace {
@@ -30,19 +36,43 @@ void append_printable(std::string& out, std::string_view line) {
   }
 }
 
-// A pipe that poll() calls writable takes PIPE_BUF bytes without waiting.
-bool takes_more(int fd) {
-  constexpr int kPatience_ms = 100;
-  pollfd stream{fd, POLLOUT, 0};
-  int ready = 0;
-  while ((ready = ::poll(&stream, 1, kPatience_ms)) < 0 && errno == EINTR) {
+// A description of its own of the same stream, because O_NONBLOCK belongs to the description, which others share. A stream
+// that cannot be opened again (a socket; a terminal of another user) or never blocks (a file) is used as it is.
+class Stream {
+ public:
+  explicit Stream(int fd) : fd_(fd) {
+    struct stat status;
+    if (::fstat(fd, &status) != 0) return;
+    is_socket_ = S_ISSOCK(status.st_mode);
+    if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return;
+    const std::string name = "/proc/self/fd/" + std::to_string(fd);
+    ours_.reset(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (ours_.valid()) fd_ = ours_.get();
   }
-  return ready > 0;
-}
-std::size_t whole_lines(std::string_view text) {
-  if (text.size() <= PIPE_BUF) return text.size();
-  const std::size_t last = text.rfind('\n', PIPE_BUF - 1);
-  return last == std::string_view::npos ? PIPE_BUF : last + 1;
+  // -1 and EAGAIN: there is no room now.
+  ssize_t write(std::string_view text) const {
+    if (is_socket_) return ::send(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return ::write(fd_, text.data(), text.size());
+  }
+  bool has_room(Deadline deadline) const {
+    for (;;) {
+      pollfd stream{fd_, POLLOUT, 0};
+      const int ready = ::poll(&stream, 1, deadline.slice_ms(1000));
+      if (ready > 0) return true;
+      if ((ready < 0 && errno != EINTR) || deadline.expired()) return false;
+    }
+  }
+
+ private:
+  int fd_;
+  Fd ours_;
+  bool is_socket_ = false;
+};
+
+// At most PIPE_BUF bytes, which a pipe takes as one. Every line ends within that.
+std::string_view first_part(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  return text.substr(0, text.rfind('\n', PIPE_BUF - 1) + 1);
 }
 
 }  // namespace
@@ -64,25 +94,35 @@ void Logger::write(LogLevel level, std::string_view text) const {
   prefix += ": ";
 
   std::string out;
+  const std::size_t longest = PIPE_BUF - prefix.size() - 1;
   if (text.ends_with('\n')) text.remove_suffix(1);
   for (bool more = true; more;) {
     const std::size_t end = text.find('\n');
     out += prefix;
-    append_printable(out, text.substr(0, end));
+    append_printable(out, text.substr(0, std::min(end, longest)));
     out += '\n';
     more = end != std::string_view::npos;
     if (more) text.remove_prefix(end + 1);
   }
-
   const int saved = errno;  // a logger must not change what its caller is about to look at
-  for (std::string_view rest = out; !rest.empty();) {
-    if (!takes_more(fd_)) break;
-    const ssize_t n = ::write(fd_, rest.data(), whole_lines(rest));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // stderr is gone: nobody is left to tell
-    rest.remove_prefix(static_cast<std::size_t>(n));
-  }
+  pass_on(out);
   errno = saved;
+}
+
+void Logger::pass_on(std::string_view text) const {
+  const Stream stream(fd_);
+  const Deadline deadline = Deadline::after(*stuck_ ? 0 : kPatience_s);
+  while (!text.empty()) {
+    if (!stream.has_room(deadline)) {
+      *stuck_ = true;
+      return;
+    }
+    const ssize_t n = stream.write(first_part(text));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN) && !deadline.expired()) continue;
+    if (n <= 0) return;  // stderr is gone: nobody is left to tell
+    *stuck_ = false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
 }
 
 }  // namespace pc

@@ -1,7 +1,9 @@
 // A levelled line logger to stderr: "pycollective[rank 3] warning: ...". A small value that owners pass on; no global.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -13,16 +15,22 @@ namespace pc {
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
 // Thread-safety: an immutable value. Every message is one write(2), so that lines of different ranks do not mix; a long one
-// is several, of whole lines. What its reader does not take within 0.1 s is dropped: no call waits for who reads the log.
+// is several, of whole lines. What its reader does not take within 0.1 s is dropped, and from then on what it does not take at
+// once, until it takes something again: no call waits for who reads the log.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)
       : level_(level),
         rank_(rank),
-        fd_(fd) {}
+        fd_(fd),
+        stuck_(std::make_shared<std::atomic<bool>>(false)) {}
   static Result<Logger> from_environment(Rank rank = -1);  // the level that PYCOLLECTIVE_LOG asks for
 
-  Logger with_rank(Rank rank) const { return Logger(level_, rank, fd_); }
+  Logger with_rank(Rank rank) const {
+    Logger same = *this;
+    same.rank_ = rank;
+    return same;
+  }
   bool enabled(LogLevel level) const { return level <= level_; }
 
   // `text` is a string, or a function that makes one and is only called when the level is on:
@@ -56,10 +64,14 @@ class Logger {
     }
   }
   void write(LogLevel level, std::string_view text) const;
+  void pass_on(std::string_view text) const;
+
+  static constexpr double kPatience_s = 0.1;
 
   LogLevel level_;
-  Rank rank_;  // -1: not known yet, or not a rank
-  int fd_;     // not owned
+  Rank rank_;                                 // -1: not known yet, or not a rank
+  int fd_;                                    // not owned
+  std::shared_ptr<std::atomic<bool>> stuck_;  // what was written last had no room; shared by all copies
 };
 
 }  // namespace pc

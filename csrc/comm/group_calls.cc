@@ -11,6 +11,7 @@ using State = CallReport::State;
 // More than ControlPlane::kPatience: the thread that collects may itself be late.
 constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::size_t kMostWarned = 8;              // in one warning
 constexpr std::size_t kMostNews = 1024;             // of wrong calls, and of those that were told
 constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
 constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
@@ -53,7 +54,7 @@ void GroupCalls::note_deferred() {
 }
 
 Status GroupCalls::take_news(std::map<uint64_t, News>::iterator news) {
-  if (told_.size() >= kMostNews) told_until_ = told_.extract(told_.begin()).value();
+  if (told_.size() >= kMostNews) told_until_ = std::max(told_until_, told_.extract(told_.begin()).value());
   told_.insert(news->first);
   return std::move(deferred_.extract(news).mapped().what);
 }
@@ -61,7 +62,8 @@ Status GroupCalls::take_news(std::map<uint64_t, News>::iterator news) {
 // This rank's part of that call is done, and it was another part than the others expected.
 void GroupCalls::defer(uint64_t sequence, const Status& why, bool is_verdict) {
   if (parts_.confirms) return;  // the caller is in the confirmation, and hears of it there
-  if (sequence <= told_until_ || told_.contains(sequence) || deferred_.size() >= kMostNews) return;
+  if (sequence <= told_until_ || told_.contains(sequence)) return;
+  if (deferred_.size() >= kMostNews) deferred_.erase(deferred_.begin());
   const auto [news, first] = deferred_.try_emplace(sequence);
   if (!first && !is_verdict) return;
   news->second.is_verdict = is_verdict;
@@ -87,17 +89,23 @@ void GroupCalls::warn_of_settled(std::unique_lock<std::mutex>& lock) {
   const bool all = closing_ || !cause_.is_ok();
   for (auto each = deferred_.begin(); each != deferred_.end();) {
     const auto news = each++;
-    if (all || (news->first <= settled_ && news->second.is_verdict)) unraised.push_back(take_news(news));
+    const bool is_known = news->second.is_verdict || !parts_.compares;  // more will not come
+    if (all || (news->first <= settled_ && is_known)) unraised.push_back(take_news(news));
   }
   lock.unlock();
-  for (const Status& what : unraised) parts_.log.warning("not raised any more: " + what.message());
+  std::string text;
+  for (std::size_t i = 0; i < std::min(unraised.size(), kMostWarned); ++i)
+    text += (i == 0 ? "" : "\n") + ("not raised any more: " + unraised[i].message());
+  if (unraised.size() > kMostWarned)
+    text += "\nand " + std::to_string(unraised.size() - kMostWarned) + " more calls were wrong";
+  if (!text.empty()) parts_.log.warning(text);
 }
 
 void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  if (!record || record->state == CallRecord::State::kDone)  // else its caller hears of it in the call
+  if (!record || record->state != CallRecord::State::kFailed)  // else its caller hears of it in the call
     defer(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)), false);
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
@@ -189,6 +197,8 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   if (outcome.code() == Code::kPeerExited) end_group(outcome.with_operation(operation));
   const std::lock_guard lock(mutex_);
   forget(call.sequence);
+  if (const auto news = deferred_.find(call.sequence); news != deferred_.end()) (void)take_news(news);
+  note_deferred();
   return told(outcome, call, operation);
 }
 

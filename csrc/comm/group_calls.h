@@ -35,6 +35,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
         messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
+    bool compares = true;      // digests: who made which call can be found out
     bool confirms = false;     // every call has a confirmation, which tells what went wrong with it elsewhere
   };
   // One call of this rank.

@@ -134,7 +134,7 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
 }
 
 Status GroupCommunicator::leave(double timeout_s) {
-  if (Status before = usable(); !before.is_ok()) {
+  for (Status before = usable(); !before.is_ok(); before = usable()) {
     if (*shared_->calls.word() != 0 || before.code() == Code::kInvalidArgument) return before;
     parts_.calls.log.warning(before.to_string());  // about an earlier call; there is no next one to raise it
   }

@@ -113,8 +113,10 @@ void Runtime::State::make_world(SelectionTable selection) {
       people.push_back("host " + entry.host_name + ", pid " + std::to_string(entry.pid));
   }
   GroupCommunicator::Parts parts;
-  parts.calls = {reactor.get(), executor.get(), control.get(),        recorder,
-                 messages,      options.log,    options.warn_after_s, options.check == Check::kStrict};
+  parts.calls = {reactor.get(), executor.get(), control.get(), recorder, messages, options.log};
+  parts.calls.warn_after_s = options.warn_after_s;
+  parts.calls.compares = options.check != Check::kOff;
+  parts.calls.confirms = options.check == Check::kStrict;
   parts.transport = transport.get();
   parts.check = options.check;
   if (options.interrupted) parts.interrupted = &options.interrupted;

@@ -132,8 +132,12 @@ std::string position(const CallReport& report) {
 }
 
 bool is_late(const Standing& standing) {
-  return standing.report.state == State::kNotMade || standing.report.state == State::kUnknown ||
-         standing.came_late;
+  switch (standing.report.state) {
+    case State::kNotMade:
+    case State::kUnknown:
+    case State::kLeaving: return true;
+    default: return standing.came_late;
+  }
 }
 
 }  // namespace
@@ -165,6 +169,7 @@ std::string GroupNames::list(const std::vector<Rank>& ranks) const {
 std::string standing_text(const Standing& standing, const GroupNames& names) {
   const CallReport& report = standing.report;
   std::string text = names.full(names.from_world(standing.rank));
+  if (report.state == State::kLeaving) return text + " is in shutdown()";
   if (is_late(standing) && names.from_world(standing.rank) == names.rank())
     return "this rank came to it only after that";
   if (standing.came_late)
@@ -172,10 +177,10 @@ std::string standing_text(const Standing& standing, const GroupNames& names) {
   switch (report.state) {
     case State::kUnknown:
       return text + " does not answer: it is stopped, starved of CPU time, or out of reach";
-    case State::kLeaving: return text + " is in shutdown()";
     case State::kRunning: return text + " is in " + made(report);
     case State::kDone: return text + " has completed this call";
     case State::kGivenUp: return text + " has given this call up";
+    case State::kLeaving:
     case State::kNotMade: break;
   }
   return text + " has not made this call; " + position(report);

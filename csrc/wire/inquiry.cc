@@ -19,7 +19,8 @@ void Inquiry::store(Rank from, const CallReport& report) {
   for (std::size_t i = 0; i < standings_.size(); ++i) {
     Standing& standing = standings_[i];
     if (standing.rank != from) continue;
-    if (why_.has_value() && report.made() && standing.report.state == CallReport::State::kNotMade)
+    const bool makes_it = report.made() && report.state != CallReport::State::kLeaving;
+    if (why_.has_value() && makes_it && standing.report.state == CallReport::State::kNotMade)
       standing.came_late = true;
     standing.report = report;
     answered_[i] = true;

@@ -253,9 +253,11 @@ void Link::State::report_strays(const RecvOp& op) {
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
   };
+  constexpr int kMostTold = 16;  // a loop of wrong calls need not be told one by one
+  int told = 0;
   while (const Unexpected* const stray = unexpected.find(is_stray)) {  // the oldest
     const MessageId id = stray->id;
-    discard(id.stream.group, id.sequence);
+    discard(id.stream.group, ++told < kMostTold ? id.sequence : op.id.sequence - 1);
     Status why =
         about(Code::kMismatch, "rank " + std::to_string(peer) + " sent " + describe(id) +
                                    ", which the same call here did not receive: the two had different "

@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,6 +69,39 @@ TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
   ASSERT_EQ(text.size() % whole.size(), 0u);
   for (std::size_t at = 0; at < text.size(); at += whole.size())
     ASSERT_EQ(text.substr(at, whole.size()), whole);
+}
+
+TEST(LogTerminal, a_screen_that_shows_nothing_holds_nobody_even_under_a_timer) {
+  const Fd screen(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(screen.valid());
+  ASSERT_TRUE(::grantpt(screen.get()) == 0 && ::unlockpt(screen.get()) == 0);
+  const Fd terminal(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(terminal.valid());
+  struct sigaction ignore_it {
+  }, before;
+  ignore_it.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGALRM, &ignore_it, &before), 0);
+  const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  const Logger log(LogLevel::kWarning, 3, terminal.get());
+  for (int i = 0; i < 300; ++i) log.warning(std::string(1000, 'x'));  // once it is stuck, none of them waits
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  char byte;
+  EXPECT_EQ(::read(screen.get(), &byte, 1), 1);
+}
+
+TEST(LogPipe, a_line_that_no_pipe_takes_as_one_is_cut) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd reads(ends[0]), writes(ends[1]);
+  Logger(LogLevel::kWarning, 3, writes.get()).warning(std::string(10'000, 'x') + "\nnext");
+  char bytes[16384];
+  const ssize_t n = ::read(reads.get(), bytes, sizeof bytes);
+  ASSERT_GT(n, 0);
+  const std::string text(bytes, static_cast<std::size_t>(n));
+  EXPECT_EQ(text.find('\n'), 4095u);
+  EXPECT_TRUE(text.ends_with("warning: next\n")) << text;
 }
 
 TEST_F(Log, without_a_rank_none_is_named_and_one_can_be_added) {

@@ -233,6 +233,34 @@ TEST_P(Agreement, each_of_several_wrong_calls_is_told_once) {
   }
 }
 
+TEST_P(Agreement, what_resync_drops_is_a_warning_also_where_nothing_is_compared) {
+  Warnings warnings;
+  const WorldOptions world = {
+      .over = GetParam(), .timeout_s = kLong, .check = Check::kOff, .log_fd = warnings.fd()};
+  const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+    PC_TRY(make(group, {.collective = Collective::kBroadcast, .count = 4, .root = group.rank()}));
+    PC_TRY(group.resync());
+    const std::string who =
+        "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: call #1 ";
+    return warnings.wait_for(who) ? Status::ok() : Status(Code::kInternal, "no warning");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes) << warnings.text();
+}
+
+TEST_P(Agreement, wrong_calls_of_which_only_shutdown_hears_are_warnings_however_many) {
+  for (const int wrong : {1, 2, 3}) {
+    Warnings warnings;
+    const WorldOptions world = {.over = GetParam(), .timeout_s = kLong, .log_fd = warnings.fd()};
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      for (int i = 0; i < wrong; ++i)
+        PC_TRY(make(group, {.collective = Collective::kBroadcast, .count = 4, .root = group.rank()}));
+      const Status next = right_allreduce(group);  // has them found
+      return next.is_ok() || next.code() == Code::kMismatch ? Status::ok() : next;
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << wrong << "\n" << text_of(outcomes) << warnings.text();
+  }
+}
+
 TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_the_group_goes_on) {
   std::atomic<int> gave_up{0};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {

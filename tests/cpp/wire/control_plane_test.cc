@@ -352,6 +352,16 @@ TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCall
   EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
 }
 
+TEST_F(ControlPlaneTest, WhoComesToShutdownInsteadIsNotLate) {
+  cancel(2, kLate);
+  notice(1, {.state = State::kNotMade, .where_follows = true});
+  notice(1, {.state = State::kLeaving});
+  notice(3, {.state = State::kGivenUp, .digest = 0xaa});
+  ASSERT_EQ(host.verdicts.size(), 1u);
+  EXPECT_FALSE(host.verdicts[0].standings.at(1).came_late);
+  EXPECT_EQ(host.verdicts[0].standings.at(1).report.state, State::kLeaving);
+}
+
 TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
   cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
