@@ -34,18 +34,20 @@ PyFrameObject* caller_of(PyFrameObject* frame) {  // takes one reference and giv
 bool CallSites::load() {
   const Ref package(PyImport_ImportModule("pycollective"));
   if (!package) return false;
-  const Ref init(
-      PyObject_GetAttrString(package.get(), "__file__"));  // __path__ may have several, and another first
+  // Not __path__: it may have several entries, and ours need not be the first.
+  const Ref init(PyObject_GetAttrString(package.get(), "__file__"));
   if (!init) return false;
   const Py_ssize_t slash = PyUnicode_FindChar(init.get(), '/', 0, PyUnicode_GetLength(init.get()), -1);
+  if (slash < -1) return false;
   folder_ = slash < 0 ? PyUnicode_FromString("pycollective/") : PyUnicode_Substring(init.get(), 0, slash + 1);
+  if (folder_ == nullptr) return false;
   const Ref os(PyImport_ImportModule("os"));
   const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
   if (file) library_ = to_utf8(file.get());
+  PyErr_Clear();  // in a frozen program it need not be a file
   library_.erase(library_.rfind('/') + 1);
-  PyErr_Clear();  // a library that is no file
   direct_ = running_place_is_known();
-  return folder_ != nullptr;
+  return true;
 }
 
 bool CallSites::is_ours(PyCodeObject* code) const {

@@ -46,7 +46,7 @@ class CallSites {
   std::atomic<const char*> last_{nullptr};
   bool direct_ = false;         // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
-  std::string library_;         // Python's own, likewise
+  std::string library_;         // Python's own, likewise; empty: it has none
 };
 
 }  // namespace pc

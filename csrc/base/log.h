@@ -14,9 +14,9 @@ namespace pc {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Thread-safety: an immutable value. Every message is one write(2), so that lines of different ranks do not mix; a long one
-// is several, of whole lines. What its reader does not take within 0.1 s is dropped, and from then on what it does not take at
-// once, until it takes something again: no call waits for who reads the log.
+// Thread-safety: all methods; copies share whether the reader is stuck. Every message is one write(2), so that lines of
+// different ranks do not mix; a long one is several, of whole lines. What the reader does not take within 0.1 s is dropped, and
+// from then on what it does not take at once, until it takes something again: no call waits for who reads the log.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)

@@ -71,24 +71,33 @@ TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
     ASSERT_EQ(text.substr(at, whole.size()), whole);
 }
 
-TEST(LogTerminal, a_screen_that_shows_nothing_holds_nobody_even_under_a_timer) {
+TEST(LogTerminal, a_screen_that_shows_nothing_holds_nobody) {
   const Fd screen(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_TRUE(screen.valid());
   ASSERT_TRUE(::grantpt(screen.get()) == 0 && ::unlockpt(screen.get()) == 0);
   const Fd terminal(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_TRUE(terminal.valid());
-  struct sigaction ignore_it {
-  }, before;
-  ignore_it.sa_handler = [](int) {};
-  ASSERT_EQ(::sigaction(SIGALRM, &ignore_it, &before), 0);
-  const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
-  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
   const Logger log(LogLevel::kWarning, 3, terminal.get());
-  for (int i = 0; i < 300; ++i) log.warning(std::string(1000, 'x'));  // once it is stuck, none of them waits
-  ::setitimer(ITIMER_REAL, &never, nullptr);
-  ::sigaction(SIGALRM, &before, nullptr);
+  for (int i = 0; i < 300; ++i) log.warning(std::string(4000, 'x'));  // once it is stuck, none of them waits
   char byte;
   EXPECT_EQ(::read(screen.get(), &byte, 1), 1);
+}
+
+TEST(LogPipe, a_timer_that_interrupts_the_wait_does_not_begin_it_again) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const Fd reads(ends[0]), writes(ends[1]);
+  while (::write(writes.get(), "x", 1) == 1) {
+  }
+  struct sigaction go_on {
+  }, before;
+  go_on.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGALRM, &go_on, &before), 0);
+  const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  Logger(LogLevel::kWarning, 3, writes.get()).warning("nobody reads this");  // returns
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
 }
 
 TEST(LogPipe, a_line_that_no_pipe_takes_as_one_is_cut) {
