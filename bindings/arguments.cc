@@ -70,7 +70,12 @@ bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* 
   }
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(value, &length);
-  if (text == nullptr) return false;
+  if (text == nullptr) {  // a lone surrogate
+    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) return false;
+    PyErr_Clear();
+    text = "?";
+    length = 1;
+  }
   const std::string_view name(text, static_cast<std::size_t>(length));
   if (const std::optional<ReduceOp> op = op_from_name(name)) {
     *out = *op;

@@ -7,6 +7,7 @@
 
 #include "comm/runtime.h"
 #include "state.h"
+#include "store/tcp_server.h"
 
 namespace pc {
 
@@ -14,6 +15,8 @@ namespace pc {
 // the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
 struct Session {
   std::shared_ptr<Runtime> runtime;
+  std::shared_ptr<Store> store;            // null: the world has ended
+  std::unique_ptr<TcpStoreServer> server;  // on the rank that hosts it
   bool forked = false;  // this process is a child of the one that the connections belong to
 };
 

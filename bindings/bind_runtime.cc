@@ -4,15 +4,21 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <optional>
 
 #include "base/env.h"
+#include "base/interfaces.h"
 #include "bind_errors.h"
 #include "bind_group.h"
+#include "comm/bootstrap.h"
 #include "comm/runtime.h"
 #include "print_request.h"
+#include "store/memory.h"
+#include "store/prefix.h"
 #include "store/tcp_client.h"
 #include "store/tcp_server.h"
 
@@ -34,14 +40,21 @@ T value_or_raise(const State& state, Result<T> result) {
   return std::move(result).value();
 }
 
-JobId job_id(const State& state, const std::string& bytes) {
-  JobId job{};
-  if (bytes.size() != job.size()) {
-    check(state,
-          Status(Code::kInvalidArgument, "a job id has 16 bytes, not " + std::to_string(bytes.size())));
+template <std::size_t N>
+std::array<std::byte, N> exactly(const State& state, const char* what, const std::string& bytes) {
+  std::array<std::byte, N> all{};
+  if (bytes.size() != N) {
+    check(state, Status(Code::kInvalidArgument, std::string(what) + " has " + std::to_string(N) +
+                                                    " bytes, not " + std::to_string(bytes.size())));
   }
-  std::memcpy(job.data(), bytes.data(), job.size());
-  return job;
+  std::memcpy(all.data(), bytes.data(), N);
+  return all;
+}
+
+Credentials make_credentials(const State& state, const std::string& key, const std::string& key_source,
+                             const std::string& job, bool encrypts) {
+  return {exactly<std::tuple_size_v<JobId>>(state, "a job id", job),
+          JobKey(exactly<JobKey::kBytes>(state, "a job key", key)), key_source, encrypts};
 }
 
 // Runs Python's signal handlers if this is the main thread. True: one of them raised (Ctrl-C does), and that exception
@@ -60,39 +73,93 @@ std::function<bool()> interrupt_probe() {
 
 class PyStoreServer {
  public:
-  PyStoreServer(const State& state, const std::string& address, int port, const std::string& job)
-      : server_(value_or_raise(state, TcpStoreServer::open(address, port, job_id(state, job)))) {}
-  std::string address() const { return address_; }
+  PyStoreServer(const State& state, const std::vector<std::string>& addresses, const Credentials& credentials)
+      : server_(
+            value_or_raise(state, TcpStoreServer::open(addresses, credentials, {},
+                                                       value_or_raise(state, Logger::from_environment())))) {}
+  const std::vector<std::string>& addresses() const { return addresses_; }
   void close() {
     const py::gil_scoped_release release;
     server_.reset();
   }
+  void close_in_child() {
+    if (server_ != nullptr) server_->close_in_child();
+    static_cast<void>(server_.release());  // its thread is the parent's
+  }
 
  private:
   std::unique_ptr<TcpStoreServer> server_;
-  std::string address_ = server_->address();
+  const std::vector<std::string> addresses_ = server_->addresses();
 };
 
 struct Options {
   Rank rank, size;
   std::vector<std::string> store_addresses;
   std::optional<std::vector<std::string>> host_store;
-  std::string job;
+  Credentials credentials;
   uint32_t epoch;
-  std::string address;
+  std::vector<std::string> listen;
   Rank local_rank, local_size;
-  std::optional<double> timeout_s;
+  std::optional<double> timeout_s, init_timeout_s;
   std::optional<std::string> transport, tune;
 };
 
-// One rank's runtime and, until all have joined, the store on the rank that hosts it.
+// The world's store as Python sees it: bytes under names, until the world ends.
+class PyStore {
+ public:
+  PyStore(State* state, std::shared_ptr<Session> session, double timeout_s)
+      : state_(state),
+        session_(std::move(session)),
+        timeout_s_(timeout_s) {}
+  void set(const std::string& key, const py::bytes& value, std::optional<double> timeout_s) const {
+    const std::string bytes = value;
+    check(*state_,
+          call([&](Store& store, Deadline deadline) { return store.set(key, bytes, deadline); }, timeout_s));
+  }
+  py::bytes get(const std::string& key, std::optional<double> timeout_s) const {
+    return value_or_raise(
+        *state_, call([&](Store& store, Deadline deadline) { return store.get(key, deadline); }, timeout_s));
+  }
+  py::bytes pop(const std::string& key, std::optional<double> timeout_s) const {
+    return value_or_raise(
+        *state_, call([&](Store& store, Deadline deadline) { return store.pop(key, deadline); }, timeout_s));
+  }
+  int64_t add(const std::string& key, int64_t delta, std::optional<double> timeout_s) const {
+    return value_or_raise(
+        *state_,
+        call([&](Store& store, Deadline deadline) { return store.add(key, delta, deadline); }, timeout_s));
+  }
+  void wait(const std::string& key, std::optional<double> timeout_s) const {
+    check(*state_,
+          call([&](Store& store, Deadline deadline) { return store.wait(key, deadline); }, timeout_s));
+  }
+
+ private:
+  template <class Body>
+  auto call(Body&& body, std::optional<double> timeout_s) const
+      -> decltype(body(std::declval<Store&>(), std::declval<Deadline>())) {
+    const std::shared_ptr<Store> store = session_->store;  // shutdown() in another thread lets go of it
+    if (session_->forked || store == nullptr)
+      return Status(Code::kNotInitialized,
+                    session_->forked ? "the store belongs to the process that this one was forked from"
+                                     : "the store's world has been shut down");
+    const py::gil_scoped_release release;
+    return body(*store, Deadline::after(timeout_s.value_or(timeout_s_)));
+  }
+
+  State* state_;
+  std::shared_ptr<Session> session_;
+  double timeout_s_;
+};
+
+// One rank's runtime and, on the rank that hosts it, the store.
 class PyRuntime {
  public:
   PyRuntime(State* state, const Options& options) : state_(state) {
     RuntimeOptions native;
     native.rank = options.rank;
     native.size = options.size;
-    native.job = job_id(*state, options.job);
+    native.credentials = options.credentials;
     native.timeout_s =
         options.timeout_s ? *options.timeout_s : value_or_raise(*state, env_seconds(Env::kTimeoutS));
     native.transport =
@@ -107,7 +174,7 @@ class PyRuntime {
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (print_request_) native.print_request = print_request_->event();
     native.epoch = options.epoch;
-    native.address = options.address;
+    native.bind_ips = options.listen;
     native.interrupted = interrupt_probe();
     native.log = value_or_raise(*state, Logger::from_environment());
     timeout_s_ = native.timeout_s;
@@ -133,6 +200,7 @@ class PyRuntime {
   PyRuntime& operator=(const PyRuntime&) = delete;
 
   py::object world() const { return world_; }
+  PyStore store() const { return PyStore(state_, session_, timeout_s_); }
 
   // Says goodbye together with the others, unless the world has failed already: then there is nobody to wait for.
   void shutdown(std::optional<double> timeout_s) {
@@ -156,37 +224,65 @@ class PyRuntime {
             ->forked) {  // its threads are not in this process, its connections belong to the parent: leave it alone
       static_cast<void>(
           new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
-      static_cast<void>(server_.release());
+      static_cast<void>(new std::shared_ptr<Store>(std::move(session_->store)));
+      static_cast<void>(session_->server.release());
       static_cast<void>(print_request_.release());
       return;
     }
+    // Others read the session under the GIL.
+    std::shared_ptr<Store> store = std::move(session_->store);
+    std::unique_ptr<TcpStoreServer> server = std::move(session_->server);
     const py::gil_scoped_release release;
     runtime.reset();
-    server_.reset();
+    store.reset();
+    server.reset();
     print_request_.reset();
   }
 
   Status start(const Options& options, RuntimeOptions native, std::unique_ptr<Runtime>* runtime) {
-    const Deadline deadline = Deadline::after(native.timeout_s);
-    if (options.host_store) PC_TRY(host_store(*options.host_store, native.job));
+    const Deadline deadline = Deadline::after(options.init_timeout_s.value_or(native.timeout_s));
+    const std::string values =
+        "values/" + std::to_string(native.epoch) + "/";  // the ranks' own, of this world
+    if (options.host_store) PC_TRY(host_store(*options.host_store, native));
     if (!options.store_addresses.empty()) {
       PC_ASSIGN_OR_RETURN(
-          native.store, connect_tcp_store(options.store_addresses, native.job, deadline, native.interrupted));
+          StoreConnection to_store,
+          connect_tcp_store(options.store_addresses, native.credentials, deadline, native.interrupted));
+      native.store = std::move(to_store.store);
+      native.before_leaving = [shared = native.store, rank = native.rank, epoch = native.epoch,
+                               credentials = native.credentials] {
+        RuntimeOptions who;
+        who.rank = rank;
+        who.epoch = epoch;
+        who.credentials = credentials;
+        forget_meeting(*shared, who);
+      };
+      // The address whose route reaches the store reaches the others as well.
+      if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};
     }
+    std::shared_ptr<Store> store =
+        native.store ? native.store : std::make_shared<MemoryStore>(native.interrupted);
     PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native), deadline));
-    // When everybody is past this barrier nobody needs the store any more, and a later init() can open it afresh.
-    PC_TRY((*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0)));
-    server_.reset();
-    return Status::ok();
+    session_->store = std::make_shared<PrefixStore>(values, std::move(store));
+    // When everybody is past this barrier nobody needs the launcher's board any more.
+    return (*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0));
   }
 
-  // Opens the store at the first of the addresses that is free.
-  Status host_store(const std::vector<std::string>& addresses, const JobId& job) {
+  // Opens the store at the first port that is free, on every address that has it.
+  Status host_store(const std::vector<std::string>& addresses, const RuntimeOptions& native) {
+    const auto port = [](const std::string& address) { return address.substr(address.rfind(':') + 1); };
     Status first;
+    std::vector<std::string> tried;
     for (const std::string& address : addresses) {
-      Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open(address, job);
+      if (std::find(tried.begin(), tried.end(), port(address)) != tried.end()) continue;
+      tried.push_back(port(address));
+      std::vector<std::string> same_port;
+      std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(same_port),
+                   [&](const std::string& each) { return port(each) == port(address); });
+      Result<std::unique_ptr<TcpStoreServer>> server =
+          TcpStoreServer::open(same_port, native.credentials, {}, native.log.with_rank(native.rank));
       if (server.is_ok()) {
-        server_ = std::move(server).value();
+        session_->server = std::move(server).value();
         return Status::ok();
       }
       if (first.is_ok()) first = server.status();
@@ -196,7 +292,6 @@ class PyRuntime {
 
   State* state_;
   std::shared_ptr<Session> session_ = std::make_shared<Session>();
-  std::unique_ptr<TcpStoreServer> server_;
   std::unique_ptr<PrintRequest> print_request_;
   py::object world_;
   double timeout_s_ = 0;
@@ -207,34 +302,62 @@ class PyRuntime {
 void bind_runtime(py::module_& module, State* state) {
   py::class_<PyStoreServer>(
       module, "StoreServer",
-      "The key-value store through which the ranks of one job find each other. Port 0: any free one.")
-      .def(py::init([state](const std::string& address, int port, const py::bytes& job) {
-             return std::make_unique<PyStoreServer>(*state, address, port, job);
+      "The key-value store through which the ranks of one job find each other. It listens on every one of "
+      "`addresses`, \"ip:port\" each; port 0: any free one.")
+      .def(py::init([state](const std::vector<std::string>& addresses, const py::bytes& key,
+                            const py::bytes& job, const std::string& key_source, bool encrypts) {
+             return std::make_unique<PyStoreServer>(*state, addresses,
+                                                    make_credentials(*state, key, key_source, job, encrypts));
            }),
-           py::arg("address"), py::arg("port"), py::arg("job"))
-      .def_property_readonly("address", &PyStoreServer::address, "Where it listens, as \"127.0.0.1:4711\".")
+           py::arg("addresses"), py::kw_only(), py::arg("key"), py::arg("job"), py::arg("key_source") = "",
+           py::arg("encrypts") = false)
+      .def_property_readonly("addresses", &PyStoreServer::addresses,
+                             "Where it listens, as \"127.0.0.1:4711\", in the order that was asked for.")
+      .def("_close_in_child", &PyStoreServer::close_in_child)
       .def("close", &PyStoreServer::close, "Stops serving; a second call does nothing.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](PyStoreServer& self, const py::args&) { self.close(); });
 
+  py::class_<PyStore>(module, "Store", "Bytes under names, shared by the ranks of one world.")
+      .def("set", &PyStore::set, py::arg("key"), py::arg("value"), py::arg("timeout_s"))
+      .def("get", &PyStore::get, py::arg("key"), py::arg("timeout_s"))
+      .def("pop", &PyStore::pop, py::arg("key"), py::arg("timeout_s"))
+      .def("add", &PyStore::add, py::arg("key"), py::arg("delta"), py::arg("timeout_s"))
+      .def("wait", &PyStore::wait, py::arg("key"), py::arg("timeout_s"));
+
+  module.def(
+      "interfaces",
+      [state] {
+        std::vector<std::tuple<std::string, std::string, unsigned>> all;
+        for (Interface& each : value_or_raise(*state, interfaces()))
+          all.emplace_back(std::move(each.name), std::move(each.ip), each.flags);
+        return all;
+      },
+      "This host's addresses: (interface, ip, flags of netdevice(7)) each.");
+
   py::class_<PyRuntime>(module, "Runtime",
                         "One rank's connections to all others. pycollective.init() makes it.")
       .def(py::init([state](Rank rank, Rank size, std::vector<std::string> store_addresses,
-                            std::optional<std::vector<std::string>> host_store, const py::bytes& job,
-                            uint32_t epoch, std::string address, Rank local_rank, Rank local_size,
-                            std::optional<double> timeout_s, std::optional<std::string> transport,
-                            std::optional<std::string> tune) {
+                            std::optional<std::vector<std::string>> host_store, const py::bytes& key,
+                            const py::bytes& job, const std::string& key_source, bool encrypts,
+                            uint32_t epoch, std::vector<std::string> listen, Rank local_rank, Rank local_size,
+                            std::optional<double> timeout_s, std::optional<double> init_timeout_s,
+                            std::optional<std::string> transport, std::optional<std::string> tune) {
              return std::make_unique<PyRuntime>(
-                 state, Options{rank, size, std::move(store_addresses), std::move(host_store), job, epoch,
-                                std::move(address), local_rank, local_size, timeout_s, std::move(transport),
-                                std::move(tune)});
+                 state, Options{rank, size, std::move(store_addresses), std::move(host_store),
+                                make_credentials(*state, key, key_source, job, encrypts), epoch,
+                                std::move(listen), local_rank, local_size, timeout_s, init_timeout_s,
+                                std::move(transport), std::move(tune)});
            }),
            py::arg("rank"), py::arg("size"), py::kw_only(),
            py::arg("store_addresses") = std::vector<std::string>(), py::arg("host_store") = py::none(),
-           py::arg("job"), py::arg("epoch") = 0, py::arg("address") = "", py::arg("local_rank") = 0,
-           py::arg("local_size") = 0, py::arg("timeout_s") = py::none(), py::arg("transport") = py::none(),
+           py::arg("key"), py::arg("job"), py::arg("key_source") = "", py::arg("encrypts") = false,
+           py::arg("epoch") = 0, py::arg("listen") = std::vector<std::string>(), py::arg("local_rank") = 0,
+           py::arg("local_size") = 0, py::arg("timeout_s") = py::none(),
+           py::arg("init_timeout_s") = py::none(), py::arg("transport") = py::none(),
            py::arg("tune") = py::none())
       .def_property_readonly("world", &PyRuntime::world, "The group of all ranks.")
+      .def("store", &PyRuntime::store, "The key-value store of this world.")
       .def("shutdown", &PyRuntime::shutdown, py::kw_only(), py::arg("timeout_s") = py::none(),
            "Waits until every rank is here, at most `timeout_s` seconds, says goodbye and closes.")
       .def("close", &PyRuntime::close, "Closes at once; ranks that still communicate see a failure.");

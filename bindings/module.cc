@@ -67,6 +67,8 @@ Example:
     session.forked = true;
     // A child must not keep the parent's connections open: its peers would not see it die.
     if (session.runtime != nullptr) session.runtime->close_in_child();
+    if (session.store != nullptr) session.store->close_in_child();
+    if (session.server != nullptr) session.server->close_in_child();
   });
   m.def(
       "_time_calls",

@@ -41,6 +41,7 @@ from pycollective.errors import (
 )
 from pycollective.group import init, is_initialized, local_rank, local_size, rank, shutdown, size
 from pycollective.plan import explain
+from pycollective.store import Store, store
 
 __all__ = [
     "Aborted",
@@ -56,6 +57,7 @@ __all__ = [
     "PeerFailure",
     "PeerInterrupted",
     "PeerUnresponsive",
+    "Store",
     "Unsupported",
     "__version__",
     "allreduce",
@@ -73,5 +75,6 @@ __all__ = [
     "send",
     "shutdown",
     "size",
+    "store",
     "world",
 ]

@@ -1,20 +1,41 @@
-"""`init("host:port", rank=, size=)`: a place in the world without a launcher. Imported when it is used."""
+"""`init("host:port", rank=, size=)` and `init("file:///path", ...)`: a place without a launcher. Imported when used."""
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+from urllib.parse import unquote
 
 from pycollective.errors import InvalidArgument
+from pycollective.launch.addresses import join, resolve, store_hosts
+from pycollective.launch.board import Board
 from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.torch_variables import join, own_address_towards, resolve
-from pycollective.launch.key import job_id
+from pycollective.launch.detect.single import alone
+
+SCHEME = "file://"
 
 
 def place(address: str | None, rank: int, size: int) -> Placement:
-    """The place of `rank`; rank 0 opens the store at `address`."""
+    """The place of `rank`. Rank 0 opens the store: at `address`, or anywhere if that is a path where it can say so."""
     if size == 1:
-        return Placement(0, 1, 0, 1, [], None, job_id(b"single"), "by hand")
-    host, port = _split(address or "")
+        return alone("by hand")
+    text = address or ""
+    board = functools.partial(_file_board, _path_of(text)) if text.startswith(SCHEME) else None
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=0,
+        local_size=0,  # the host map knows
+        launcher="by hand",
+        store_addresses=() if board else _stores(text),
+        hosts_store=rank == 0 and board is None,
+        board=board,
+        job=f"{address}/{size}",
+    )
+
+
+def _stores(address: str) -> tuple[str, ...]:
+    host, port = _split(address)
     try:
         numeric = resolve(host)
     except InvalidArgument as error:
@@ -25,18 +46,7 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         raise InvalidArgument(
             f"init(address={address!r}): name the address by which the others reach rank 0, not {host}"
         )
-    store = join(numeric, port)
-    return Placement(
-        rank=rank,
-        size=size,
-        local_rank=0,
-        local_size=0,  # the host map knows
-        store_addresses=[store],
-        host_store=[store] if rank == 0 else None,
-        job=job_id(f"{address}/{size}".encode()),
-        launcher="by hand",
-        address=numeric if rank == 0 else own_address_towards(numeric),
-    )
+    return tuple(join(each, port) for each in store_hosts(host, one_host=False, what="the host "))
 
 
 def _split(address: str) -> tuple[str, int]:
@@ -45,6 +55,24 @@ def _split(address: str) -> tuple[str, int]:
         host = host[1:-1]
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise InvalidArgument(
-            f'init(address={address!r}): write "host:port" with a port from 1 to 65535, such as "10.0.0.1:29400"'
+            f'init(address={address!r}): write "host:port" with a port from 1 to 65535, such as "10.0.0.1:29400", or '
+            f'"file:///path" with a path that all ranks share'
         )
     return host, int(port)
+
+
+def _path_of(address: str) -> str:
+    path = unquote(address.removeprefix(SCHEME))
+    if not path.startswith("/") or path == "/" or "\0" in path:
+        raise InvalidArgument(
+            f'init(address={address!r}): write "file://" and an absolute path, such as "file:///shared/run-1"'
+        )
+    return path.rstrip("/")
+
+
+def _file_board(path: str) -> Board:
+    from pycollective.launch.boards.file import FileBoard
+    from pycollective.launch.card import parse
+    from pycollective.launch.invitation import somebody_listens
+
+    return FileBoard(path, in_use=lambda text: somebody_listens(parse(text, path)))

@@ -1,4 +1,4 @@
-"""The command line: `pycollective run`, `bench`, `env`."""
+"""The command line: `pycollective run`, `bench`, `doctor`, `env`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,19 @@ def make_parser() -> argparse.ArgumentParser:
     measure.add_argument("-n", "--ranks", type=positive, default=2, help="how many (default 2)")
     bench.add_arguments(measure)
 
+    look = commands.add_parser(
+        "doctor", help="look for what is missing or slow on this host, and say what to do"
+    )
+    look.add_argument(
+        "--json", action="store_true", help="for programs: check, status, found and remedy of each"
+    )
+    look.add_argument(
+        "--world",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="join the other ranks and measure round trips (default: if a launcher started several)",
+    )
+
     commands.add_parser("env", help="print the environment variables that pycollective reads")
     return parser
 
@@ -78,6 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(_core.environment_markdown())
         return 0
+    if options.command_name == "doctor":
+        from pycollective.doctor import doctor
+
+        return doctor(as_json=options.json, world=options.world)
 
     from pycollective.launch.run import Options, run
 

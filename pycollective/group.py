@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import math
 import numbers
 import operator
 import os
 import sys
+import time
+from _thread import allocate_lock  # threading itself takes long to import
 from typing import TYPE_CHECKING
 
 from pycollective import _core
@@ -20,11 +23,21 @@ __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdo
 BACKENDS = ("auto", "tcp")
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
 MOST_RANKS = 65535
+DEFAULT_TIMEOUT_S = 600.0
+LONGEST_S = 1e6  # what poll() can still count
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
+PARENTS_PLACE = (
+    "this process was forked from a rank, and the place in the world is its parent's: give it a place of its own with "
+    "init(address, rank=, size=), or start it by spawn"
+)
 
+_entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
-_epochs: dict[bytes, int] = {}
-_parents_key: str | None = None  # in a forked child: the job key's descriptor that its parent was given
+_server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
+_epochs: dict[tuple[str, str], int] = {}  # by launcher and job
+_parents_place: dict[str, str] | None = (
+    None  # in a forked child: the environment of the rank that it comes from
+)
 
 
 def init(
@@ -37,20 +50,23 @@ def init(
 ) -> _core.Group:
     """Join the world and return its group, which the functions of this module act on from then on.
 
-    Without arguments the launcher says who we are: `pycollective run`, torchrun, or RANK, WORLD_SIZE, LOCAL_RANK,
-    MASTER_ADDR and MASTER_PORT in the environment. Without any launcher this process is a world of one. A launcher that
-    cannot be joined is an error, never a world of one.
+    Without arguments the launcher says who we are: `pycollective run`, torchrun, mpirun or mpiexec (Open MPI, MPICH,
+    Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment. Without any
+    launcher this process is a world of one. A launcher that cannot be joined is an error, never a world of one.
 
     Parameters:
-        address: "host:port", the same on every rank; rank 0 listens there until all have joined. Needs rank and size.
+        address: "host:port", the same on every rank; rank 0 has its store there. Or "file:///path", a
+            path that all ranks share: rank 0 leaves a file there that says where it is. Needs rank and size.
         rank: this process, from 0 to `size` - 1.
         size: how many processes there are.
         timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
         backend: "auto" or "tcp"; default PYCOLLECTIVE_TRANSPORT, else "auto".
 
     Raises:
-        InvalidArgument: the arguments or the environment describe no place in a world, or there is a world already.
+        InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
+            the ranks have different keys.
         CollectiveTimeout: not all ranks came; the message names those that are missing.
+        PeerFailure: the launcher is gone, or cannot be asked where rank 0 is.
         Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
         ForkedProcess: the launcher's place belongs to the process that this one was forked from.
 
@@ -61,6 +77,17 @@ def init(
         (0, 1)
         >>> pc.shutdown()
     """
+    if not _entering.acquire(blocking=False):
+        raise InvalidArgument("init() is running in another thread of this process")
+    try:
+        return _init(address, rank, size, timeout, backend)
+    finally:
+        _entering.release()
+
+
+def _init(
+    address: str | None, rank: int | None, size: int | None, timeout: float | None, backend: str | None
+) -> _core.Group:
     global _runtime
     if is_initialized():
         raise InvalidArgument(
@@ -68,32 +95,65 @@ def init(
         )
     if backend is not None and backend not in BACKENDS:
         raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
-    _check_timeout(timeout)
+    check_timeout(timeout)
     if timeout == 0:
         raise InvalidArgument("timeout must be a positive number of seconds, not 0")
     placement = _placement(address, rank, size)
     # Which world of this job it is: the same number on every rank, so that the worlds of one job are kept apart.
-    epoch = _epochs.get(placement.job, 0)
-    runtime = _core.Runtime(
-        placement.rank,
-        placement.size,
-        store_addresses=placement.store_addresses,
-        host_store=placement.host_store,
-        job=placement.job,
-        epoch=epoch,
-        address=placement.address,
-        local_rank=placement.local_rank,
-        local_size=placement.local_size,
-        timeout_s=timeout,
-        transport=backend,
-    )
-    _epochs[placement.job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
+    job = (placement.launcher, placement.job)
+    epoch = _epochs.get(job, 0)
+    runtime = _join(placement, epoch, timeout, backend)
+    _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     _core._set_world(runtime.world)
     _runtime = runtime
     return runtime.world
 
 
-def _check_timeout(timeout: float | None) -> None:
+def _join(placement: Placement, epoch: int, timeout: float | None, backend: str | None) -> _core.Runtime:
+    global _server
+    from pycollective.launch.rendezvous import meet
+
+    deadline = time.monotonic() + _seconds(timeout)
+    meeting = meet(placement, number=epoch, timeout_s=deadline - time.monotonic())
+    try:
+        runtime = _core.Runtime(
+            placement.rank,
+            placement.size,
+            store_addresses=meeting.store_addresses,
+            host_store=meeting.host_store,
+            key=meeting.key,
+            key_source=meeting.key_source,
+            encrypts=meeting.encrypts,
+            job=meeting.job,
+            epoch=epoch,
+            listen=meeting.listen,
+            local_rank=placement.local_rank,
+            local_size=placement.local_size,
+            timeout_s=timeout,
+            init_timeout_s=max(0.0, deadline - time.monotonic()),
+            transport=backend,
+        )
+    except BaseException:
+        meeting.close()
+        raise
+    meeting.all_joined()
+    _server = meeting.server
+    return runtime
+
+
+def _seconds(timeout: float | None) -> float:
+    """How long finding the others may take."""
+    text = os.environ.get("PYCOLLECTIVE_TIMEOUT_S") or str(DEFAULT_TIMEOUT_S)
+    try:
+        seconds = float(text) if timeout is None else float(timeout)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise InvalidArgument(f"PYCOLLECTIVE_TIMEOUT_S={text!r} is not a positive number of seconds")
+    return min(seconds, LONGEST_S)
+
+
+def check_timeout(timeout: float | None) -> None:
     if timeout is None:
         return
     if not isinstance(timeout, numbers.Real):
@@ -104,17 +164,18 @@ def _check_timeout(timeout: float | None) -> None:
 
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
     if address is None and rank is None and size is None:
-        if _parents_key is not None and os.environ.get(KEY_FD) == _parents_key:
-            raise ForkedProcess(
-                "this process was forked from a rank, and the place in the world is its parent's: give it a place of "
-                "its own with init(address, rank=, size=), or start it by spawn"
-            )
         from pycollective.launch.detect import detect
 
-        return detect()
+        if _is_parents((KEY_FD,)):
+            raise ForkedProcess(PARENTS_PLACE)
+        placement = detect()
+        if placement.board is not None and _is_parents(placement.variables):
+            raise ForkedProcess(PARENTS_PLACE)
+        return placement
     if rank is None or size is None or (address is None and size != 1):
         raise InvalidArgument(
-            'init() by hand needs all three: init("host:port", rank=, size=), the same address on every rank'
+            'init() by hand needs all three: init("host:port", rank=, size=), the same address on every rank, or '
+            '"file:///path" in its place'
         )
     if address is not None and not isinstance(address, str):
         raise TypeError(f'address must be a string such as "10.0.0.1:29500", not {type(address).__name__}')
@@ -126,6 +187,13 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
     from pycollective.by_hand import place
 
     return place(address, rank, size)
+
+
+def _is_parents(variables: tuple[str, ...]) -> bool:
+    """Whether this is a forked child, in whose environment some of these stand as its parent had them."""
+    if _parents_place is None or not any(os.environ.get(name) for name in variables):
+        return False
+    return all(os.environ.get(name) == _parents_place.get(name) for name in variables)
 
 
 def shutdown(*, timeout: float | None = None) -> None:
@@ -148,11 +216,28 @@ def shutdown(*, timeout: float | None = None) -> None:
         False
     """
     global _runtime
-    _check_timeout(timeout)
+    check_timeout(timeout)
     runtime, _runtime = _runtime, None
     if runtime is not None:
         _core._set_world(None)
-        runtime.shutdown(timeout_s=timeout)
+        try:
+            runtime.shutdown(timeout_s=timeout)
+        finally:
+            _close_server()
+
+
+def _close_server() -> None:
+    global _server
+    server, _server = _server, None
+    if server is not None:
+        server.close()
+
+
+def native_store() -> _core.Store:
+    """The current world's; raises NotInitialized or ForkedProcess."""
+    _core.world()
+    assert _runtime is not None
+    return _runtime.store()
 
 
 @atexit.register
@@ -163,6 +248,7 @@ def _at_exit() -> None:
         getattr(sys, "last_type", None) is not None
     ):  # an exception ends this process: the others shall know at once
         _runtime.close()
+        _close_server()
         return
     try:
         shutdown(timeout=AT_EXIT_S)
@@ -173,10 +259,14 @@ def _at_exit() -> None:
 def _in_forked_child() -> None:
     # The connections are the parent's: calls on its world raise ForkedProcess until the child calls init() itself.
     # The launcher's place is the parent's as well.
-    global _parents_key, _runtime
+    global _entering, _parents_place, _runtime, _server
+    _entering = allocate_lock()
     _core._after_fork()
     _runtime = None
-    _parents_key = os.environ.get(KEY_FD)
+    if _server is not None:
+        _server._close_in_child()
+    _server = None
+    _parents_place = dict(os.environ)
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

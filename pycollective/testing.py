@@ -29,7 +29,8 @@ from pycollective.errors import InvalidArgument
 from pycollective.launch import child
 from pycollective.launch.child import Child, key_files
 from pycollective.launch.environment import World, free_port, rank_environment
-from pycollective.launch.key import job_id, new_key
+from pycollective.launch.key import new_key
+from pycollective.launch.local_store import open_store_of_run
 from pycollective.launch.verdict import signal_name
 from pycollective.launch.worker import MAIN, Job, Outcome, resolve
 
@@ -82,16 +83,14 @@ def run(
     traceback, if any rank fails; ranks that are late by `timeout_s` first print the stacks of all their threads. No
     process is left behind.
     """
-    from pycollective import _core
-
     if n < 1:
         raise InvalidArgument(f"testing.run(n={n}): a world has at least one rank")
     job = pickle.dumps(sys.path) + pickle.dumps(describe(function, args, timeout_s, init))
     key = new_key()
     deadline = time.monotonic() + timeout_s + DUMP_S
     ranks: list[Running] = []
-    with _core.StoreServer("127.0.0.1", 0, job_id(key)) as store, key_files(key, n) as key_fds:
-        world = World(size=n, store=store.address, master_port=free_port())
+    with open_store_of_run(key) as store, key_files(key, n) as key_fds:
+        world = World(size=n, store=store.addresses[0], master_port=free_port())
         try:
             for rank, key_fd in enumerate(key_fds):
                 ranks.append(start(rank, {**os.environ, **(env or {})}, world, key_fd, job))

@@ -46,6 +46,25 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "collective also waits until all ranks have made it, so that all of them raise in that call. Rank 0's "
      "value counts for all.",
      "0.1"},
+    {Env::kLauncher, "PYCOLLECTIVE_LAUNCHER", EnvType::kChoice, EnvSetBy::kUser, "",
+     "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm single", 0, 0,
+     "Which launcher's variables say where this process is, where several have left theirs; unset: the "
+     "innermost.",
+     "0.1"},
+    {Env::kInterface, "PYCOLLECTIVE_INTERFACE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "Network interfaces (`eth0`) or numeric addresses, separated by commas, where this rank listens; unset: "
+     "the "
+     "address whose route reaches rank 0.",
+     "0.1"},
+    {Env::kKeyFile, "PYCOLLECTIVE_KEY_FILE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "File with the job's key, 32 bytes or 64 hex digits, readable by its owner alone; unset: see "
+     "SECURITY.md.",
+     "0.1"},
+    {Env::kSecurity, "PYCOLLECTIVE_SECURITY", EnvType::kText, EnvSetBy::kUser, "auth", "", 0, 0,
+     "`auth`, or a comma list of `encrypt` (every connection is encrypted after its handshake) and `strict` "
+     "(no key "
+     "from a launcher's board). The same on every rank.",
+     "0.1"},
 }};
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {

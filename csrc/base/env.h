@@ -24,8 +24,12 @@ enum class Env : uint8_t {
   kKeyFd,
   kPort,
   kCheck,
+  kLauncher,
+  kInterface,
+  kKeyFile,
+  kSecurity,
 };
-inline constexpr int kEnvCount = 12;
+inline constexpr int kEnvCount = 16;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -101,6 +102,7 @@ Status system_error(std::string_view call, int error_number) {
   message += ": ";
   message += ::strerrordesc_np(error_number) ? ::strerrordesc_np(error_number) : "unknown error";
   if (const char* name = ::strerrorname_np(error_number)) message += std::string(" (") + name + ")";
+  if (error_number == EMFILE) message += ": this process may open no more files; raise `ulimit -n`";
   return Status(Code::kSystem, std::move(message));
 }
 

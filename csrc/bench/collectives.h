@@ -9,23 +9,26 @@
 
 namespace pc::bench {
 
+// What a call is asked for besides its data.
+struct Asked {
+  ReduceOp op = ReduceOp::kSum;
+  Rank root = 0;
+};
+
 struct Operation {
   std::string_view name;
-  // Element i before and after the call, as whole numbers small enough to be exact in every type.
-  int64_t (*input)(Rank rank, uint64_t i);
-  int64_t (*expected)(Rank rank, Rank size, uint64_t i);
-  Status (*run)(Communicator& world, Buffer data);
+  // Element i before and after the call, which is in place.
+  double (*input)(const Asked& asked, Rank rank, Rank size, uint64_t i);
+  double (*expected)(const Asked& asked, Rank rank, Rank size, uint64_t i);
+  Status (*run)(Communicator& world, const Asked& asked, Buffer data);
   double (*bus_factor)(Rank size);  // busbw = factor * bytes / time
-  std::string_view (*formula)();    // the same, for people
-  bool moves_data = true;
+  std::string_view formula;         // the same, for people
+  std::string_view note = {};       // what else must be known to read its numbers
+  bool reduces = false, rooted = false, moves_data = true;
+  int trips = 1;  // of the data in one run; its time is divided by them
 };
 
 std::span<const Operation> operations();
 const Operation* find_operation(std::string_view name);  // nullptr if there is none
-
-// Writes each rank's input; counts the elements that are not as expected.
-void fill(const Operation& operation, Rank rank, Buffer data);
-uint64_t count_wrong(const Operation& operation, Rank rank, Rank size, ConstBuffer data);
-bool can_fill(DType dtype);
 
 }  // namespace pc::bench

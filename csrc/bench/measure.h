@@ -1,19 +1,40 @@
 // Times one operation at one size and verifies its result.
 #pragma once
 
+#include <optional>
+
 #include "bench/collectives.h"
+#include "bench/latencies.h"
 
 namespace pc::bench {
 
-struct Row {
-  uint64_t nbytes = 0, count = 0;
-  double median_s = 0, p99_s = 0;  // of the slowest rank: a broadcast's root is done long before its leaves
-  double algbw = 0, busbw = 0;     // GB/s
-  uint64_t wrong = 0;              // elements, over all ranks
+// What is measured, but for the size.
+struct Case {
+  const Operation* operation = nullptr;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;  // if the operation reduces
+  std::optional<Rank> root;      // if it has one; nothing: another one in each iteration
 };
 
-// Collective. iterations 0: as many as fit the size, the same on every rank.
-Result<Row> measure(Communicator& world, const Operation& operation, uint64_t nbytes, DType dtype,
-                    uint64_t iterations);
+struct Effort {
+  uint64_t warm_up = 0, iterations = 1;
+  bool checks = true;
+};
+
+struct World {
+  Communicator& group;
+  bool one_clock = false;  // all ranks read the same one
+};
+
+struct Row {
+  Case what;
+  uint64_t nbytes = 0, count = 0, iterations = 0;
+  Latencies time;
+  double algbw = 0, busbw = 0;    // GB/s
+  std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked
+};
+
+// Collective.
+Result<Row> measure(const World& world, const Case& what, uint64_t nbytes, const Effort& effort);
 
 }  // namespace pc::bench

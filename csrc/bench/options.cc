@@ -1,122 +1,126 @@
 #include "bench/options.h"
 
-#include <charconv>
-#include <optional>
-#include <string_view>
+#include <algorithm>
+
+#include "bench/flags.h"
+#include "kernels/reduce.h"
 
 namespace pc::bench {
 namespace {
 
+constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;  // where nccl-tests begins, ends, and its step
+constexpr uint64_t kFewest = 20, kMost = 1000, kBytesPerRow = 256 << 20, kFewestWarmUp = 5;
+
 Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    if (c == ',') {
-      words.emplace_back();
-    } else {
-      words.back() += c;
+Status put_sizes(Words& words) {
+  std::vector<uint64_t>& sizes = words.options.sizes;
+  const bool range = words.first || words.last || words.step || words.factor;
+  if (range && !sizes.empty())
+    return invalid("--sizes lists them; -b, -e, -i and -f are another way to say it");
+  if (words.step && words.factor) return invalid("-i and -f: only one of them");
+  if (!range && sizes.empty()) sizes = {8, 64 << 10, 1 << 20, 16 << 20};
+  if (!range) return Status::ok();
+  const uint64_t first = words.first.value_or(kNcclSize), last = words.last.value_or(kNcclSize);
+  if (first > last) {
+    return invalid("-b: " + std::to_string(first) + " bytes are more than the " + std::to_string(last) +
+                   " of -e (each is 32M if it is not given)");
+  }
+  const uint64_t step = words.step.value_or(kNcclStep);
+  if (!words.factor && (last - first) / step >= 1'000'000) return invalid("-i: more than a million sizes");
+  for (uint64_t nbytes = first; nbytes <= last;
+       nbytes = words.factor ? nbytes * *words.factor : nbytes + step)
+    sizes.push_back(nbytes);
+  return Status::ok();
+}
+
+template <class T>
+std::vector<T> all_of(int count) {
+  std::vector<T> all;
+  for (int i = 0; i < count; ++i) all.push_back(static_cast<T>(i));
+  return all;
+}
+
+// Of "all" only what can be reduced is meant; what is named must be.
+Status put_cases(Words& words) {
+  const bool all = words.dtypes.empty() || words.ops.empty();
+  if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
+  if (words.ops.empty()) words.ops = all_of<ReduceOp>(kReduceOpCount);
+  std::vector<Case>& cases = words.options.cases;
+  for (const Operation* operation : words.operations) {
+    if (!operation->moves_data) cases.push_back({operation, DType::kU8, ReduceOp::kSum, words.root});
+    if (!operation->moves_data) continue;
+    for (const DType dtype : words.dtypes) {
+      if (!operation->reduces) cases.push_back({operation, dtype, ReduceOp::kSum, words.root});
+      if (!operation->reduces) continue;
+      for (const ReduceOp op : words.ops) {
+        if (can_reduce(dtype, op)) {
+          cases.push_back({operation, dtype, op, words.root});
+        } else if (!all) {
+          return invalid("cannot reduce " + std::string(name_of(dtype)) + " with " +
+                         std::string(name_of(op)));
+        }
+      }
     }
   }
-  return words;
-}
-
-Result<uint64_t> number(const std::string& text, uint64_t least, uint64_t most) {
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const std::from_chars_result parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc() && parsed.ptr == end && value >= least && value <= most) return value;
-  return invalid("'" + text + "' is not a number from " + std::to_string(least) + " to " +
-                 std::to_string(most));
-}
-
-// "8", "64K", "16M", "1G".
-Result<uint64_t> number_of_bytes(const std::string& text) {
-  constexpr std::string_view kUnits = "KMG";
-  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
-  if (unit == std::string_view::npos) return number(text, 1, uint64_t{1} << 40);
-  PC_ASSIGN_OR_RETURN(const uint64_t value, number(text.substr(0, text.size() - 1), 1, 1024));
-  return value << (10 * (unit + 1));
-}
-
-Status set_sizes(Options& options, const std::string& value) {
-  options.sizes.clear();
-  for (const std::string& word : split(value)) {
-    PC_ASSIGN_OR_RETURN(const uint64_t nbytes, number_of_bytes(word));
-    options.sizes.push_back(nbytes);
-  }
-  return Status::ok();
-}
-
-Status set_operations(Options& options, const std::string& value) {
-  options.operations.clear();
-  for (const std::string& word : split(value)) {
-    options.operations.push_back(find_operation(word));
-    if (options.operations.back() == nullptr) return invalid("there is no operation '" + word + "'");
-  }
-  return Status::ok();
-}
-
-Status set_dtype(Options& options, const std::string& value) {
-  const std::optional<DType> dtype = dtype_from_name(value);
-  if (!dtype || !can_fill(*dtype))
-    return invalid("--dtype: float32, float64, int32, int64 or uint8, not '" + value + "'");
-  options.dtype = *dtype;
-  return Status::ok();
-}
-
-Status set(Options& options, const std::string& name, const std::string& value) {
-  if (name == "--sizes") return set_sizes(options, value);
-  if (name == "--ops") return set_operations(options, value);
-  if (name == "--dtype") return set_dtype(options, value);
-  if (name == "-n") {
-    PC_ASSIGN_OR_RETURN(const uint64_t ranks, number(value, 1, 1024));
-    options.ranks = static_cast<Rank>(ranks);
-  } else if (name == "--iters") {
-    PC_ASSIGN_OR_RETURN(options.iterations, number(value, 1, 100'000'000));
-  } else if (name == "--tune") {
-    options.tune = value;
-  } else {
-    return invalid("there is no option " + name);
-  }
-  return Status::ok();
+  return cases.empty() ? invalid("nothing to measure: none of these datatypes can be reduced") : Status::ok();
 }
 
 }  // namespace
 
 Result<Options> parse(const std::vector<std::string>& words) {
-  Options options;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string name = words[i];
-    if (name == "--explain") {
-      options.explain = true;
-    } else if (name == "--help" || name == "-h") {
-      options.help = true;
-    } else {
-      const std::size_t equals = name.find('=');
-      std::string value;
-      if (equals != std::string::npos) {
-        value = name.substr(equals + 1);
-        name.resize(equals);
-      } else if (i + 1 < words.size()) {
-        value = words[++i];
-      } else {
-        return invalid(name + " needs a value");
-      }
-      PC_TRY(set(options, name, value));
-    }
+  PC_ASSIGN_OR_RETURN(Words read, read_flags(words));
+  PC_TRY(put_sizes(read));
+  PC_TRY(put_cases(read));
+  return read.options;
+}
+
+Status check(const Options& options, Rank size) {
+  if (options.ranks && *options.ranks != size) {
+    return invalid("-n " + std::to_string(*options.ranks) + ": the launcher has started " +
+                   std::to_string(size) + " ranks; leave -n out");
   }
-  return options;
+  for (const Case& what : options.cases) {
+    if (what.operation->rooted && what.root.value_or(0) >= size)
+      return invalid("--root " + std::to_string(*what.root) + ": there are only " + std::to_string(size) +
+                     " ranks");
+  }
+  return Status::ok();
+}
+
+Effort effort(const Options& options, uint64_t nbytes) {
+  const uint64_t by_size = std::clamp(kBytesPerRow / std::max<uint64_t>(nbytes, 1), kFewest, kMost);
+  const uint64_t iterations = options.iterations.value_or(by_size);
+  return {options.warm_up.value_or(std::max(kFewestWarmUp, by_size / 10)), iterations, options.checks};
 }
 
 std::string usage() {
   std::string names;
   for (const Operation& operation : operations())
     names += (names.empty() ? "" : ",") + std::string(operation.name);
-  return "usage: pycollective-bench [-n 2] [--sizes 8,64K,1M,16M] [--ops " + names +
-         "]\n         [--dtype float32] [--iters N] [--tune RULES] [--explain]\n"
-         "Measures collectives between n processes on this host, over TCP; results are verified beside the "
-         "timed loop.\n";
+  return "usage: pycollective-bench [options]\n"
+         "Measures collectives between processes and verifies what they give. Under a launcher (mpirun, "
+         "srun,\n"
+         "torchrun, pycollective run) its processes are the ranks, else n are started on this host.\n"
+         "  -n, --ranks N          how many to start (2)\n"
+         "  --ops LIST             of " +
+         names +
+         " (allreduce)\n"
+         "  -b, --minbytes SIZE    smallest size: 8, 64K, 16M, 1G (32M)\n"
+         "  -e, --maxbytes SIZE    largest size (32M)\n"
+         "  -i, --stepbytes SIZE   from one size to the next (1M)\n"
+         "  -f, --stepfactor N     likewise, as a factor\n"
+         "  --sizes LIST           instead of these (8,64K,1M,16M)\n"
+         "  -d, --datatype LIST    float32, bfloat16, int64, ..., all (float32)\n"
+         "  -o, --op LIST          sum, prod, min, max, avg, all (sum)\n"
+         "  -r, --root RANK        the same in all calls, or rotate: another one in each (rotate)\n"
+         "  -w, --warmup_iters N   calls before the timed ones (5 to 100, by size)\n"
+         "  --iters N              timed calls (20 to 1000, by size)\n"
+         "  -c, --check 0|1        verify the result (1)\n"
+         "  --json                 one object per line instead of the table\n"
+         "  --explain              say what the columns mean\n"
+         "  --transport auto|tcp, --tune RULES, --timeout_s S\n"
+         "                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S\n";
 }
 
 }  // namespace pc::bench

@@ -1,26 +1,30 @@
-// The command line of the benchmark.
+// The command line of the benchmark, in the words of nccl-tests.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/collectives.h"
+#include "bench/measure.h"
 
 namespace pc::bench {
 
 struct Options {
-  Rank ranks = 2;
-  std::vector<uint64_t> sizes = {8, 64 << 10, 1 << 20, 16 << 20};  // bytes
-  std::vector<const Operation*> operations = {find_operation("allreduce")};
-  DType dtype = DType::kF32;
-  uint64_t iterations = 0;  // 0: by size
-  std::string tune;         // as in PYCOLLECTIVE_TUNE
-  bool explain = false;
-  bool help = false;
+  std::optional<Rank> ranks;    // to start; nothing: two, or as many as a launcher has started
+  std::vector<uint64_t> sizes;  // bytes
+  std::vector<Case> cases;      // in the order in which they are measured
+  std::optional<uint64_t> warm_up, iterations;  // nothing: by size
+  bool checks = true;
+  std::string transport, tune;      // empty: as the environment says
+  std::optional<double> timeout_s;  // likewise
+  bool json = false, explain = false, help = false;
 };
 
 Result<Options> parse(const std::vector<std::string>& words);
+// What cannot be known before the number of ranks is.
+Status check(const Options& options, Rank size);
+Effort effort(const Options& options, uint64_t nbytes);
 std::string usage();
 
 }  // namespace pc::bench

@@ -4,11 +4,15 @@
 #include <array>
 #include <charconv>
 
+#include "base/socket.h"
+
 namespace pc {
 namespace {
 
 constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // by Check
 constexpr char kField = '\t', kLine = '\n';
+constexpr std::string_view kError =
+    "error ";                     // begins what is published instead: nobody need wait any longer
 constexpr double kNamingS = 0.5;  // kept back from the deadline to find out who is missing
 
 struct Member {
@@ -27,6 +31,22 @@ std::vector<std::string> cut(std::string_view text, char at) {
   }
 }
 
+// "error 3 what happened": the same error for all, whoever found it.
+std::string publish(const Status& why) {
+  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " + why.message();
+}
+
+Status published_error(std::string_view text) {
+  if (!text.starts_with(kError)) return Status::ok();
+  text.remove_prefix(kError.size());
+  int code = 0;
+  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), code);
+  const Code given = parsed.ec == std::errc() ? static_cast<Code>(code) : Code::kAborted;
+  const bool shared = given == Code::kMismatch || given == Code::kTimeout;  // others are one rank's own
+  return Status(shared ? given : Code::kAborted,
+                std::string(text.substr(std::min(text.find(' '), text.size() - 1) + 1)));
+}
+
 std::string encode(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
          m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key;
@@ -39,6 +59,7 @@ bool number_from(const std::string& text, T& number) {
 }
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
+  PC_TRY(published_error(text));
   const std::vector<std::string> fields = cut(text, kField);
   Member m;
   if (fields.size() != 6 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
@@ -57,27 +78,34 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
 class Keys {
  public:
   explicit Keys(const RuntimeOptions& options)
-      : prefix_("pycollective/" + fingerprint(options.job) + "/" + std::to_string(options.epoch) + "/") {}
+      : prefix_("pycollective/" + fingerprint(options.credentials.job) + "/" + std::to_string(options.epoch) +
+                "/") {}
   std::string member(Rank rank) const { return prefix_ + "rank/" + std::to_string(rank); }
   std::string claim(Rank rank) const { return prefix_ + "claim/" + std::to_string(rank); }
+  std::string came(Rank rank) const { return prefix_ + "came/" + std::to_string(rank); }
   std::string list() const { return prefix_ + "members"; }
 
  private:
   std::string prefix_;
 };
 
-// "1, 2, 5 and 7 more": who has not published. Asks for little time only; who cannot be asked for counts as missing.
-std::string missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline, Rank& first) {
-  constexpr int kNamed = 16;
-  std::string names;
-  int missing = 0;
+// Who has not come. Asks without waiting; at the deadline, or without a store, whoever is known by then.
+std::vector<Rank> missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline) {
+  std::vector<Rank> missing;
   for (Rank rank = 0; rank < size && !deadline.expired(); ++rank) {
-    const double share = std::max(deadline.remaining_s() / (size - rank), 0.002);
-    if (store.get(keys.member(rank), Deadline::after(share)).is_ok()) continue;
-    if (++missing == 1) first = rank;
-    if (missing <= kNamed) names += (missing == 1 ? "" : ", ") + std::to_string(rank);
+    const Result<int64_t> came = store.add(keys.came(rank), 0, deadline);
+    if (!came.is_ok()) break;
+    if (came.value() == 0) missing.push_back(rank);
   }
-  if (missing > kNamed) names += " and " + std::to_string(missing - kNamed) + " more";
+  return missing;
+}
+
+std::string names_of(const std::vector<Rank>& ranks) {  // "1, 2, 5 and 7 more"
+  constexpr std::size_t kNamed = 16;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kNamed); ++i)
+    names += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  if (ranks.size() > kNamed) names += " and " + std::to_string(ranks.size() - kNamed) + " more";
   return names;
 }
 
@@ -87,14 +115,55 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
   // Our own key is there: if it does not come, it is the store that is missing, and not the ranks.
   const Deadline own = Deadline::after(std::max(deadline.remaining_s() / 2, 0.002));
   if (!store.get(keys.member(options.rank), own).is_ok()) return failed;
-  const Rank size = options.size;
-  Rank first = -1;
-  const std::string names = missing_ranks(store, keys, size, deadline, first);
-  if (first < 0) return failed;
+  const std::vector<Rank> missing = missing_ranks(store, keys, options.size, deadline);
+  if (missing.empty()) return failed;
   return Status(Code::kTimeout,
-                "of " + std::to_string(size) + " ranks these never came: " + names +
+                "of " + std::to_string(options.size) + " ranks these never came: " + names_of(missing) +
                     ". Look whether they were started with the same address and size, and at their output")
-      .with_peer(first);
+      .with_peer(missing.front());
+}
+
+// Somebody has our rank already. Then one that was meant is missing, and rank 0 waits for it: it shall know as well.
+Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& options,
+                         const HostMap::Entry& here) {
+  const Deadline soon = Deadline::after(kNamingS);
+  const Result<std::string> text = store.get(keys.member(options.rank), Deadline::after(kNamingS / 2));
+  const Result<Member> first = text.is_ok() ? decode_member(options.rank, text.value()) : text.status();
+  const auto person = [](const HostMap::Entry& entry) {
+    return "process " + std::to_string(entry.pid) + " on " + entry.host_name;
+  };
+  const std::string who = first.is_ok() ? person(first.value().entry) + " and " : "another process and ";
+  const Status why(Code::kMismatch,
+                   "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
+                       person(here) +
+                       ". Give every process its own rank; a second run needs its own address or store");
+  for (const Rank missing : missing_ranks(store, keys, options.size, soon))
+    (void)store.set(keys.member(missing), publish(why), Deadline::after(kNamingS));
+  return why.with_peer(options.rank);
+}
+
+// A rank that listens on loopback cannot be reached from elsewhere: better said now than at a deadline.
+Status check_reachable(const Meeting& meeting, const RuntimeOptions& options) {
+  const auto on_loopback = [](const std::string& addresses) {
+    for (const std::string& each : cut(addresses, ',')) {
+      const Result<SocketAddress> address = parse_endpoint(each);
+      if (!address.is_ok() || !is_loopback(address.value())) return false;
+    }
+    return true;
+  };
+  const HostMap::Entry& here = meeting.hosts.ranks[static_cast<std::size_t>(options.rank)];
+  for (Rank rank = 0; rank < options.rank; ++rank) {  // those that we shall call
+    const HostMap::Entry& there = meeting.hosts.ranks[static_cast<std::size_t>(rank)];
+    const std::string& addresses = meeting.addresses[static_cast<std::size_t>(rank)];
+    if (there.host_key == here.host_key || !on_loopback(addresses)) continue;
+    return Status(Code::kInvalidArgument,
+                  "rank " + std::to_string(rank) + " on host " + there.host_name + " listens on loopback (" +
+                      addresses + "), which this host (" + here.host_name +
+                      ") cannot reach: give rank 0 an address that all hosts reach (MASTER_ADDR, or init's "
+                      "address), or set PYCOLLECTIVE_INTERFACE there")
+        .with_peer(rank);
+  }
+  return Status::ok();
 }
 
 Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions& options, Deadline deadline) {
@@ -116,8 +185,8 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
 }
 
 Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options) {
-  if (list.rfind("error ", 0) == 0)
-    return Status(Code::kAborted, "rank 0 could not start: " + list.substr(6)).with_peer(0);
+  if (const Status failed = published_error(list); !failed.is_ok())
+    return Status(failed.code(), "rank 0 could not start: " + failed.message()).with_peer(0);
   const std::vector<std::string> lines = cut(list, kLine);
   if (lines[0].rfind("ok ", 0) != 0)
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
@@ -150,7 +219,40 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
     if (rank == options.rank) meeting.hosts.local_rank = meeting.hosts.local_size;
     ++meeting.hosts.local_size;
   }
+  if (!options.make_transport) PC_TRY(check_reachable(meeting, options));
   return meeting;
+}
+
+}  // namespace
+
+namespace {
+
+// Rank 0 begins again: what it published when it gave up, and what a twin left for those who never came, counts no more.
+void forget_failure(Store& store, const Keys& keys, Rank size) {
+  const Deadline soon = Deadline::after(kNamingS);
+  (void)store.erase(keys.list(), soon);
+  for (const Rank missing : missing_ranks(store, keys, size, soon))
+    (void)store.erase(keys.member(missing), soon);
+}
+
+// After the rank has been claimed.
+Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& options, const Member& us,
+                        Deadline patience, Deadline deadline) {
+  PC_TRY(store.set(keys.member(options.rank), encode(us), patience));
+  if (options.rank == 0) {
+    const Result<std::string> list = gather(store, keys, options, patience);
+    if (!list.is_ok()) {
+      const Status why = explain_wait(store, keys, options, list.status(), deadline);
+      // So that the others need not wait for their own deadlines. If this fails too, they have them.
+      (void)store.set(keys.list(), publish(why), Deadline::after(kNamingS));
+      return why;
+    }
+    PC_TRY(store.set(keys.list(), list.value(), deadline));
+    return read_list(list.value(), options);
+  }
+  const Result<std::string> list = store.get(keys.list(), patience);
+  if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);
+  return read_list(list.value(), options);
 }
 
 }  // namespace
@@ -160,30 +262,31 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
+  PC_ASSIGN_OR_RETURN(const HostMap::Entry here, this_process());
   PC_ASSIGN_OR_RETURN(const int64_t claims, store.add(keys.claim(options.rank), 1, patience));
   if (claims != 1) {
-    return Status(
-        Code::kMismatch,
-        "rank " + std::to_string(options.rank) +
-            " is taken: two processes were given the same rank, or the store still holds an "
-            "earlier run of this job; give every process its own rank, every run its own store or epoch");
+    (void)store.add(keys.claim(options.rank), -1, Deadline::after(kNamingS));
+    return report_taken_rank(store, keys, options, here);
   }
-  PC_TRY(
-      store.set(keys.member(options.rank), encode(Member{options.size, address, this_process()}), patience));
-  if (options.rank == 0) {
-    const Result<std::string> list = gather(store, keys, options, patience);
-    if (!list.is_ok()) {
-      const Status why = explain_wait(store, keys, options, list.status(), deadline);
-      // So that the others need not wait for their own deadlines. If this fails too, they have them.
-      (void)store.set(keys.list(), "error " + why.to_string(), Deadline::after(kNamingS));
-      return why;
-    }
-    PC_TRY(store.set(keys.list(), list.value(), deadline));
-    return read_list(list.value(), options);
-  }
-  const Result<std::string> list = store.get(keys.list(), patience);
-  if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);
-  return read_list(list.value(), options);
+  PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
+  if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
+  Result<Meeting> meeting =
+      meet_as(store, keys, options, Member{options.size, address, here}, patience, deadline);
+  if (!meeting.is_ok()) release_rank(store, options);
+  return meeting;
+}
+
+void release_rank(Store& store, const RuntimeOptions& options) {
+  (void)store.add(Keys(options).claim(options.rank), -1, Deadline::after(kNamingS));
+}
+
+void forget_meeting(Store& store, const RuntimeOptions& options) {
+  const Keys keys(options);
+  const Deadline soon = Deadline::after(kNamingS);
+  if (options.rank == 0) (void)store.erase(keys.list(), soon);
+  (void)store.erase(keys.member(options.rank), soon);
+  (void)store.erase(keys.came(options.rank), soon);
+  (void)store.erase(keys.claim(options.rank), soon);
 }
 
 }  // namespace pc

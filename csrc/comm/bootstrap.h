@@ -23,7 +23,13 @@ struct Meeting {
 Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
                      Deadline deadline);
 
-HostMap::Entry this_process();           // of this rank, without a store
+// Takes this rank's part out of a store that outlives the world, so that the next program finds nothing old there. Before the
+// others are let go: until then a process that claims this rank is a twin.
+void forget_meeting(Store& store, const RuntimeOptions& options);
+// After a failure behind meet(): the rank may be claimed again, by another try. meet() itself has done so if it fails.
+void release_rank(Store& store, const RuntimeOptions& options);
+
+Result<HostMap::Entry> this_process();   // of this rank, without a store
 bool more_ranks_than_cores(Rank local);  // by the affinity mask and the cgroup's cpu.max
 
 }  // namespace pc

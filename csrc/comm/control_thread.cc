@@ -33,7 +33,8 @@ int open_pidfd(int64_t pid) {
 
 struct ControlThread::State final : ControlHost, std::enable_shared_from_this<ControlThread::State> {
   struct Peer {
-    Fd socket, process;
+    ByteStream socket;
+    Fd process;
     ControlReader reader;
     std::vector<std::byte> unsent;
     bool watching_writable = false;
@@ -53,7 +54,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void serve(const epoll_event& event);
   void read(Rank rank);
   void broke(Rank rank, const std::string& why);
-  void close(Fd& fd);
+  void unwatch(int fd);
+  Status send(Peer& peer);
   void take_mail();
   void flush();
   void flush(Peer& peer);
@@ -129,7 +131,7 @@ Status ControlThread::State::open() {
   for (std::size_t i = 0; i < peers.size(); ++i) {
     peers[i].socket = std::move(options.sockets[i]);
     if (!peers[i].socket.valid()) continue;
-    PC_TRY(watch(peers[i].socket.get(), i));
+    PC_TRY(watch(peers[i].socket.fd(), i));
     // Fires even if a child that the peer has forked keeps its sockets open. Where it cannot be had, sockets must do.
     peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
     if (peers[i].process.valid()) PC_TRY(watch(peers[i].process.get(), kProcess | i));
@@ -182,21 +184,21 @@ void ControlThread::State::serve(const epoll_event& event) {
   read(rank);  // also for a process that has ended: its goodbye may be here
   Peer& peer = at(rank);
   if (!process_ended || !peer.process.valid()) return;
-  close(peer.process);
+  unwatch(peer.process.get());
+  peer.process.reset();
   broke(rank, "its process ended");
 }
 
 void ControlThread::State::read(Rank rank) {
   Peer& peer = at(rank);
   std::array<std::byte, 16 * 1024> bytes;
-  for (std::size_t i = 0; i < kReadsPerTurn && peer.socket.valid(); ++i) {
-    const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count <= 0) {
-      return broke(
-          rank, count == 0 ? "its connection closed" : system_error("control connection", errno).message());
-    }
-    const Status fed = peer.reader.feed({bytes.data(), static_cast<std::size_t>(count)});
+  for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerTurn || peer.socket.holds_bytes()); ++i) {
+    const iovec part{bytes.data(), bytes.size()};
+    const Result<ByteStream::Received> got = peer.socket.receive({&part, 1});
+    if (!got.is_ok()) return broke(rank, "control connection: " + got.status().message());
+    if (got.value().end) return broke(rank, "its connection closed");
+    if (got.value().nbytes == 0) return;
+    const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
     while (std::optional<ControlMessage> message = peer.reader.next()) plane.received(rank, *message, now());
     if (!fed.is_ok()) return broke(rank, fed.message());
   }
@@ -206,17 +208,14 @@ void ControlThread::State::read(Rank rank) {
 void ControlThread::State::broke(Rank rank, const std::string& why) {
   Peer& peer = at(rank);
   plane.lost(rank, why, now());
-  if (peer.socket.valid() && !peer.unsent.empty())
-    (void)::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  close(peer.socket);
+  if (peer.socket.valid() && !peer.unsent.empty()) (void)send(peer);
+  if (peer.socket.valid()) unwatch(peer.socket.fd());
+  peer.socket.reset();
   peer.unsent.clear();
 }
 
-// Taken out of epoll first: a child that was forked behind our back may keep it open.
-void ControlThread::State::close(Fd& fd) {
-  if (fd.valid()) ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
-  fd.reset();
-}
+// Before closing: a child that was forked behind our back may keep it open.
+void ControlThread::State::unwatch(int fd) { ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 void ControlThread::State::take_mail() {
   std::vector<Mail> taken;
@@ -229,7 +228,7 @@ void ControlThread::State::take_mail() {
 
 void ControlThread::State::flush() {
   for (Peer& peer : peers) {
-    if (!peer.unsent.empty()) flush(peer);
+    if (peer.socket.valid() && (!peer.unsent.empty() || peer.socket.unsent())) flush(peer);
   }
   // What broke is told when nothing is being sent any more: the news of it is sent in turn.
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -243,10 +242,8 @@ void ControlThread::State::flush() {
 
 void ControlThread::State::flush(Peer& peer) {
   const Rank rank = static_cast<Rank>(&peer - peers.data());
-  const ssize_t count = ::send(peer.socket.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
-  if (count > 0) peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + count);
-  if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-    peer.broken = system_error("control connection", errno).message();
+  if (const Status sent = send(peer); !sent.is_ok()) {
+    peer.broken = "control connection: " + sent.message();
     peer.unsent.clear();
     return;
   }
@@ -254,7 +251,18 @@ void ControlThread::State::flush(Peer& peer) {
     peer.broken = "it has not read 1 MiB of control messages";
     return;
   }
-  watch_writable(peer, rank, !peer.unsent.empty());
+  watch_writable(peer, rank, !peer.unsent.empty() || peer.socket.unsent());
+}
+
+// What waits to be sent, as far as the socket takes it.
+Status ControlThread::State::send(Peer& peer) {
+  const iovec part{peer.unsent.data(), peer.unsent.size()};
+  std::size_t sent = 0;
+  if (!peer.unsent.empty()) {
+    PC_ASSIGN_OR_RETURN(sent, peer.socket.send({&part, 1}));
+  }
+  peer.unsent.erase(peer.unsent.begin(), peer.unsent.begin() + static_cast<std::ptrdiff_t>(sent));
+  return peer.socket.flush();
 }
 
 void ControlThread::State::watch_writable(Peer& peer, Rank rank, bool wanted) {
@@ -263,7 +271,7 @@ void ControlThread::State::watch_writable(Peer& peer, Rank rank, bool wanted) {
   event.events = EPOLLIN;
   if (wanted) event.events |= EPOLLOUT;
   event.data.u64 = static_cast<uint64_t>(rank);
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_MOD, peer.socket.get(), &event) == 0) {
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_MOD, peer.socket.fd(), &event) == 0) {
     peer.watching_writable = wanted;
   } else {
     peer.broken = system_error("epoll_ctl for a control connection", errno).message();
@@ -275,8 +283,8 @@ void ControlThread::State::leave() {
   std::array<std::byte, 4096> bytes;
   for (Peer& peer : peers) {
     if (!peer.socket.valid()) continue;
-    ::shutdown(peer.socket.get(), SHUT_WR);
-    while (::recv(peer.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    ::shutdown(peer.socket.fd(), SHUT_WR);
+    while (::recv(peer.socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
     }
     peer.socket.reset();
   }

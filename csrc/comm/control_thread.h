@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/log.h"
+#include "session/byte_stream.h"
 #include "wire/control_plane.h"
 
 namespace pc {
@@ -33,9 +33,9 @@ class ControlledGroup {
 struct ControlOptions {
   Rank rank = 0;
   uint32_t epoch = 0;
-  std::vector<Fd> sockets;    // by world rank; our own is empty
-  std::vector<bool> far;      // who lives on another host
-  std::vector<int64_t> pids;  // whose process can be watched here; 0: not to be seen from here
+  std::vector<ByteStream> sockets;  // by world rank; our own is empty
+  std::vector<bool> far;            // who lives on another host
+  std::vector<int64_t> pids;        // whose process can be watched here; 0: not to be seen from here
   // Finds out where this process's program stands, without making the caller wait. May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
   int print_request = -1;  // an eventfd, not owned: readable when print_record shall be called; -1: never

@@ -43,21 +43,22 @@ Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options)
   TcpOptions tcp;
   tcp.rank = options.rank;
   tcp.size = options.size;
-  tcp.job = options.job;
+  tcp.credentials = options.credentials;
   tcp.epoch = options.epoch;
   tcp.log = options.log;
-  if (!options.address.empty()) tcp.bind_address = options.address;
+  if (!options.bind_ips.empty()) tcp.bind_ips = options.bind_ips;
   return make_tcp_transport(tcp);
 }
 
 std::string describe(const RuntimeOptions& options, const Transport& transport, const Meeting& meeting) {
   const HostMap& hosts = meeting.hosts;
-  std::string text = "connected as rank " + std::to_string(options.rank) + " of " +
-                     std::to_string(options.size) + " (rank " + std::to_string(hosts.local_rank) + " of " +
-                     std::to_string(hosts.local_size) + " on " +
-                     hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
-                     fingerprint(options.job) + ", transport " + std::string(transport.name()) +
-                     ", selection " + meeting.selection.to_string() + ", addresses";
+  std::string text =
+      "connected as rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+      " (rank " + std::to_string(hosts.local_rank) + " of " + std::to_string(hosts.local_size) + " on " +
+      hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
+      fingerprint(options.credentials.job) + ", transport " + std::string(transport.name()) + ", selection " +
+      meeting.selection.to_string() + ", key " + to_string(key_id(options.credentials.key)) + " (" +
+      options.credentials.key_source + "), addresses";
   for (const std::string& address : meeting.addresses) text += " " + address;
   return text;
 }
@@ -89,6 +90,7 @@ struct Runtime::State {
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
   Status start(Deadline deadline);
+  Result<Meeting> find_the_others(Deadline deadline);
   Status start_control();
   void make_world(SelectionTable selection);
 
@@ -148,18 +150,26 @@ Status Runtime::State::start_control() {
   return Status::ok();
 }
 
+Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
+  Result<Meeting> meeting = meet(*options.store, options, transport->address(), deadline);
+  if (!meeting.is_ok()) return meeting;
+  const std::function<bool()>* const probe = options.interrupted ? &options.interrupted : nullptr;
+  const Status connected = transport->connect(meeting.value().addresses, {deadline, nullptr, probe});
+  if (!connected.is_ok()) release_rank(*options.store, options);
+  options.store.reset();
+  return connected.is_ok() ? std::move(meeting) : connected;
+}
+
 Status Runtime::State::start(Deadline deadline) {
   if (options.size == 1) {
     PC_ASSIGN_OR_RETURN(SelectionTable selection, SelectionTable::parse(options.tune));
-    hosts.ranks.push_back(this_process());
+    PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
+    hosts.ranks.push_back(std::move(here));
     make_world(std::move(selection));
     return Status::ok();
   }
   PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
-  PC_ASSIGN_OR_RETURN(Meeting meeting, meet(*options.store, options, transport->address(), deadline));
-  const std::function<bool()>* const probe = options.interrupted ? &options.interrupted : nullptr;
-  PC_TRY(transport->connect(meeting.addresses, {deadline, nullptr, probe}));
-  options.store.reset();
+  PC_ASSIGN_OR_RETURN(Meeting meeting, find_the_others(deadline));
   options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
   options.check = meeting.check;
@@ -204,6 +214,7 @@ Status Runtime::shutdown(Deadline deadline) {
     state.close();
     return Status::ok();
   }
+  if (state.options.before_leaving) state.options.before_leaving();
   const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   state.world->close();
   if (state.transport) {

@@ -13,7 +13,7 @@
 #include "comm/communicator.h"
 #include "engine/flight_recorder.h"
 #include "store/store.h"
-#include "wire/frame.h"
+#include "wire/credentials.h"
 
 namespace pc {
 
@@ -28,16 +28,17 @@ struct RuntimeOptions {
   Rank rank = 0;
   Rank size = 1;
   std::shared_ptr<Store> store;  // may be null if size is 1; let go as soon as all are connected
-  JobId job = {};
+  Credentials credentials = {};
   uint32_t epoch = 0;
-  double timeout_s = 600;             // default deadline of every call
-  std::string transport = "auto";     // "auto" "tcp"; tests: "inproc"
-  std::string address;                // where the data listener binds; empty: loopback
-  std::string tune;                   // selection overrides of rank 0
-  std::function<bool()> interrupted;  // Ctrl-C probe; asked only by the thread that waits, in slices
-  Logger log = Logger();              // gets this rank's number
-  Check check = Check::kOn;           // rank 0's counts
-  double warn_after_s = 30;           // of waiting in one call: a warning names the late ranks
+  double timeout_s = 600;                // default deadline of every call
+  std::string transport = "auto";        // "auto" "tcp"; tests: "inproc"
+  std::vector<std::string> bind_ips;     // where the data listener binds; empty: loopback
+  std::string tune;                      // selection overrides of rank 0
+  std::function<bool()> interrupted;     // Ctrl-C probe; asked only by the thread that waits, in slices
+  Logger log = Logger();                 // gets this rank's number
+  Check check = Check::kOn;              // rank 0's counts
+  std::function<void()> before_leaving;  // called by shutdown() before it waits for the others; may be empty
+  double warn_after_s = 30;              // of waiting in one call: a warning names the late ranks
   // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
   int print_request =

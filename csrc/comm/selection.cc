@@ -120,13 +120,13 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
         text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
   }
   const bool rooted = *collective == Collective::kBroadcast || *collective == Collective::kReduce;
-  Row row{*collective, *from, *to, algorithm, rooted ? kChunk : 0, 1};
+  Row row{*collective, *from, *to, algorithm, rooted ? kChunk : 0};
   for (std::size_t i = 3; i < fields.size(); ++i) {
     const std::size_t equals = std::min(fields[i].find('='), fields[i].size() - 1);
     const std::string_view name = fields[i].substr(0, equals);
     const std::optional<uint64_t> value = size_from(fields[i].substr(equals + 1));
     if (!value) return bad_row(text, "'" + std::string(fields[i]) + "' has no number");
-    if (name == "chunk" && rooted) {
+    if (name == "chunk" && algorithm->pipelines) {
       row.chunk_nbytes = *value;
     } else if (name == "ranks" && *value >= 1 && *value <= uint64_t{std::numeric_limits<Rank>::max()}) {
       row.from_size = static_cast<Rank>(*value);
@@ -143,8 +143,7 @@ std::string SelectionTable::to_string() const {
     if (!text.empty()) text += ';';
     text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
             size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
-    const bool rooted = row.collective == Collective::kBroadcast || row.collective == Collective::kReduce;
-    if (rooted) text += ":chunk=" + size_text(row.chunk_nbytes);
+    if (row.algorithm->pipelines) text += ":chunk=" + size_text(row.chunk_nbytes);
     if (row.from_size != 1) text += ":ranks=" + std::to_string(row.from_size);
   }
   return text;
@@ -155,7 +154,10 @@ Choice SelectionTable::choose(Collective collective, uint64_t nbytes, Rank size)
     if (row.collective != collective || size < row.from_size || nbytes < row.from_nbytes) continue;
     if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
     uint64_t split = 1;
-    if (row.chunk_nbytes != 0 && nbytes > row.chunk_nbytes) split = (nbytes - 1) / row.chunk_nbytes + 1;
+    // A rooted algorithm passes on whole parts, a ring an n-th of one.
+    const bool rooted = collective == Collective::kBroadcast || collective == Collective::kReduce;
+    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(rooted ? 1 : size);
+    if (part != 0 && nbytes > part) split = (nbytes - 1) / part + 1;
     const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
     if (choice.algorithm->supports(Shape{collective, 0, size, 0, choice.split})) return choice;
   }

@@ -21,22 +21,25 @@ bool any_shape(const Shape& shape) {
 constexpr Algorithm kAlgorithms[] = {
     {"ring", Collective::kAllreduce, any_shape, ring_allreduce,
      "P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009",
-     "2(n-1) rounds, each rank sends 2(n-1)/n of the array: best for large arrays"},
+     "2(n-1) rounds, each rank sends 2(n-1)/n of the array: best for large arrays", true},
     {"recursive_doubling", Collective::kAllreduce, any_shape, recursive_doubling_allreduce,
      "R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, "
      "2005",
-     "log2(n) rounds (2 more if n is no power of two), each sends the whole array: best for small arrays"},
+     "log2(n) rounds (2 more if n is no power of two), each sends the whole array: best for small arrays",
+     false},
     {"binomial", Collective::kBroadcast, any_shape, binomial_broadcast,
      "R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, "
      "2005",
-     "ceil(log2 n) rounds, the root sends the array ceil(log2 n) times, in chunks that follow each other"},
+     "ceil(log2 n) rounds, the root sends the array ceil(log2 n) times, in chunks that follow each other",
+     true},
     {"binomial", Collective::kReduce, any_shape, binomial_reduce,
      "R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, "
      "2005",
-     "ceil(log2 n) rounds, each rank but the root sends the array once, in chunks that follow each other"},
+     "ceil(log2 n) rounds, each rank but the root sends the array once, in chunks that follow each other",
+     true},
     {"dissemination", Collective::kBarrier, any_shape, dissemination_barrier,
      "D. Hensgen, R. Finkel and U. Manber, Two algorithms for barrier synchronization, 1988",
-     "ceil(log2 n) rounds, one empty message per rank and round"},
+     "ceil(log2 n) rounds, one empty message per rank and round", false},
 };
 
 }  // namespace

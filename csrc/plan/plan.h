@@ -74,7 +74,7 @@ struct Shape {
   Rank rank = 0;
   Rank size = 1;
   Rank root = 0;       // broadcast, reduce
-  uint32_t split = 1;  // pipelining: how many chunks a rooted algorithm cuts the array into
+  uint32_t split = 1;  // pipelining: into how many parts, that follow each other, the array is cut
   bool operator==(const Shape&) const = default;
 };
 
@@ -102,6 +102,7 @@ struct Algorithm {        // one row of plan/catalog.cc
   Plan (*build)(const Shape&);       // the pure function
   std::string_view source;           // paper or textbook
   std::string_view summary;          // one line: steps and bytes per rank
+  bool pipelines;                    // whether Shape::split means anything to it
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
 std::span<const Algorithm> algorithms();                                        // the whole catalog

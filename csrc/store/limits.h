@@ -25,8 +25,8 @@ inline Status check_entry(std::string_view key, std::string_view value) {
 }
 
 inline Status key_timeout(std::string_view key) {
-  return Status(Code::kTimeout,
-                "timed out waiting for store key '" + std::string(key) + "': nobody has set it");
+  return Status(Code::kTimeout, "timed out waiting for store key '" + std::string(key) +
+                                    "': nobody has set it, or the store does not answer");
 }
 
 // What add() makes of a stored value: text, so that get() of a counter is readable. No value counts as 0.

@@ -1,8 +1,15 @@
 #include "store/memory.h"
 
+#include <chrono>
+
 #include "store/limits.h"
 
 namespace pc {
+namespace {
+
+constexpr int kSliceMs = 50;
+
+}  // namespace
 
 Status MemoryStore::set(std::string_view key, std::string_view value, Deadline) {
   PC_TRY(check_entry(key, value));
@@ -12,13 +19,39 @@ Status MemoryStore::set(std::string_view key, std::string_view value, Deadline) 
   return Status::ok();
 }
 
-Result<std::string> MemoryStore::get(std::string_view key, Deadline deadline) {
+Result<MemoryStore::Values::iterator> MemoryStore::await(std::string_view key, Deadline deadline,
+                                                         std::unique_lock<std::mutex>& lock) {
   PC_TRY(check_key(key));
-  std::unique_lock<std::mutex> lock(mutex_);
+  lock.lock();
   auto found = values_.end();
   const auto is_set = [&] { return (found = values_.find(key)) != values_.end(); };
-  if (!changed_.wait_until(lock, deadline.when(), is_set)) return key_timeout(key);
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms(kSliceMs)), is_set)) {
+    if (deadline.expired()) return key_timeout(key);
+    lock.unlock();
+    if (interrupted_ && interrupted_())
+      return Status(Code::kInterrupted, "interrupted while waiting for a store key");
+    lock.lock();
+  }
+  return found;
+}
+
+Result<std::string> MemoryStore::get(std::string_view key, Deadline deadline) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  PC_ASSIGN_OR_RETURN(const auto found, await(key, deadline, lock));
   return found->second;
+}
+
+Result<std::string> MemoryStore::pop(std::string_view key, Deadline deadline) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  PC_ASSIGN_OR_RETURN(const auto found, await(key, deadline, lock));
+  std::string value = std::move(found->second);
+  values_.erase(found);
+  return value;
+}
+
+Status MemoryStore::wait(std::string_view key, Deadline deadline) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  return await(key, deadline, lock).status();
 }
 
 Result<int64_t> MemoryStore::add(std::string_view key, int64_t delta, Deadline) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,15 +14,23 @@ namespace pc {
 // Thread-safety: all methods.
 class MemoryStore final : public Store {
  public:
+  explicit MemoryStore(std::function<bool()> interrupted = {}) : interrupted_(std::move(interrupted)) {}
   Status set(std::string_view key, std::string_view value, Deadline deadline) override;
   Result<std::string> get(std::string_view key, Deadline deadline) override;
+  Result<std::string> pop(std::string_view key, Deadline deadline) override;
+  Status wait(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
   Status erase(std::string_view key, Deadline deadline) override;
 
  private:
-  std::mutex mutex_;  // guards values_
+  using Values = std::map<std::string, std::string, std::less<>>;
+  // Waits until it is there, the lock held before and after.
+  Result<Values::iterator> await(std::string_view key, Deadline deadline, std::unique_lock<std::mutex>& lock);
+
+  const std::function<bool()> interrupted_;  // Ctrl-C; asked about every 50 ms of a wait, without the lock
+  std::mutex mutex_;                         // guards values_
   std::condition_variable changed_;
-  std::map<std::string, std::string, std::less<>> values_;
+  Values values_;
 };
 
 }  // namespace pc

@@ -14,6 +14,16 @@ Result<std::string> PrefixStore::get(std::string_view key, Deadline deadline) {
   return inner_->get(full(key), deadline);
 }
 
+Result<std::string> PrefixStore::pop(std::string_view key, Deadline deadline) {
+  PC_TRY(check_key(key));
+  return inner_->pop(full(key), deadline);
+}
+
+Status PrefixStore::wait(std::string_view key, Deadline deadline) {
+  PC_TRY(check_key(key));
+  return inner_->wait(full(key), deadline);
+}
+
 Result<int64_t> PrefixStore::add(std::string_view key, int64_t delta, Deadline deadline) {
   PC_TRY(check_key(key));
   return inner_->add(full(key), delta, deadline);

@@ -16,8 +16,11 @@ class PrefixStore final : public Store {
         inner_(std::move(inner)) {}
   Status set(std::string_view key, std::string_view value, Deadline deadline) override;
   Result<std::string> get(std::string_view key, Deadline deadline) override;
+  Result<std::string> pop(std::string_view key, Deadline deadline) override;
+  Status wait(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
   Status erase(std::string_view key, Deadline deadline) override;
+  void close_in_child() noexcept override { inner_->close_in_child(); }
 
  private:
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }

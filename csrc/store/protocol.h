@@ -1,8 +1,7 @@
 // What travels between a store client and the store server. Little-endian, one request at a time per connection:
 //
-//   both ways first   Hello (wire/frame.h), role kStore, with the job's id. The client speaks first; one
-//                     with another id is cut off without a word, because the id is what members know
-//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase
+//   first             the handshake (wire/handshake.h), role kStore; the client begins
+//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase, 5 pop, 6 wait
 //                     1  u8   0
 //                     2  u16  key bytes, 1..4096
 //                     4  u32  value bytes, at most 8 MiB; 0 unless set
@@ -14,7 +13,7 @@
 //                     8  i64  the new number of an add
 //                    16       value
 //
-// A get is answered when the key is there; whoever no longer wants the answer closes the connection. Lengths are checked
+// A get, pop or wait is answered when the key is there, in the order in which they came; whoever no longer wants the answer closes the connection. Lengths are checked
 // before memory is taken for them, and memory grows with what has really arrived.
 #pragma once
 
@@ -30,7 +29,7 @@ namespace pc {
 static_assert(std::endian::native == std::endian::little,
               "store/protocol.h copies fields as they lie in memory");
 
-enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4 };
+enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4, kPop = 5, kWait = 6 };
 inline constexpr std::size_t kStoreHeaderBytes = 16;
 using StoreHeader = std::array<char, kStoreHeaderBytes>;
 
@@ -69,7 +68,7 @@ inline Result<StoreRequest> decode_request(const StoreHeader& h) {
   std::memcpy(&request.key_nbytes, &h[2], 2);
   std::memcpy(&request.value_nbytes, &h[4], 4);
   std::memcpy(&request.delta, &h[8], 8);
-  const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kErase;
+  const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kWait;
   const bool sizes =
       request.key_nbytes >= 1 && request.key_nbytes <= kMaxKeyBytes && request.value_nbytes <= kMaxValueBytes;
   const bool fields = h[1] == 0 && (request.op == StoreOp::kSet || request.value_nbytes == 0) &&

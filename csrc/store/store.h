@@ -19,9 +19,14 @@ class Store {
   virtual ~Store() = default;
   virtual Status set(std::string_view key, std::string_view value, Deadline deadline) = 0;
   virtual Result<std::string> get(std::string_view key, Deadline deadline) = 0;  // waits for the key
+  virtual Result<std::string> pop(std::string_view key,
+                                  Deadline deadline) = 0;  // the same, and erases it: one pop gets it
+  virtual Status wait(std::string_view key, Deadline deadline) = 0;  // the same, without the value
   virtual Result<int64_t> add(std::string_view key, int64_t delta,
                               Deadline deadline) = 0;  // missing counts as 0; returns the new value
   virtual Status erase(std::string_view key, Deadline deadline) = 0;  // of a missing key: OK
+  // In a forked child: closes every descriptor. Nothing may follow.
+  virtual void close_in_child() noexcept {}
 };
 
 }  // namespace pc

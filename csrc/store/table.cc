@@ -5,14 +5,16 @@
 namespace pc {
 namespace {
 
-std::string reply(Code code, std::string_view value, int64_t number = 0) {
+using Reply = std::shared_ptr<const std::string>;
+
+Reply reply(Code code, std::string_view value, int64_t number = 0) {
   const StoreHeader header = encode(StoreReply{code, static_cast<uint32_t>(value.size()), number});
-  std::string bytes;
-  bytes.reserve(header.size() + value.size());
-  bytes.append(header.data(), header.size());
-  return bytes.append(value);
+  auto bytes = std::make_shared<std::string>();
+  bytes->reserve(header.size() + value.size());
+  bytes->append(header.data(), header.size()).append(value);
+  return bytes;
 }
-std::string reply(const Status& status) { return reply(status.code(), status.message()); }
+Reply reply(const Status& status) { return reply(status.code(), status.message()); }
 
 }  // namespace
 
@@ -28,11 +30,10 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreReques
       break;
     }
     case StoreOp::kGet:
-      if (found != values_.end()) {
-        answers.push_back({client, reply(Code::kOk, found->second)});
-      } else {
-        waiting_[std::string(key)].push_back(client);
-      }
+    case StoreOp::kPop:
+    case StoreOp::kWait:
+      waiting_[std::string(key)].push_back({client, request.op});
+      if (found != values_.end()) answer_waiters(key, answers);
       break;
     case StoreOp::kAdd: {
       std::optional<std::string_view> stored;
@@ -44,14 +45,18 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreReques
       break;
     }
     case StoreOp::kErase:
-      if (found != values_.end()) {
-        nbytes_ -= found->first.size() + found->second.size();
-        values_.erase(found);
-      }
+      take_out(key);
       answers.push_back({client, reply(Code::kOk, {})});
       break;
   }
   return answers;
+}
+
+void StoreTable::take_out(std::string_view key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return;
+  nbytes_ -= found->first.size() + found->second.size();
+  values_.erase(found);
 }
 
 Status StoreTable::put(std::string_view key, std::string_view value) {
@@ -73,17 +78,27 @@ Status StoreTable::put(std::string_view key, std::string_view value) {
   return Status::ok();
 }
 
+// In the order in which they came; the first that pops ends it for those behind.
 void StoreTable::answer_waiters(std::string_view key, std::vector<Answer>& answers) {
   const auto waiters = waiting_.find(key);
   if (waiters == waiting_.end()) return;
-  const std::string bytes = reply(Code::kOk, values_.find(key)->second);
-  for (const int waiter : waiters->second) answers.push_back({waiter, bytes});
-  waiting_.erase(waiters);
+  const Reply value = reply(Code::kOk, values_.find(key)->second), nothing = reply(Code::kOk, {});
+  std::vector<Waiter>& all = waiters->second;
+  std::size_t answered = 0;
+  bool there = true;
+  for (; there && answered < all.size(); ++answered) {
+    const Waiter& each = all[answered];
+    answers.push_back({each.client, each.op == StoreOp::kWait ? nothing : value});
+    there = each.op != StoreOp::kPop;
+  }
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(answered));
+  if (all.empty()) waiting_.erase(waiters);
+  if (!there) take_out(key);
 }
 
 void StoreTable::forget(int client) {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    std::erase(it->second, client);
+    std::erase_if(it->second, [client](const Waiter& each) { return each.client == client; });
     it = it->second.empty() ? waiting_.erase(it) : std::next(it);
   }
 }

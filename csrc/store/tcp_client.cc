@@ -11,7 +11,8 @@
 #include <mutex>
 
 #include "base/fd.h"
-#include "store/endpoint.h"
+#include "base/socket.h"
+#include "session/greeting.h"
 #include "store/limits.h"
 #include "store/protocol.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kSliceMs = 50;     // between two looks at the interrupt probe
 constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
+constexpr double kDoubtS = 1;    // for so long the true store may still come, whatever another one says
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
 constexpr std::size_t kMaxIdle = 4;  // connections kept for the next call
 using Interrupted = std::function<bool()>;
@@ -37,82 +39,69 @@ Status wait_for(int fd, short events, Deadline deadline, const Interrupted& inte
   }
 }
 
-Status send_all(int fd, std::string_view data, Deadline deadline, const Interrupted& interrupted) {
-  while (!data.empty()) {
-    const ssize_t n = ::send(fd, data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
-      data.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN) {
-      PC_TRY(wait_for(fd, POLLOUT, deadline, interrupted));
-    } else if (errno != EINTR) {
-      return system_error("send to the store", errno);
+Status send_all(ByteStream& stream, std::string_view data, Deadline deadline,
+                const Interrupted& interrupted) {
+  while (!data.empty() || stream.unsent()) {
+    const iovec part{const_cast<char*>(data.data()), data.size()};
+    PC_TRY(stream.flush());
+    std::size_t sent = 0;
+    if (!data.empty()) {
+      PC_ASSIGN_OR_RETURN(sent, stream.send({&part, 1}));
     }
+    data.remove_prefix(sent);
+    if (sent == 0) PC_TRY(wait_for(stream.fd(), POLLOUT, deadline, interrupted));
   }
   return Status::ok();
 }
 
-Status recv_all(int fd, char* to, std::size_t nbytes, Deadline deadline, const Interrupted& interrupted) {
+Status recv_all(ByteStream& stream, char* to, std::size_t nbytes, Deadline deadline,
+                const Interrupted& interrupted) {
   while (nbytes > 0) {
-    const ssize_t n = ::recv(fd, to, nbytes, MSG_DONTWAIT);
-    if (n > 0) {
-      to += n;
-      nbytes -= static_cast<std::size_t>(n);
-    } else if (n == 0) {
-      return Status(Code::kPeerFailure, "the store closed the connection");
-    } else if (errno == EAGAIN) {
-      PC_TRY(wait_for(fd, POLLIN, deadline, interrupted));
-    } else if (errno != EINTR) {
-      return system_error("receive from the store", errno);
-    }
+    const iovec part{to, nbytes};
+    PC_ASSIGN_OR_RETURN(const ByteStream::Received got, stream.receive({&part, 1}));
+    if (got.end) return Status(Code::kPeerFailure, "the store closed the connection");
+    to += got.nbytes;
+    nbytes -= got.nbytes;
+    if (got.nbytes == 0) PC_TRY(wait_for(stream.fd(), POLLIN, deadline, interrupted));
   }
   return Status::ok();
 }
 
-Result<Fd> open_connection(const Endpoint& endpoint, Deadline deadline, const Interrupted& interrupted) {
-  Fd fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return system_error("socket", errno);
-  int error = ::connect(fd.get(), endpoint.get(), endpoint.length) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    PC_TRY(wait_for(fd.get(), POLLOUT, deadline, interrupted));
-    socklen_t length = sizeof error;
-    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  }
-  if (error != 0) return system_error("connect", error);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+Result<Fd> open_connection(const SocketAddress& address, Deadline deadline, const Interrupted& interrupted) {
+  PC_ASSIGN_OR_RETURN(Fd fd, new_socket(address));
+  PC_TRY(start_connect(fd, address));
+  PC_TRY(wait_for(fd.get(), POLLOUT, deadline, interrupted));
+  if (const int error = connect_outcome(fd.get()); error != 0) return system_error("connect", error);
+  expect_answers(fd.get());
   return fd;
 }
 
-Status greet(int fd, const JobId& job, Deadline deadline, const Interrupted& interrupted) {
-  Hello ours;
-  ours.role = Role::kStore;
-  ours.job = job;
-  HelloBytes bytes;
-  encode(ours, bytes);
-  PC_TRY(send_all(fd, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, deadline, interrupted));
-  const Status answered =
-      recv_all(fd, reinterpret_cast<char*>(bytes.data()), bytes.size(), deadline, interrupted);
-  if (answered.code() == Code::kPeerFailure) {  // what a store does to strangers
-    return Status(
-        Code::kPeerFailure,
-        "it closed the connection without a word: it is no store, or that of another job than ours (" +
-            fingerprint(job) + ")");
+// `differs`: set if a store of this job answered that does not go with us. That is not proven.
+Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, Deadline deadline,
+                               const Interrupted& interrupted, bool& differs) {
+  PC_ASSIGN_OR_RETURN(Handshake begun, Handshake::initiator(credentials, Hello{.role = Role::kStore}));
+  Greeting greeting(std::move(fd), std::move(begun));
+  const Handshake& handshake = greeting.handshake();
+  PC_TRY(greeting.write());
+  while (!handshake.done()) {
+    PC_TRY(wait_for(greeting.fd(), POLLIN, deadline, interrupted));
+    const Status status = greeting.move();
+    differs = status.code() == Code::kMismatch && handshake.has_theirs() &&
+              handshake.theirs().job == credentials.job;
+    PC_TRY(status);
   }
-  PC_TRY(answered);
-  PC_ASSIGN_OR_RETURN(const Hello theirs, decode_hello(bytes));
-  return compatible(ours, theirs);
+  return greeting.finish();
 }
 
 // Memory grows with what has really come, whatever length was announced.
-Result<std::string> recv_value(int fd, std::size_t nbytes, Deadline deadline,
+Result<std::string> recv_value(ByteStream& stream, std::size_t nbytes, Deadline deadline,
                                const Interrupted& interrupted) {
   constexpr std::size_t kPiece = 64 * 1024;
   std::string value;
   while (value.size() < nbytes) {
     const std::size_t have = value.size();
     value.resize(std::min(nbytes, have + kPiece));
-    PC_TRY(recv_all(fd, value.data() + have, value.size() - have, deadline, interrupted));
+    PC_TRY(recv_all(stream, value.data() + have, value.size() - have, deadline, interrupted));
   }
   return value;
 }
@@ -123,16 +112,20 @@ std::string_view name_of(StoreOp op) {
     case StoreOp::kGet: return "get";
     case StoreOp::kAdd: return "add";
     case StoreOp::kErase: return "erase";
+    case StoreOp::kPop: return "pop";
+    case StoreOp::kWait: return "wait";
   }
   return "call";
 }
 
+bool waits(StoreOp op) { return op == StoreOp::kGet || op == StoreOp::kPop || op == StoreOp::kWait; }
+
 // Thread-safety: all methods.
 class TcpStore final : public Store {
  public:
-  TcpStore(std::vector<std::string> addresses, const JobId& job, Interrupted interrupted)
+  TcpStore(std::vector<std::string> addresses, const Credentials& credentials, Interrupted interrupted)
       : addresses_(std::move(addresses)),
-        job_(job),
+        credentials_(credentials),
         interrupted_(std::move(interrupted)) {}
 
   Status set(std::string_view key, std::string_view value, Deadline deadline) override {
@@ -144,6 +137,15 @@ class TcpStore final : public Store {
     PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kGet, key, {}, 0, deadline));
     return std::move(answer.value);
   }
+  Result<std::string> pop(std::string_view key, Deadline deadline) override {
+    PC_TRY(check_key(key));
+    PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kPop, key, {}, 0, deadline));
+    return std::move(answer.value);
+  }
+  Status wait(std::string_view key, Deadline deadline) override {
+    PC_TRY(check_key(key));
+    return call(StoreOp::kWait, key, {}, 0, deadline).status();
+  }
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
     PC_TRY(check_key(key));
     PC_ASSIGN_OR_RETURN(const Answer answer, call(StoreOp::kAdd, key, {}, delta, deadline));
@@ -154,11 +156,17 @@ class TcpStore final : public Store {
     return call(StoreOp::kErase, key, {}, 0, deadline).status();
   }
 
-  // Leaves the connection for the first call.
-  Status connect(Deadline deadline) {
-    PC_ASSIGN_OR_RETURN(Fd fd, connect_somewhere(deadline));
-    give_back(std::move(fd));
-    return Status::ok();
+  void close_in_child() noexcept override {
+    for (ByteStream& each : idle_)
+      each.reset();  // no lock: the thread that held it may not be in this process
+  }
+
+  // Leaves the connection for the first call. Returns the address of its near end.
+  Result<std::string> connect(Deadline deadline) {
+    PC_ASSIGN_OR_RETURN(ByteStream stream, connect_somewhere(deadline));
+    std::string local = ip_of(local_address(stream.fd()));
+    give_back(std::move(stream));
+    return local;
   }
 
  private:
@@ -181,42 +189,58 @@ class TcpStore final : public Store {
     }
     const Status& why = answer.status();
     // Only a store that was asked and stays silent means that the key is missing.
-    if (op == StoreOp::kGet && asked && why.code() == Code::kTimeout) return key_timeout(key);
+    if (waits(op) && asked && why.code() == Code::kTimeout) return key_timeout(key);
     return Status(why.code(), "store " + std::string(name_of(op)) + " of key '" + std::string(key) +
                                   "': " + why.message());
   }
 
   // `asked`: the request was sent whole.
   Result<Answer> exchange(std::string_view message, Deadline deadline, bool& asked) {
-    Fd fd = take_idle();
-    if (!fd.valid()) {
-      PC_ASSIGN_OR_RETURN(fd, connect_somewhere(deadline));
+    ByteStream stream = take_idle();
+    if (!stream.valid()) {
+      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline));
     }
-    // On every failure the connection is dropped: an answer may still come that would be taken for the next one's.
-    PC_TRY(send_all(fd.get(), message, deadline, interrupted_));
-    asked = true;
-    StoreHeader header;
-    PC_TRY(recv_all(fd.get(), header.data(), header.size(), deadline, interrupted_));
-    Answer answer;
-    PC_ASSIGN_OR_RETURN(answer.reply, decode_reply(header));
-    PC_ASSIGN_OR_RETURN(answer.value,
-                        recv_value(fd.get(), answer.reply.value_nbytes, deadline, interrupted_));
-    give_back(std::move(fd));
+    Result<Answer> answer = ask(stream, message, deadline, asked);
+    if (answer.is_ok()) {
+      give_back(std::move(stream));
+    } else {
+      // Dropped: an answer may still come that would be taken for the next one's. And hung up, because a forked child may
+      // hold a copy of it, and the store would go on waiting for us.
+      ::shutdown(stream.fd(), SHUT_RDWR);
+    }
     return answer;
   }
 
-  Result<Fd> connect_somewhere(Deadline deadline) {
+  Result<Answer> ask(ByteStream& stream, std::string_view message, Deadline deadline, bool& asked) {
+    PC_TRY(send_all(stream, message, deadline, interrupted_));
+    asked = true;
+    StoreHeader header;
+    PC_TRY(recv_all(stream, header.data(), header.size(), deadline, interrupted_));
+    Answer answer;
+    PC_ASSIGN_OR_RETURN(answer.reply, decode_reply(header));
+    PC_ASSIGN_OR_RETURN(answer.value, recv_value(stream, answer.reply.value_nbytes, deadline, interrupted_));
+    return answer;
+  }
+
+  Result<ByteStream> connect_somewhere(Deadline deadline) {
     int rounds = 0, pause_ms = kFirstPauseMs;
+    const Deadline in_doubt = Deadline::after(kDoubtS);
     std::vector<std::string> causes(addresses_.size());
     for (;;) {
       ++rounds;
+      Status difference;
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
-        Result<Fd> fd = connect_to(addresses_[i], deadline);
-        if (fd.is_ok() || fd.status().code() == Code::kInterrupted ||
-            fd.status().code() == Code::kInvalidArgument)
-          return fd;
-        causes[i] = fd.status().message();
+        bool differs = false;
+        Result<ByteStream> stream = connect_to(addresses_[i], deadline, differs);
+        if (stream.is_ok() || stream.status().code() == Code::kInterrupted ||
+            stream.status().code() == Code::kInvalidArgument)
+          return stream;
+        if (differs)
+          difference = Status(stream.status().code(),
+                              "the store at " + addresses_[i] + ": " + stream.status().message());
+        causes[i] = stream.status().message();
       }
+      if (in_doubt.expired() && !difference.is_ok()) return difference;
       const Deadline pause = Deadline::after(std::min(pause_ms / 1e3, std::max(deadline.remaining_s(), 0.0)));
       const Status waited = wait_for(-1, 0, pause, interrupted_);
       if (waited.code() == Code::kInterrupted) return waited;
@@ -225,17 +249,11 @@ class TcpStore final : public Store {
     }
   }
 
-  Result<Fd> connect_to(const std::string& address, Deadline deadline) {
-    PC_ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, resolve(address));
-    Status last(Code::kSystem, "the name has no address");
-    for (const Endpoint& endpoint : endpoints) {
-      const Deadline attempt = Deadline::after(std::min(kAttemptS, std::max(deadline.remaining_s(), 0.0)));
-      Result<Fd> fd = open_connection(endpoint, attempt, interrupted_);
-      last = fd.is_ok() ? greet(fd.value().get(), job_, attempt, interrupted_) : fd.status();
-      if (last.is_ok()) return fd;
-      if (last.code() == Code::kInterrupted) break;
-    }
-    return last;
+  Result<ByteStream> connect_to(const std::string& text, Deadline deadline, bool& differs) {
+    PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_endpoint(text));
+    const Deadline attempt = Deadline::after(std::min(kAttemptS, std::max(deadline.remaining_s(), 0.0)));
+    PC_ASSIGN_OR_RETURN(Fd fd, open_connection(address, attempt, interrupted_));
+    return shake_hands(std::move(fd), credentials_, attempt, interrupted_, differs);
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
@@ -249,33 +267,34 @@ class TcpStore final : public Store {
     return Status(Code::kTimeout, text);
   }
 
-  Fd take_idle() {
+  ByteStream take_idle() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_.empty()) return Fd();
-    Fd fd = std::move(idle_.back());
+    if (idle_.empty()) return ByteStream();
+    ByteStream stream = std::move(idle_.back());
     idle_.pop_back();
-    return fd;
+    return stream;
   }
-  void give_back(Fd fd) {
+  void give_back(ByteStream stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_.size() < kMaxIdle) idle_.push_back(std::move(fd));
+    if (idle_.size() < kMaxIdle) idle_.push_back(std::move(stream));
   }
 
   const std::vector<std::string> addresses_;
-  const JobId job_;
+  const Credentials credentials_;
   const Interrupted interrupted_;
   std::mutex mutex_;  // guards idle_
-  std::vector<Fd> idle_;
+  std::vector<ByteStream> idle_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> connect_tcp_store(const std::vector<std::string>& addresses, const JobId& job,
-                                                 Deadline deadline, std::function<bool()> interrupted) {
+Result<StoreConnection> connect_tcp_store(const std::vector<std::string>& addresses,
+                                          const Credentials& credentials, Deadline deadline,
+                                          std::function<bool()> interrupted) {
   if (addresses.empty()) return Status(Code::kInvalidArgument, "no store address was given");
-  auto store = std::make_unique<TcpStore>(addresses, job, std::move(interrupted));
-  PC_TRY(store->connect(deadline));
-  return std::unique_ptr<Store>(std::move(store));
+  auto store = std::make_unique<TcpStore>(addresses, credentials, std::move(interrupted));
+  PC_ASSIGN_OR_RETURN(std::string local_ip, store->connect(deadline));
+  return StoreConnection{std::move(store), std::move(local_ip)};
 }
 
 }  // namespace pc

@@ -3,29 +3,36 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/log.h"
 #include "store/store.h"
-#include "wire/frame.h"
+#include "wire/credentials.h"
 
 namespace pc {
 
 struct StoreServerLimits {
-  std::size_t strangers = 1024;  // connections that have not said who they are; members are not limited
+  // Connections that have not proved who they are; members are not limited. Never more than a quarter of the process's
+  // descriptors.
+  std::size_t strangers = 1024;
   std::size_t keys = 100'000;
   std::size_t total_nbytes = std::size_t{1} << 30;  // of all keys and values
-  double hello_s = 3;                               // then a connection that has not said who it is goes
+  double handshake_s = 3;                           // then a connection that has not proved who it is goes
 };
 
-// Thread-safety: address() from any thread. The destructor ends the thread and closes every connection.
+// Thread-safety: addresses() from any thread. The destructor ends the thread and closes every connection.
 class TcpStoreServer {
  public:
-  // Port 0: any free one. Only exact addresses are bound, never the wildcard.
-  static Result<std::unique_ptr<TcpStoreServer>> open(const std::string& host, int port, const JobId& job,
-                                                      const StoreServerLimits& limits = {});
-  static Result<std::unique_ptr<TcpStoreServer>> open(const std::string& address, const JobId& job,
-                                                      const StoreServerLimits& limits = {});  // "host:port"
+  // Listens on all of `addresses`, numeric "ip:port" each. Port 0: any free one. Only exact addresses are bound, never the
+  // wildcard. `log` hears of connections that were turned away.
+  static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
+                                                      const Credentials& credentials,
+                                                      const StoreServerLimits& limits = {},
+                                                      const Logger& log = Logger());
   ~TcpStoreServer();
-  const std::string& address() const;  // numeric, with the port that was really bound
+  const std::vector<std::string>& addresses() const;  // with the ports that were really bound
+  // In a forked child, which has not the server's thread: closes every descriptor. Then it must not be destroyed.
+  void close_in_child() noexcept;
 
  private:
   struct State;

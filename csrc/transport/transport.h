@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/fd.h"
 #include "base/status.h"
 #include "base/waiter.h"
+#include "session/byte_stream.h"
 #include "wire/message.h"
 
 namespace pc {
@@ -41,7 +41,7 @@ class Transport {
   // The collectives of `group` up to `sequence` have ended here: what is kept of them, and what still comes, is discarded.
   virtual void discard(uint32_t group, uint64_t sequence) = 0;
   // One connected socket per peer for the control plane, by world rank; our own entry is empty. Once, after connect().
-  virtual std::vector<Fd> take_control_sockets() = 0;
+  virtual std::vector<ByteStream> take_control_sockets() = 0;
   // Moves whatever can be moved now, without blocking. How many frames moved.
   virtual std::size_t poll() = 0;
   // Readable (epoll, level-triggered) when poll() has something to do.

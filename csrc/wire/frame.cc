@@ -11,16 +11,15 @@
 namespace pc {
 namespace {
 
-constexpr uint32_t kHelloMagic = 0x31484350;  // "PCH1" little-endian
-
 Status broken(const char* what, uint64_t got, uint64_t expected) {
   char text[160];
   std::snprintf(text, sizeof text, "%s (got 0x%" PRIx64 ", expected 0x%" PRIx64 ")", what, got, expected);
   return Status(Code::kPeerFailure, text);
 }
 
-Status check_start(const std::byte* bytes, uint32_t magic, const char* what) {
-  if (get<uint32_t>(bytes) != magic) return broken(what, get<uint32_t>(bytes), magic);
+Status check_start(const std::byte* bytes) {
+  if (get<uint32_t>(bytes) != kFrameMagic)
+    return broken("not a frame: wrong magic", get<uint32_t>(bytes), kFrameMagic);
   if (const uint8_t version = get<uint8_t>(bytes + 4); version != kProtocolVersion) {
     return Status(Code::kPeerFailure, "the peer speaks protocol version " + std::to_string(version) +
                                           ", this process version " + std::to_string(kProtocolVersion) +
@@ -128,7 +127,7 @@ void encode(const FrameHeader& header, HeaderBytes& out) {
 
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   const std::byte* b = bytes.data();
-  PC_TRY(check_start(b, kFrameMagic, "not a frame: wrong magic"));
+  PC_TRY(check_start(b));
   const uint8_t type = get<uint8_t>(b + 5);
   const uint8_t klass = get<uint8_t>(b + 6);
   if (type < static_cast<uint8_t>(FrameType::kData) || type > static_cast<uint8_t>(FrameType::kPing)) {
@@ -152,91 +151,6 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   if ((h.flags & ~flags) != 0) return broken("unknown flags", h.flags, flags);
   PC_TRY(check_meaning(h));
   return h;
-}
-
-void encode(const Hello& hello, HelloBytes& out) {
-  out.fill(std::byte{0});
-  std::byte* b = out.data();
-  put<uint32_t>(b, kHelloMagic);
-  put<uint8_t>(b + 4, kProtocolVersion);
-  put<uint8_t>(b + 5, static_cast<uint8_t>(hello.role));
-  put<uint32_t>(b + 8, static_cast<uint32_t>(hello.rank));
-  put<uint32_t>(b + 12, static_cast<uint32_t>(hello.size));
-  put<uint32_t>(b + 16, hello.epoch);
-  std::copy(hello.job.begin(), hello.job.end(), b + 24);
-  put<uint32_t>(b + 60, crc32c({b, 60}));
-}
-
-Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
-  const std::byte* b = bytes.data();
-  PC_TRY(check_start(b, kHelloMagic, "not a pycollective connection: wrong magic"));
-  const uint8_t role = get<uint8_t>(b + 5);
-  if (role < static_cast<uint8_t>(Role::kData) || role > static_cast<uint8_t>(Role::kStore)) {
-    return broken("hello has an unknown role", role, static_cast<uint8_t>(Role::kStore));
-  }
-  const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
-  if (!std::all_of(b + 6, b + 8, is_zero) || !std::all_of(b + 20, b + 24, is_zero) ||
-      !std::all_of(b + 40, b + 60, is_zero)) {
-    return Status(Code::kPeerFailure, "hello has reserved bytes that are not zero");
-  }
-  Hello hello;
-  hello.role = static_cast<Role>(role);
-  hello.rank = static_cast<Rank>(get<uint32_t>(b + 8));
-  hello.size = static_cast<Rank>(get<uint32_t>(b + 12));
-  hello.epoch = get<uint32_t>(b + 16);
-  std::copy(b + 24, b + 40, hello.job.begin());
-  if (hello.size < 0 || hello.rank < -1 || (hello.rank >= 0 && hello.rank >= hello.size)) {
-    return Status(Code::kPeerFailure, "hello of an impossible rank " + std::to_string(hello.rank) +
-                                          " in a world of " + std::to_string(hello.size));
-  }
-  return hello;
-}
-
-namespace {
-
-std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::kData: return "data";
-    case Role::kControl: return "control";
-    case Role::kStore: return "store";
-  }
-  return "unknown";
-}
-
-}  // namespace
-
-std::string fingerprint(const JobId& job) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(crc32c(job)));
-  return text;
-}
-
-Status compatible(const Hello& ours, const Hello& theirs) {
-  std::string why;
-  if (ours.job != theirs.job) {
-    why = "it belongs to job " + fingerprint(theirs.job) + ", we to job " + fingerprint(ours.job) +
-          ": two jobs use the same address, or their keys differ; start all ranks with one key and give each "
-          "job its own port";
-  } else if (ours.role != theirs.role) {
-    why = "it opened a " + std::string(name_of(theirs.role)) + " connection where we expect a " +
-          std::string(name_of(ours.role)) + " connection: it was given the wrong one of our addresses";
-  } else if (ours.epoch != theirs.epoch) {
-    why = "it is in epoch " + std::to_string(theirs.epoch) + ", we are in epoch " +
-          std::to_string(ours.epoch) +
-          (theirs.epoch < ours.epoch ? ": the group went on without it; it must join again"
-                                     : ": the group went on without us; we must join again");
-  } else if (theirs.rank >= 0 && ours.rank >= 0 && ours.size != theirs.size) {
-    why = "it was started for a world of " + std::to_string(theirs.size) + " ranks, we for " +
-          std::to_string(ours.size) + ": start all ranks with the same size";
-  } else if (ours.role != Role::kStore && theirs.rank >= 0 && theirs.rank == ours.rank) {
-    why = "it says that it is rank " + std::to_string(theirs.rank) + ", and so are we (rank " +
-          std::to_string(ours.rank) + "): give each process its own rank";
-  } else {
-    return Status::ok();
-  }
-  const std::string who =
-      theirs.rank >= 0 ? "rank " + std::to_string(theirs.rank) : std::string("a process without rank");
-  return Status(Code::kMismatch, "refused " + who + ": " + why).with_rank(ours.rank).with_peer(theirs.rank);
 }
 
 }  // namespace pc

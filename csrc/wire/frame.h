@@ -1,5 +1,5 @@
-// The 64-byte frame header that starts everything on a connection, and the hello that comes before the first frame.
-// docs/protocol.md is the specification; this file is its parser. No sockets, no state, no allocation.
+// The 64-byte header of everything that travels on a connection after the handshake. docs/protocol.md is the specification;
+// this file is its parser. No sockets, no state, no allocation.
 #pragma once
 
 #include <array>
@@ -72,25 +72,5 @@ void encode(const FrameHeader& header, HeaderBytes& out);
 // Hostile input is an error, never a crash: magic, version, header CRC, known type and class, segment inside its message,
 // segment not above kMaxSegmentBytes. What it means in context is Link's business.
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
-
-// Names the job; derived from its key. Strangers do not know it and are not told.
-using JobId = std::array<std::byte, 16>;
-// 8 hex digits for messages and keys: tells jobs apart, says no more.
-std::string fingerprint(const JobId& job);
-enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
-// First bytes of every connection, both ways. Fixed size, so that nothing is allocated for a stranger.
-struct Hello {
-  Role role = Role::kData;
-  Rank rank = -1;  // the sender's, in the world; -1: not a rank (a launcher)
-  Rank size = 0;
-  uint32_t epoch = 0;
-  JobId job = {};
-};
-inline constexpr std::size_t kHelloBytes = 64;
-using HelloBytes = std::array<std::byte, kHelloBytes>;
-void encode(const Hello& hello, HelloBytes& out);
-Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes);
-// Says why `theirs` cannot talk to `ours`: other job, other world size, other epoch, wrong role. OK if it can.
-Status compatible(const Hello& ours, const Hello& theirs);
 
 }  // namespace pc

@@ -28,8 +28,12 @@ def usable_cores() -> int:
 
 
 def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int) -> dict[str, str]:
-    # An outer torchrun would make torch.distributed look for its agent.
-    env = {name: value for name, value in base.items() if not name.startswith("TORCHELASTIC_")}
+    # An outer torchrun would make torch.distributed look for its agent; another launcher's name is not ours.
+    env = {
+        name: value
+        for name, value in base.items()
+        if not name.startswith("TORCHELASTIC_") and name != "PYCOLLECTIVE_LAUNCHER"
+    }
     for name, value in (
         ("RANK", rank),
         ("WORLD_SIZE", world.size),

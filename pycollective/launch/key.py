@@ -14,9 +14,19 @@ def new_key() -> bytes:
     return secrets.token_bytes(KEY_BYTES)
 
 
-def job_id(secret: bytes) -> bytes:
-    """The job's public name: 16 bytes that a stranger cannot guess and that tell nothing about the key."""
-    return hashlib.blake2b(secret, digest_size=16, person=b"pycollective-job").digest()
+def key_id(key: bytes) -> str:
+    """Tells keys apart without telling anything about them: for errors and logs."""
+    return hashlib.blake2b(key, digest_size=16, person=b"pycollective-kid").digest()[:4].hex()
+
+
+def job_id(text: bytes) -> bytes:
+    """The job's public name: 16 bytes from what its ranks know. Made from a key, it tells nothing about it."""
+    return hashlib.blake2b(text, digest_size=16, person=b"pycollective-job").digest()
+
+
+def job_of_run(key: bytes) -> str:
+    """The name of a job that was started with this key."""
+    return job_id(key).hex()
 
 
 def key_file(key: bytes) -> int:

@@ -18,7 +18,8 @@ from pycollective.errors import CollectiveError
 from pycollective.launch import child, guard
 from pycollective.launch.child import Child, key_files
 from pycollective.launch.environment import World, free_port, rank_environment
-from pycollective.launch.key import job_id, new_key
+from pycollective.launch.key import new_key
+from pycollective.launch.local_store import open_store_of_run
 from pycollective.launch.output import Screen, fill_standard_streams, open_logs, pump, write_all
 from pycollective.launch.verdict import Failure, culprit, is_consequence
 
@@ -244,8 +245,6 @@ def guarded() -> Iterator[int]:
 def run(options: Options) -> int:
     """Runs the world to its end; returns the exit code for the shell."""
     fill_standard_streams()
-    from pycollective import _core
-
     with contextlib.ExitStack() as files:
         try:
             logs = open_logs(options.log_dir, options.ranks, files)
@@ -254,8 +253,8 @@ def run(options: Options) -> int:
             return 1
         key = new_key()
         try:
-            store = files.enter_context(_core.StoreServer("127.0.0.1", 0, job_id(key)))
-            world = World(size=options.ranks, store=store.address, master_port=free_port())
+            store = files.enter_context(open_store_of_run(key))
+            world = World(size=options.ranks, store=store.addresses[0], master_port=free_port())
             # The report comes after the loop and its signal handlers: Ctrl-C must end us if nobody reads it.
             return asyncio.run(launch(options, world, key, logs)).report()
         except KeyboardInterrupt:

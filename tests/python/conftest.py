@@ -18,6 +18,17 @@ for _number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LAUNCHER_PREFIXES = (
+    "PYCOLLECTIVE_",
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "MPI_LOCAL",
+    "SLURM_",
+    "TORCHELASTIC_",
+    "HOROVOD_",
+    "PADDLE_",
+)
 
 
 def _own_descriptors() -> dict[str, str]:
@@ -62,11 +73,21 @@ def nothing_left_behind() -> Iterator[None]:
     assert _processes_marked(marker) == []
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_key_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    before = os.environ.get("XDG_CONFIG_HOME")
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    yield
+    os.environ.pop("XDG_CONFIG_HOME")
+    if before is not None:
+        os.environ["XDG_CONFIG_HOME"] = before
+
+
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not take part in a world that somebody else has started them in."""
     for name in list(os.environ):
-        if name in LAUNCHER_VARIABLES or name.startswith("PYCOLLECTIVE_"):
+        if name in LAUNCHER_VARIABLES or name.startswith(LAUNCHER_PREFIXES):
             monkeypatch.delenv(name)
 
 

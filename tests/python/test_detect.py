@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
+from collections.abc import Iterator
 
 import pytest
 
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.launch.detect import detect
-from pycollective.launch.detect.torch_variables import job_text, ports
-from pycollective.launch.key import job_id, key_file, new_key, read_key
+from pycollective.launch.detect import DETECTORS, Placement, detect
+from pycollective.launch.detect.derived_ports import ports
+from pycollective.launch.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
 TORCH = {
     "RANK": "1",
@@ -29,28 +29,28 @@ def without(*names: str) -> dict[str, str]:
 def test_no_launcher_is_a_world_of_one() -> None:
     place = detect({"PATH": "/bin", "MASTER_ADDR": "left over"})
     assert (place.rank, place.size, place.local_rank, place.local_size) == (0, 1, 0, 1)
-    assert (place.store_addresses, place.host_store, place.launcher) == ([], None, "single")
+    assert (place.store_addresses, place.board, place.launcher) == ((), None, "single")
 
 
 def test_the_torch_variables_give_a_place_and_a_store() -> None:
     place = detect({**TORCH, "LOCAL_WORLD_SIZE": "2"})
     assert (place.rank, place.size, place.local_rank, place.local_size) == (1, 4, 1, 2)
-    assert place.host_store is None
+    assert not place.hosts_store
     assert len(set(place.store_addresses)) == 16
-    assert place.address == "127.0.0.1"
+    assert all(address.startswith("127.0.0.1:") for address in place.store_addresses)
     assert detect(TORCH).local_size == 0  # not told
 
 
 def test_rank_0_hosts_the_store_where_the_others_look_for_it() -> None:
     root = detect({**TORCH, "RANK": "0", "LOCAL_RANK": "0"})
-    assert root.host_store == root.store_addresses == detect(TORCH).store_addresses
+    assert root.hosts_store
+    assert root.store_addresses == detect(TORCH).store_addresses
     assert root.job == detect(TORCH).job
 
 
 def test_master_port_is_never_bound_nor_are_ports_that_the_kernel_hands_out() -> None:
     for master_port in range(20000, 32768):  # all, so that some would be hit by chance
-        environment = {**TORCH, "MASTER_PORT": str(master_port)}
-        found = ports(environment, job_text(environment, 4))
+        found = ports({}, f"127.0.0.1:{master_port}//4", taken=master_port)
         assert master_port not in found
         assert all(20000 <= port < 32768 for port in found)
 
@@ -62,7 +62,6 @@ def test_master_port_is_never_bound_nor_are_ports_that_the_kernel_hands_out() ->
         {"MASTER_ADDR": "127.0.0.2"},
         {"WORLD_SIZE": "5"},
         {"TORCHELASTIC_RUN_ID": "a"},
-        {"TORCHELASTIC_RESTART_COUNT": "1"},
     ],
 )
 def test_different_jobs_have_different_ids_and_ports(change: dict[str, str]) -> None:
@@ -73,8 +72,17 @@ def test_different_jobs_have_different_ids_and_ports(change: dict[str, str]) -> 
     ]
 
 
+def test_agents_that_count_their_restarts_differently_mean_the_same_job() -> None:
+    # One agent's ranks failed; the other agents restart theirs as well, and do not count that.
+    once, never = (
+        detect({**TORCH, "TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_RESTART_COUNT": count})
+        for count in ("1", "0")
+    )
+    assert (once.job, once.store_addresses) == (never.job, never.store_addresses)
+
+
 def test_the_port_can_be_chosen() -> None:
-    assert detect({**TORCH, "PYCOLLECTIVE_PORT": "4711"}).store_addresses == ["127.0.0.1:4711"]
+    assert detect({**TORCH, "PYCOLLECTIVE_PORT": "4711"}).store_addresses == ("127.0.0.1:4711",)
 
 
 def test_names_become_numeric_addresses() -> None:
@@ -119,34 +127,14 @@ def test_one_machine_of_one_is_a_world_of_one() -> None:
     assert detect({"RANK": "0", "WORLD_SIZE": "1"}).size == 1
 
 
-@pytest.mark.parametrize(
-    ("environment", "line"),
-    [
-        (
-            {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"},
-            "mpirun ... bash -c 'MASTER_ADDR=<host of rank 0> MASTER_PORT=29500 "
-            "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE "
-            "LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK exec python script.py'",
-        ),
-        ({"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALRANKID": "1"}, "LOCAL_RANK=$MPI_LOCALRANKID"),
-        ({"PMI_SIZE": "2", "PMI_RANK": "1", "SLURM_LOCALID": "1"}, "LOCAL_RANK=$SLURM_LOCALID"),
-        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, "RANK=$SLURM_PROCID"),
-        ({"HOROVOD_SIZE": "2", "HOROVOD_RANK": "1"}, "RANK=$HOROVOD_RANK"),
-    ],
-)
-def test_a_launcher_that_cannot_be_joined_is_refused_with_what_works(
-    environment: dict[str, str], line: str
-) -> None:
+@pytest.mark.parametrize("name", ["HOROVOD_SIZE HOROVOD_RANK", "PADDLE_TRAINERS_NUM PADDLE_TRAINER_ID"])
+def test_a_launcher_that_cannot_be_joined_is_refused_with_what_works(name: str) -> None:
+    size, rank = name.split()
     with pytest.raises(Unsupported) as info:
-        detect(environment)
-    assert line in str(info.value)
-    joined = {**environment, **TORCH}  # after that advice
-    assert detect(joined).size == 4
-
-
-def test_one_task_of_a_known_launcher_and_an_interactive_allocation_are_worlds_of_one() -> None:
-    assert detect({"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}).size == 1
-    assert detect({"SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"}).size == 1  # salloc without srun
+        detect({size: "2", rank: "1"})
+    assert f"RANK=${rank} WORLD_SIZE=${size}" in str(info.value)
+    assert detect({size: "2", rank: "1", **TORCH}).size == 4  # after that advice
+    assert detect({size: "1", rank: "0"}).size == 1
 
 
 def test_our_own_launcher_wins_over_what_it_was_started_in() -> None:
@@ -155,9 +143,11 @@ def test_our_own_launcher_wins_over_what_it_was_started_in() -> None:
     try:
         place = detect({**ours(fd), **TORCH, "OMPI_COMM_WORLD_SIZE": "9", "OMPI_COMM_WORLD_RANK": "0"})
         assert (place.rank, place.size, place.launcher) == (2, 3, "pycollective run")
-        assert place.store_addresses == ["127.0.0.1:4711"]
-        assert place.host_store is None
-        assert place.job == hashlib.blake2b(key, digest_size=16, person=b"pycollective-job").digest()
+        assert place.store_addresses == ("127.0.0.1:4711",)
+        assert not place.hosts_store
+        assert place.one_host
+        assert (place.key, place.job) == (key, job_of_run(key))
+        assert repr(key)[2:-1] not in repr(place)
         assert detect(ours(fd)) == detect(ours(fd))  # the key can be read again: init() after shutdown()
     finally:
         os.close(fd)
@@ -197,3 +187,212 @@ def test_a_key_is_32_bytes_sealed_and_not_inherited_once_read() -> None:
     finally:
         os.close(fd)
     assert job_id(key) != job_id(new_key())
+
+
+def test_what_is_derived_from_a_key_does_not_give_it_away_and_differs() -> None:
+    key, other = new_key(), new_key()
+    assert job_id(key) != job_id(other)
+    assert key[:16] != job_id(key)
+    assert key_id(key) == key_id(key) != key_id(other)
+    assert len(key_id(key)) == 8
+    assert key_id(key) not in key.hex()
+
+
+# Each of them as its launcher was seen to set them, for rank 1 of 4.
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_COMM_WORLD_NODE_RANK": "1",
+    "PMIX_NAMESPACE": "prterun-vm-15875@1",
+    "PMIX_RANK": "1",
+}
+HYDRA = {
+    "PMI_RANK": "1",
+    "PMI_SIZE": "4",
+    "MPI_LOCALRANKID": "1",
+    "MPI_LOCALNRANKS": "2",
+    "PMI_HOSTNAME": "n0",
+}
+SRUN = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_NODELIST": "localhost,n[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "2,1(x2)",
+    "SLURM_JOB_ID": "17",
+    "SLURM_STEP_ID": "0",
+    "SLURM_NTASKS": "4",
+}
+PMI2 = {**SRUN, "PMI_RANK": "1", "PMI_SIZE": "4", "PMI_JOBID": "17.0"}
+TORCHRUN = {
+    **TORCH,
+    "LOCAL_WORLD_SIZE": "2",
+    "TORCHELASTIC_RUN_ID": "9",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+}
+ALL = {
+    "torchrun": TORCHRUN,
+    "variables": {**TORCH, "LOCAL_WORLD_SIZE": "2"},
+    "openmpi": OPEN_MPI,
+    "hydra": HYDRA,
+    "slurm": SRUN,
+    "slurm-pmi2": PMI2,
+}
+
+
+@pytest.fixture
+def pmi_fd() -> Iterator[str]:
+    """A descriptor as mpiexec or srun would hand it over."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield str(ours.fileno())
+
+
+def environment_of(launcher: str, pmi_fd: str) -> dict[str, str]:
+    return {**ALL[launcher], **({"PMI_FD": pmi_fd} if launcher in ("hydra", "slurm-pmi2") else {})}
+
+
+@pytest.mark.parametrize("launcher", ALL)
+def test_every_launcher_gives_a_place(launcher: str, pmi_fd: str) -> None:
+    place = detect(environment_of(launcher, pmi_fd))
+    assert (place.rank, place.size, place.local_rank, place.local_size) == (1, 4, 1, 2)
+    assert not place.one_host
+    assert (place.board is None) == (len(place.store_addresses) > 0) == (launcher in ("variables", "slurm"))
+    assert not place.hosts_store
+    assert set(place.variables) <= set(environment_of(launcher, pmi_fd))
+    chosen = detect({**environment_of(launcher, pmi_fd), "PYCOLLECTIVE_LAUNCHER": launcher})
+    assert (chosen.launcher, chosen.job) == (place.launcher, place.job)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "change"),
+    [
+        ("torchrun", {"LOCAL_WORLD_SIZE": "4"}),
+        ("variables", {"LOCAL_WORLD_SIZE": "4"}),
+        ("openmpi", {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}),
+        ("hydra", {"MPI_LOCALNRANKS": "4"}),
+        ("slurm", {"SLURM_STEP_TASKS_PER_NODE": "4"}),
+        ("slurm-pmi2", {"SLURM_STEP_TASKS_PER_NODE": "4"}),
+    ],
+)
+def test_all_ranks_are_on_one_host_where_the_launchers_word_proves_it(
+    launcher: str, change: dict[str, str], pmi_fd: str
+) -> None:
+    place = detect({**environment_of(launcher, pmi_fd), **change})
+    assert place.one_host
+    assert all(address.startswith("127.0.0.1:") for address in place.store_addresses)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "wins"),
+    [
+        ("slurm", "openmpi", "Open MPI"),  # mpirun starts its helpers with srun
+        ("slurm", "hydra", "MPICH"),
+        ("slurm-pmi2", "hydra", "MPICH"),
+        ("slurm", "torchrun", "torchrun"),  # srun torchrun ...
+        ("openmpi", "torchrun", "torchrun"),  # mpirun torchrun ...
+        ("openmpi", "variables", "torch variables"),  # mpirun bash -c 'RANK=... python ...'
+    ],
+)
+def test_the_inner_launcher_wins(outer: str, inner: str, wins: str, pmi_fd: str) -> None:
+    both = {**environment_of(outer, pmi_fd), **environment_of(inner, pmi_fd)}
+    assert detect(both).launcher == wins
+    if outer != "slurm-pmi2":  # its descriptor is lost in hydra
+        assert detect({**both, "PYCOLLECTIVE_LAUNCHER": outer}).launcher != wins
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "hydra", "slurm", "slurm-pmi2"])
+@pytest.mark.parametrize("extra", [{"LOCAL_RANK": "1"}, {"RANK": "0", "WORLD_SIZE": "2"}])
+def test_variables_set_beside_a_launcher_do_not_disturb_it(
+    launcher: str, extra: dict[str, str], pmi_fd: str
+) -> None:
+    plain = environment_of(launcher, pmi_fd)
+    assert detect({**plain, **extra}).launcher == detect(plain).launcher
+
+
+def test_intel_mpi_is_told_by_its_name(pmi_fd: str) -> None:
+    assert detect({**HYDRA, "PMI_FD": pmi_fd, "I_MPI_HYDRA_UUID": "1"}).launcher == "Intel MPI"
+
+
+def test_a_world_of_one_needs_no_board() -> None:
+    for environment in (
+        {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
+        {"PMI_SIZE": "1", "PMI_RANK": "0"},
+        {**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
+        {**PMI2, "PMI_SIZE": "1", "PMI_RANK": "0", "PMI_FD": "9"},
+        {"TORCHELASTIC_RUN_ID": "a", **TORCH, "WORLD_SIZE": "1", "RANK": "0"},
+    ):
+        place = detect(environment)
+        assert (place.size, place.board, place.store_addresses) == (1, None, ())
+        assert place.launcher != "single"
+
+
+def dropped(environment: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (dropped(OPEN_MPI, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE missing"),
+        (dropped(OPEN_MPI, "OMPI_COMM_WORLD_RANK"), "OMPI_COMM_WORLD_RANK missing"),
+        (dropped(OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_RANK"), "OMPI_COMM_WORLD_LOCAL_RANK missing"),
+        (dropped(OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE"), "OMPI_COMM_WORLD_LOCAL_SIZE missing"),
+        (dropped(OPEN_MPI, "PMIX_NAMESPACE"), "PMIX_NAMESPACE is not set.*env -i.*Pass them on"),
+        (HYDRA, "PMI_FD is not set.*srun --mpi=pmi2"),
+        ({**HYDRA, "PMI_FD": "1000000"}, "PMI_FD=1000000 is not open.*is not a rank itself.*pass_fds"),
+        ({**HYDRA, "PMI_FD": "x"}, "PMI_FD='x'"),
+        ({**dropped(HYDRA, "MPI_LOCALRANKID"), "PMI_FD": "0"}, "MPI_LOCALRANKID missing"),
+        ({**dropped(HYDRA, "MPI_LOCALNRANKS"), "PMI_FD": "0"}, "MPI_LOCALNRANKS missing"),
+        (dropped(HYDRA, "PMI_SIZE"), "PMI_SIZE missing"),
+        (dropped(HYDRA, "PMI_RANK"), "PMI_RANK missing"),
+        ({"PMI_FD": "0"}, "PMI_RANK PMI_SIZE missing"),
+        *((dropped(SRUN, name), f"{name} missing") for name in ("SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")),
+        *((dropped(SRUN, name), f"{name} missing") for name in ("SLURM_NODEID", "SLURM_STEP_NODELIST")),
+        *((dropped(SRUN, name), f"{name} missing") for name in ("SLURM_JOB_ID", "SLURM_STEP_TASKS_PER_NODE")),
+        ({**SRUN, "SLURM_NODEID": "3"}, "SLURM_NODEID=3 .* do not fit"),
+        ({**SRUN, "SLURM_LOCALID": "2"}, "SLURM_LOCALID=2 do not fit"),
+        ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2x"}, "'2x' is not a number of tasks per node"),
+        (dropped(SRUN, "SLURM_PROCID"), "SLURM_JOB_ID=17.*room for 4 tasks.*srun -K"),
+        (dropped(SRUN, "SLURM_STEP_ID"), "SLURM_JOB_ID=17.*room for 4 tasks.*srun -K"),  # a batch script
+        ({**SRUN, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, "room for 4 tasks"),
+        ({"SLURM_JOB_ID": "1", "SLURM_TASKS_PER_NODE": "2(x2)"}, "room for 4 tasks.*=single"),
+        (dropped(TORCHRUN, "LOCAL_RANK"), "LOCAL_RANK missing"),
+        (dropped(TORCHRUN, "MASTER_PORT"), "MASTER_PORT missing"),
+        (
+            {**TORCH, "PYCOLLECTIVE_LAUNCHER": "mpi"},
+            "PYCOLLECTIVE_LAUNCHER='mpi' is not one of pycollective, torchrun",
+        ),
+        ({**TORCH, "PYCOLLECTIVE_LAUNCHER": "slurm"}, "PYCOLLECTIVE_LAUNCHER=slurm, but .* nothing of it"),
+    ],
+)
+def test_a_launcher_that_is_there_only_in_part_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        detect(environment)
+
+
+def test_mpiexec_that_listens_on_a_port_is_refused() -> None:
+    with pytest.raises(Unsupported, match=r"PMI_PORT=n0:4711 .* without -pmi-port"):
+        detect({"PMI_PORT": "n0:4711", "PMI_ID": "1"})
+
+
+def test_one_task_in_an_allocation_and_a_world_of_one_on_demand() -> None:
+    assert detect({"SLURM_JOB_ID": "1", "SLURM_TASKS_PER_NODE": "1"}).size == 1
+    assert detect({**TORCH, "PYCOLLECTIVE_LAUNCHER": "single"}).size == 1
+    assert "single" not in DETECTORS
+
+
+def test_the_store_of_srun_is_on_the_first_host_at_a_port_that_follows_from_job_and_step() -> None:
+    def at(**change: str) -> Placement:
+        return detect({**SRUN, "SLURM_STEP_NODELIST": "127.0.0.1,n[1-2]", **change})
+
+    assert at(SLURM_PROCID="0", SLURM_LOCALID="0").hosts_store
+    assert len(at().store_addresses) == 16
+    assert at().store_addresses == at(SLURM_PROCID="0", SLURM_LOCALID="0").store_addresses
+    assert (
+        at(SLURM_STEP_ID="1").store_addresses != at().store_addresses != at(SLURM_JOB_ID="18").store_addresses
+    )

@@ -356,10 +356,16 @@ def test_ranks_find_their_place_in_the_environment(program: Callable[..., str]) 
 def test_threads_per_rank_share_the_cores_unless_told_otherwise() -> None:
     cores = len(os.sched_getaffinity(0))
     world = World(size=2, store="127.0.0.1:1", master_port=2)
-    base = {"TORCHELASTIC_RUN_ID": "outer", "HOME": "/"}
+    base = {"HOME": "/"}
     assert rank_environment(base, world, 0, 3)["OMP_NUM_THREADS"] == str(max(1, cores // 2))
     assert rank_environment({**base, "OMP_NUM_THREADS": "7"}, world, 0, 3)["OMP_NUM_THREADS"] == "7"
-    assert "TORCHELASTIC_RUN_ID" not in rank_environment(base, world, 0, 3)
+
+
+def test_what_an_outer_launcher_has_set_for_its_own_ranks_does_not_reach_ours() -> None:
+    base = {"TORCHELASTIC_RUN_ID": "outer", "PYCOLLECTIVE_LAUNCHER": "slurm", "HOME": "/"}
+    inside = rank_environment(base, World(size=2, store="127.0.0.1:1", master_port=2), 0, 3)
+    assert inside["HOME"] == "/"
+    assert not {"TORCHELASTIC_RUN_ID", "PYCOLLECTIVE_LAUNCHER"} & set(inside)
 
 
 def test_log_files_have_what_each_rank_wrote(program: Callable[..., str], tmp_path: Path) -> None:
@@ -451,6 +457,15 @@ def test_ranks_of_pycollective_run_form_a_world(tmp_path: Path) -> None:
     done = run("-n", "4", str(script))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"[{r}] rank {r} of 4, local {r}" for r in range(4)]
+
+
+def test_programs_that_follow_each_other_in_one_job_meet_each_time(tmp_path: Path) -> None:
+    script = tmp_path / "sum.py"
+    script.write_text(SUM)
+    program = f"{sys.executable} {script}"
+    done = run("-n", "2", "bash", "-c", f"{program} && {program} && {program}")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3 * 2
 
 
 def test_ranks_started_by_hand_form_a_world_while_master_port_is_taken(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
     assert not any("WERROR" in call for call in setup(clone)[0])
 
 
-@pytest.mark.parametrize("words", [["all", "-k", "x"], ["nonsense"]])
+@pytest.mark.parametrize("words", [["all", "-k", "x"], ["full", "-k", "x"], ["nonsense"]])
 def test_arguments_that_nobody_would_read_are_refused(clone: Path, words: list[str]) -> None:
     done = subprocess.run(["scripts/test", *words], cwd=clone, capture_output=True, text=True, timeout=50)
     assert done.returncode == 2

@@ -41,8 +41,12 @@ def variable() -> str | None:
 
 
 def fails_on_one() -> int:
+    if not pc.is_initialized():
+        raise LookupError(str(pc.rank()))
     if pc.rank() == 1:
+        pc.recv(np.zeros(1), 0)  # rank 0 is through with init() and needs us no more
         raise LookupError("only here")
+    pc.send(np.zeros(1), 1)
     return 7
 
 

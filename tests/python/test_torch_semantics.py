@@ -68,36 +68,6 @@ def lazily_negated() -> Any:
     return torch.ones(1, dtype=torch.complex64).conj().imag
 
 
-LAZY_OR_WITHOUT_MEMORY = {
-    "conjugated": lambda: torch.ones(3, dtype=torch.complex64).conj(),
-    "negated": lazily_negated,
-    "negated by strides": lambda: torch.as_strided(
-        torch.ones(3, dtype=torch.complex64).conj().imag, (3,), (1,)
-    ),
-    "sparse": lambda: torch.eye(3).to_sparse(),
-    "meta": lambda: torch.ones(3, device="meta"),
-    "zero tensor": lambda: torch._efficientzerotensor(3),
-    "float8": lambda: torch.ones(3).to(torch.float8_e4m3fn),
-}
-
-
-@pytest.mark.parametrize("case", LAZY_OR_WITHOUT_MEMORY)
-def test_tensors_whose_memory_means_something_else_are_refused(world_of_one: pc.Group, case: str) -> None:
-    with pytest.raises((pc.InvalidArgument, pc.Unsupported), match="allreduce: x "):
-        pc.allreduce(LAZY_OR_WITHOUT_MEMORY[case]())
-
-
-def test_wrapper_subclasses_are_refused(world_of_one: pc.Group) -> None:
-    class Wrapper(torch.Tensor):
-        @classmethod
-        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            raise AssertionError("must not be asked")
-
-    x = torch.Tensor._make_wrapper_subclass(Wrapper, (3,))
-    with pytest.raises(pc.InvalidArgument, match="wraps other tensors"):
-        pc.allreduce(x)
-
-
 class OldTensor(torch.Tensor):
     """A tensor of a torch that has no exchange interface yet."""
 

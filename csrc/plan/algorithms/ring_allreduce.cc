@@ -1,6 +1,8 @@
 // Idea     The array is cut into n chunks. Each chunk travels once around the ring and collects every rank's
 //          contribution (reduce-scatter), then its sum travels around once more (all-gather). A rank sends one chunk
 //          while it receives another, so both directions of every link are busy all the time.
+//          Asked for, the array is cut into `split` slices, each a ring of its own; four lanes take them in turn, so that
+//          the wire has another slice's chunk while one waits for its next.
 // Cost     2(n-1) rounds; each rank sends 2(n-1)/n of the array, which no allreduce can beat. No scratch.
 // n = 4    0 -> 1 -> 2 -> 3 -> 0          what each rank sends to its right in each round
 //            round       0    1    2  |  3    4    5
@@ -9,7 +11,8 @@
 //            rank 2      c2   c1   c0 |  C3   C2   C1
 //            rank 3      c3   c2   c1 |  C0   C3   C2
 // Source   P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
-// Limits   2(n-1) latencies: slow for small arrays. A plan has 4(n-1) steps per rank. Every sum is formed on one rank
+//          Pipelining in slices as in NCCL's ring.
+// Limits   2(n-1) latencies: slow for small arrays. A plan has 4(n-1) steps per slice and rank. Every sum is formed on one rank
 //          and then copied, so all ranks get the same bits whatever the kernel.
 #include "plan/builder.h"
 
@@ -19,17 +22,23 @@ Plan ring_allreduce(const Shape& shape) {
   const Rank n = shape.size;
   const Rank right = (shape.rank + 1) % n;
   const Rank left = (shape.rank + n - 1) % n;
-  // The chunk that is `back` places behind this rank.
-  const auto chunk = [&](Rank back) { return output(static_cast<uint32_t>((shape.rank - back + n) % n)); };
+  constexpr uint32_t kLanes = 4;
 
-  PlanBuilder plan("ring", shape, static_cast<uint32_t>(n));
-  for (Rank round = 0; round < n - 1; ++round) {
-    plan.send(right, chunk(round));
-    plan.recv_reduce(left, chunk(round + 1), {.dst = 1, .src = round + 1});
-  }
-  for (Rank round = 0; round < n - 1; ++round) {
-    plan.send(right, chunk(round - 1));
-    plan.recv(left, chunk(round));
+  PlanBuilder plan("ring", shape, static_cast<uint32_t>(n) * shape.split);
+  for (uint32_t slice = 0; slice < shape.split; ++slice) {
+    // The slice's chunk that is `back` places behind this rank.
+    const auto chunk = [&](Rank back) {
+      return output(slice * static_cast<uint32_t>(n) + static_cast<uint32_t>((shape.rank - back + n) % n));
+    };
+    plan.lane(static_cast<uint8_t>(slice % kLanes));
+    for (Rank round = 0; round < n - 1; ++round) {
+      plan.send(right, chunk(round));
+      plan.recv_reduce(left, chunk(round + 1), {.dst = 1, .src = round + 1});
+    }
+    for (Rank round = 0; round < n - 1; ++round) {
+      plan.send(right, chunk(round - 1));
+      plan.recv(left, chunk(round));
+    }
   }
   return plan.take();
 }

@@ -194,10 +194,10 @@ class InprocTransport final : public Transport {
       hub_->move(pair, rank_, peer);
     });
   }
-  std::vector<Fd> take_control_sockets() override {
-    std::vector<Fd> sockets(static_cast<std::size_t>(hub_->size()));
+  std::vector<ByteStream> take_control_sockets() override {
+    std::vector<ByteStream> sockets(static_cast<std::size_t>(hub_->size()));
     for_each_pair([&](Pair& pair, Rank peer) {
-      sockets[static_cast<std::size_t>(peer)] = std::move(control(pair, peer));
+      sockets[static_cast<std::size_t>(peer)] = ByteStream(std::move(control(pair, peer)));
     });
     return sockets;
   }

@@ -1,16 +1,19 @@
 #include "transport/tcp/connect.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
+#include "base/refusals.h"
+#include "session/greeting.h"
 #include "transport/tcp/sockets.h"
+#include "wire/doorkeeper.h"
 
 namespace pc {
 namespace {
@@ -19,37 +22,24 @@ using std::chrono::milliseconds;
 
 constexpr int kSliceMs = 50;  // how often give_up and the context are looked at
 constexpr milliseconds kFirstRetry{10}, kLastRetry{500};
-constexpr milliseconds kStrangerPatience{3000};  // a rank says hello at once
-constexpr std::size_t kSpareStrangers = 64;      // beyond one per connection that there shall be
+constexpr milliseconds kAttempt{2000};        // then the next address of a peer that has several is tried
+constexpr double kStrangerPatienceS = 3;      // a rank says hello at once
+constexpr std::size_t kSpareStrangers = 256;  // beyond one per connection that there shall be
+constexpr int kAcceptsPerTurn = 32;
 constexpr Role kRoles[] = {Role::kData, Role::kControl};
-
-// A connection that has yet to prove who it is: 64 bytes, and nothing else is kept for it.
-struct Greeting {
-  Fd fd;
-  HelloBytes theirs = {};
-  std::size_t got = 0;
-  // True: all bytes are here. False: more must come. An error: this connection is of no use.
-  Result<bool> read() {
-    const ssize_t count = ::recv(fd.get(), theirs.data() + got, theirs.size() - got, 0);
-    if (count == 0) return Status(Code::kPeerFailure, "closed the connection before its hello was complete");
-    if (count < 0) {
-      if (errno == EAGAIN || errno == EINTR) return false;
-      return system_error("receiving the hello", errno);
-    }
-    got += static_cast<std::size_t>(count);
-    return got == theirs.size();
-  }
-};
 
 class Mesh {
  public:
-  Mesh(const Hello& ours, int listener, const std::vector<std::string>& addresses, const Logger& log)
-      : ours_(ours),
-        listener_(listener),
+  Mesh(const MeshIdentity& us, const Credentials& credentials, const std::vector<Fd>& listeners,
+       const std::vector<std::string>& addresses, const Logger& log)
+      : us_(us),
+        credentials_(credentials),
+        listeners_(listeners),
         addresses_(addresses),
-        log_(log),
-        peers_(addresses.size() * std::size(kRoles)) {
-    for (Rank rank = 0; rank < ours_.size; ++rank) {
+        peers_(addresses.size() * std::size(kRoles)),
+        door_(peers_.size() + kSpareStrangers, kStrangerPatienceS),
+        refusals_(log) {
+    for (Rank rank = 0; rank < us_.size; ++rank) {
       for (const Role role : kRoles) {
         at(rank, role).rank = rank;
         at(rank, role).role = role;
@@ -63,37 +53,36 @@ class Mesh {
   struct Peer {  // in one role
     Rank rank = -1;
     Role role = Role::kData;
-    Fd done;
+    ByteStream done;
     std::string happened;  // the last thing that went wrong with it
     // Only for lower ranks, which we call:
-    SocketAddress address;
-    Greeting greeting;
-    bool connected = false;  // false while the kernel still connects
-    int attempts = 0;
-    TimePoint retry_at = {};
+    std::vector<SocketAddress> addresses;
+    Fd connecting;                     // while the kernel still connects
+    std::optional<Greeting> greeting;  // afterwards
+    bool dialling() const { return connecting.valid() || greeting; }
+    std::size_t attempts = 0;
+    TimePoint retry_at = {}, attempt_ends = {};
     milliseconds backoff = kFirstRetry;
-  };
-  struct Stranger {
-    Greeting greeting;
-    TimePoint patience_ends;
+    const SocketAddress& address() const {  // that the current attempt goes to
+      return addresses[(attempts == 0 ? 0 : attempts - 1) % addresses.size()];
+    }
   };
 
   Status read_addresses();
   void dial_due(TimePoint now);
+  Status dial(Peer& peer);
   void wait(Deadline deadline, TimePoint now);
   void dial_ready(Peer& peer);
+  Status begin_greeting(Peer& peer);
   void failed(Peer& peer, const std::string& why);
-  void accept_all(TimePoint now);
-  void turned_away(const std::string& whom_and_why);
+  void accept_some(int listener, TimePoint now);
+  void turn_away(int stranger, const std::string& why);
   void drop_impatient(TimePoint now);
-  // True: this stranger is dealt with, one way or the other.
-  bool stranger_ready(Stranger& stranger);
-  std::optional<std::string> welcome(Stranger& stranger);  // why not
-  Status say_hello(int fd, Role role) const;
-  Hello hello_as(Role role) const {
-    Hello hello = ours_;
-    hello.role = role;
-    return hello;
+  void stranger_ready(int stranger);
+  Verdict judge(const Hello& theirs);
+  void welcome(int stranger);
+  Hello hello_as(Role role, Rank peer) const {
+    return Hello{.role = role, .rank = us_.rank, .peer = peer, .size = us_.size, .epoch = us_.epoch};
   }
   // The first of its connections that is missing; null: all are there.
   const Peer* missing_of(Rank rank) const;
@@ -103,20 +92,21 @@ class Mesh {
     return peers_[static_cast<std::size_t>(rank) * std::size(kRoles) + (role == Role::kControl ? 1 : 0)];
   }
 
-  const Hello ours_;
-  const int listener_;
+  const MeshIdentity us_;
+  const Credentials& credentials_;
+  const std::vector<Fd>& listeners_;
   const std::vector<std::string>& addresses_;
-  const Logger log_;
-  std::vector<Peer> peers_;  // by rank and role, our own among them
-  std::vector<Stranger> strangers_;
-  std::string refused_;  // the last stranger that was turned away, and why
-  std::size_t refusals_ = 0;
+  std::vector<Peer> peers_;            // by rank and role, our own among them
+  std::map<int, Greeting> strangers_;  // by descriptor
+  Doorkeeper door_;
+  Refusals refusals_;
+  Status turned_down_;              // by a peer that knows us: nobody will take us any more
   std::string accept_failed_;       // why nobody could be accepted, the last time that was so
   std::size_t missing_ = 0;         // connections
   TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
 };
 
-void tune(int fd, Role role) { role == Role::kControl ? tune_control_connection(fd) : tune_connection(fd); }
+void tune(int fd, Role role) { role == Role::kControl ? expect_answers(fd) : tune_connection(fd); }
 
 Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool>& give_up) {
   PC_TRY(read_addresses());
@@ -129,11 +119,12 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
     if (end == WaitEnd::kInterrupted) {
       return Status(Code::kInterrupted,
                     "connect: interrupted while " + std::to_string(missing_ranks()) + " peers were missing")
-          .with_rank(ours_.rank);
+          .with_rank(us_.rank);
     }
     if (end == WaitEnd::kAborted || give_up.load(std::memory_order_acquire)) {
-      return Status(Code::kAborted, "connect: given up by another thread").with_rank(ours_.rank);
+      return Status(Code::kAborted, "connect: given up by another thread").with_rank(us_.rank);
     }
+    PC_TRY(turned_down_);
     dial_due(now);
     drop_impatient(now);
     wait(context.deadline, now);
@@ -146,225 +137,234 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
 }
 
 Status Mesh::read_addresses() {
-  for (Rank rank = 0; rank < ours_.rank; ++rank) {
-    Result<SocketAddress> address = parse_endpoint(addresses_[static_cast<std::size_t>(rank)]);
-    if (!address.is_ok()) {
-      return Status(Code::kInvalidArgument, "connect: the address of rank " + std::to_string(rank) + ": " +
-                                                address.status().message())
-          .with_rank(ours_.rank)
-          .with_peer(rank);
+  for (Rank rank = 0; rank < us_.rank; ++rank) {
+    std::string_view all = addresses_[static_cast<std::size_t>(rank)];
+    for (;;) {
+      const std::size_t comma = all.find(',');
+      const Result<SocketAddress> address = parse_endpoint(all.substr(0, comma));
+      if (!address.is_ok()) {
+        return Status(Code::kInvalidArgument, "connect: the address of rank " + std::to_string(rank) + ": " +
+                                                  address.status().message())
+            .with_rank(us_.rank)
+            .with_peer(rank);
+      }
+      for (const Role role : kRoles) at(rank, role).addresses.push_back(address.value());
+      if (comma == std::string_view::npos) break;
+      all.remove_prefix(comma + 1);
     }
-    for (const Role role : kRoles) at(rank, role).address = address.value();
   }
   return Status::ok();
 }
 
 void Mesh::dial_due(TimePoint now) {
   for (Peer& peer : peers_) {
-    if (peer.rank >= ours_.rank || peer.done.valid() || peer.greeting.fd.valid() || now < peer.retry_at)
-      continue;
+    if (peer.rank >= us_.rank || peer.done.valid()) continue;
+    const bool answered = peer.greeting && peer.greeting->handshake().has_theirs();
+    if (peer.dialling() && !answered && peer.addresses.size() > 1 && now >= peer.attempt_ends)
+      failed(peer, to_string(peer.address()) + " did not answer within 2 s");
+    if (peer.dialling() || now < peer.retry_at) continue;
     ++peer.attempts;
-    peer.connected = false;
-    Result<Fd> fd = start_connect(peer.address);
-    if (fd.is_ok()) {
-      peer.greeting.fd = std::move(fd).value();
-    } else {
-      failed(peer, fd.status().message());
-    }
+    peer.attempt_ends = now + kAttempt;
+    if (const Status dialled = dial(peer); !dialled.is_ok()) failed(peer, dialled.message());
   }
+}
+
+Status Mesh::dial(Peer& peer) {
+  PC_ASSIGN_OR_RETURN(Fd fd, new_socket(peer.address()));
+  use_large_buffers(fd.get());
+  PC_TRY(start_connect(fd, peer.address()));
+  peer.connecting = std::move(fd);
+  return Status::ok();
 }
 
 void Mesh::failed(Peer& peer, const std::string& why) {
   peer.happened = why;
-  peer.greeting = {};
+  peer.connecting.reset();
+  peer.greeting.reset();
   peer.retry_at = std::chrono::steady_clock::now() + peer.backoff;
-  peer.backoff = std::min(peer.backoff * 2, kLastRetry);
+  if (peer.attempts % peer.addresses.size() == 0) peer.backoff = std::min(peer.backoff * 2, kLastRetry);
 }
 
 void Mesh::wait(Deadline deadline, TimePoint now) {
   std::vector<pollfd> polled;
   std::vector<Peer*> dials;
   for (Peer& peer : peers_) {
-    if (!peer.greeting.fd.valid()) continue;
-    const short wanted = peer.connected ? POLLIN : POLLOUT;
-    polled.push_back({peer.greeting.fd.get(), wanted, 0});
+    if (!peer.dialling()) continue;
+    if (peer.greeting) {
+      polled.push_back({peer.greeting->fd(), POLLIN, 0});
+    } else {
+      polled.push_back({peer.connecting.get(), POLLOUT, 0});
+    }
     dials.push_back(&peer);
   }
-  for (const Stranger& stranger : strangers_) polled.push_back({stranger.greeting.fd.get(), POLLIN, 0});
-  const bool accepting = now >= accept_again_at_;
-  if (accepting) polled.push_back({listener_, POLLIN, 0});
+  for (const auto& [fd, greeting] : strangers_) polled.push_back({fd, POLLIN, 0});
+  const std::size_t first_listener = polled.size();
+  if (now >= accept_again_at_) {
+    for (const Fd& listener : listeners_) polled.push_back({listener.get(), POLLIN, 0});
+  }
 
   int ms = deadline.slice_ms(kSliceMs);
   for (const Peer& peer : peers_) {  // a dial that is due earlier
-    if (peer.attempts > 0 && !peer.done.valid() && !peer.greeting.fd.valid()) {
+    if (peer.attempts > 0 && !peer.done.valid() && !peer.dialling()) {
       ms = std::min(ms, Deadline(peer.retry_at).slice_ms(kSliceMs));
     }
   }
   if (::poll(polled.data(), polled.size(), ms) <= 0) return;
 
-  std::size_t next = 0;
-  for (Peer* const peer : dials) {
-    if (polled[next++].revents != 0) dial_ready(*peer);
+  for (std::size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents == 0) continue;
+    if (i < dials.size()) {
+      dial_ready(*dials[i]);
+    } else if (i < first_listener) {
+      stranger_ready(polled[i].fd);
+    } else {
+      accept_some(polled[i].fd, now);
+    }
   }
-  for (Stranger& stranger : strangers_) {
-    if (polled[next++].revents != 0 && stranger_ready(stranger)) stranger.greeting.fd.reset();
-  }
-  std::erase_if(strangers_, [](const Stranger& s) { return !s.greeting.fd.valid(); });
-  if (accepting && polled[next].revents != 0) accept_all(now);
-}
-
-Status Mesh::say_hello(int fd, Role role) const {
-  HelloBytes bytes;
-  encode(hello_as(role), bytes);
-  // A new connection's buffer always has room for 64 bytes; if not, the connection is useless.
-  const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (count == static_cast<ssize_t>(bytes.size())) return Status::ok();
-  return system_error("sending the hello", count < 0 ? errno : ENOBUFS);
 }
 
 void Mesh::dial_ready(Peer& peer) {
-  if (!peer.connected) {
-    if (const int error = connect_outcome(peer.greeting.fd.get()); error != 0) {
-      return failed(peer, system_error("connect " + to_string(peer.address), error).message());
-    }
-    peer.connected = true;
-    tune(peer.greeting.fd.get(), peer.role);
-    if (const Status said = say_hello(peer.greeting.fd.get(), peer.role); !said.is_ok())
-      failed(peer, said.message());
+  if (!peer.greeting) {
+    if (const Status begun = begin_greeting(peer); !begun.is_ok()) failed(peer, begun.message());
     return;
   }
-  const Result<bool> complete = peer.greeting.read();
-  if (!complete.is_ok()) {
-    return failed(peer, complete.status().message() +
-                            "; it may belong to another job, or hold another rank " +
-                            std::to_string(ours_.rank) + " already");
+  const Handshake& handshake = peer.greeting->handshake();
+  if (const Status status = peer.greeting->move(); !status.is_ok()) {
+    if (handshake.turned_down()) turned_down_ = status.with_rank(us_.rank).with_peer(peer.rank);
+    return failed(peer, status.message());
   }
-  if (!complete.value()) return;
-  const Result<Hello> hello = decode_hello(peer.greeting.theirs);
-  if (!hello.is_ok()) return failed(peer, hello.status().message());
-  if (const Status fits = compatible(hello_as(peer.role), hello.value()); !fits.is_ok())
-    return failed(peer, fits.message());
-  if (hello.value().rank != peer.rank) {
-    return failed(peer, "rank " + std::to_string(hello.value().rank) + " answers at this address");
-  }
-  peer.done = std::move(peer.greeting.fd);
+  if (!handshake.done()) return;
+  peer.done = peer.greeting->finish();
+  peer.greeting.reset();
   --missing_;
 }
 
-void Mesh::accept_all(TimePoint now) {
-  for (std::size_t i = 0; i < peers_.size() + kSpareStrangers; ++i) {
-    Result<Fd> fd = accept_one(listener_);
+Status Mesh::begin_greeting(Peer& peer) {
+  if (const int error = connect_outcome(peer.connecting.get()); error != 0)
+    return system_error("connect " + to_string(peer.address()), error);
+  tune(peer.connecting.get(), peer.role);
+  PC_ASSIGN_OR_RETURN(Handshake handshake,
+                      Handshake::initiator(credentials_, hello_as(peer.role, peer.rank)));
+  peer.greeting.emplace(std::move(peer.connecting), std::move(handshake));
+  return peer.greeting->write();
+}
+
+void Mesh::accept_some(int listener, TimePoint now) {
+  // Not all who wait: those who are here shall speak before the door is full and the oldest must go.
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    Result<Fd> fd = accept_one(listener);
     if (!fd.is_ok()) {  // out of descriptors or memory: a stranger may have to go, and the listener has to wait
       accept_failed_ = fd.status().message();
-      if (!strangers_.empty()) strangers_.erase(strangers_.begin());
+      strangers_.erase(door_.evict());
       accept_again_at_ = now + milliseconds(kSliceMs);
       return;
     }
     if (!fd.value().valid()) return;
-    // Ranks speak at once, so the oldest silent connection is the one to lose.
-    if (strangers_.size() >= peers_.size() + kSpareStrangers) strangers_.erase(strangers_.begin());
-    strangers_.push_back(
-        {.greeting = {std::move(fd).value(), {}, 0}, .patience_ends = now + kStrangerPatience});
+    Result<Handshake> handshake = Handshake::acceptor(credentials_, hello_as(Role::kData, -1));
+    if (!handshake.is_ok()) return;
+    const int number = fd.value().get();
+    strangers_.erase(door_.enter(number, host_bytes(peer_address(number)), now));
+    strangers_.emplace(number, Greeting(std::move(fd).value(), std::move(handshake).value()));
   }
 }
 
 void Mesh::drop_impatient(TimePoint now) {
-  std::erase_if(strangers_, [&](const Stranger& stranger) {
-    if (now < stranger.patience_ends) return false;
-    turned_away(to_string(peer_address(stranger.greeting.fd.get())) + ": it did not say hello within 3 s");
-    return true;
-  });
+  for (const int stranger : door_.impatient(now)) turn_away(stranger, "it did not say hello within 3 s");
 }
 
-bool Mesh::stranger_ready(Stranger& stranger) {
-  const Result<bool> complete = stranger.greeting.read();
-  if (complete.is_ok() && !complete.value()) return false;
-  const std::string from = to_string(peer_address(stranger.greeting.fd.get()));
-  const std::optional<std::string> why =
-      complete.is_ok() ? welcome(stranger) : std::optional<std::string>(complete.status().message());
-  if (why) turned_away(from + ": " + *why);
-  return true;
+void Mesh::turn_away(int stranger, const std::string& why) {
+  refusals_.add(to_string(peer_address(stranger)), why);
+  door_.leave(stranger);
+  strangers_.erase(stranger);
 }
 
-void Mesh::turned_away(const std::string& whom_and_why) {
-  ++refusals_;
-  refused_ = whom_and_why;
-  constexpr std::size_t kTold = 8;  // a port scanner must not fill anybody's log
-  if (refusals_ <= kTold) log_.warning("turned away a connection from " + whom_and_why);
-  if (refusals_ == kTold) log_.warning("further connections will be turned away silently");
-}
-
-std::optional<std::string> Mesh::welcome(Stranger& stranger) {
-  const Result<Hello> hello = decode_hello(stranger.greeting.theirs);
-  if (!hello.is_ok()) return hello.status().message();
-  const Hello& theirs = hello.value();
-  const int fd = stranger.greeting.fd.get();
-  const Role role = theirs.role == Role::kControl ? Role::kControl : Role::kData;
-  if (const Status fits = compatible(hello_as(role), theirs); !fits.is_ok()) {
-    // One of our job learns from our hello what differs. Others learn nothing.
-    if (theirs.job == ours_.job) static_cast<void>(say_hello(fd, role));
-    if (theirs.job == ours_.job && theirs.rank > ours_.rank && theirs.rank < ours_.size) {
-      at(theirs.rank, role).happened = fits.message();
-    }
-    return fits.message();
+void Mesh::stranger_ready(int stranger) {
+  const auto found = strangers_.find(stranger);
+  if (found == strangers_.end()) return;  // evicted in this round
+  const Handshake& handshake = found->second.handshake();
+  const Status status = found->second.move();
+  if (!status.is_ok()) {
+    // Not proven, but said by somebody who speaks as we do: it may help to find out why a rank is missing.
+    const Rank rank = handshake.has_theirs() ? handshake.theirs().rank : -1;
+    if (rank > us_.rank && rank < us_.size)
+      at(rank, handshake.theirs().role).happened =
+          "has not called us; somebody who says that it is this rank did: " + status.message();
+    if (handshake.has_heard()) return turn_away(stranger, status.message());
+    door_.leave(stranger);  // it only looked whether somebody listens
+    strangers_.erase(stranger);
+    return;
   }
-  if (theirs.rank <= ours_.rank || theirs.rank >= ours_.size) {
-    return "rank " + std::to_string(theirs.rank) + " has no reason to call rank " +
-           std::to_string(ours_.rank);
-  }
-  Peer& peer = at(theirs.rank, role);
-  if (peer.done.valid()) return "a second process says that it is rank " + std::to_string(theirs.rank);
-  tune(fd, role);
-  if (const Status said = say_hello(fd, role); !said.is_ok()) return said.message();
-  peer.done = std::move(stranger.greeting.fd);
+  if (handshake.must_decide()) welcome(stranger);
+}
+
+Verdict Mesh::judge(const Hello& theirs) {
+  if (theirs.rank <= us_.rank) return Verdict::kNotNeeded;
+  return at(theirs.rank, theirs.role).done.valid() ? Verdict::kRankTaken : Verdict::kWelcome;
+}
+
+void Mesh::welcome(int stranger) {
+  Greeting& greeting = strangers_.at(stranger);
+  const Hello theirs = greeting.handshake().theirs();
+  const std::string who = "rank " + std::to_string(theirs.rank);
+  const Verdict verdict = judge(theirs);
+  tune(stranger, theirs.role);
+  const Status said = greeting.decide(verdict);
+  if (verdict == Verdict::kRankTaken) return turn_away(stranger, "a second process says that it is " + who);
+  if (verdict == Verdict::kNotNeeded) return turn_away(stranger, who + " has no reason to call us");
+  if (!said.is_ok()) return turn_away(stranger, said.message());
+  at(theirs.rank, theirs.role).done = greeting.finish();
+  door_.leave(stranger);
+  strangers_.erase(stranger);
   --missing_;
-  return std::nullopt;
 }
 
 const Mesh::Peer* Mesh::missing_of(Rank rank) const {
   const auto is_missing = [rank](const Peer& peer) { return peer.rank == rank && !peer.done.valid(); };
   const auto found = std::find_if(peers_.begin(), peers_.end(), is_missing);
-  return rank == ours_.rank || found == peers_.end() ? nullptr : &*found;
+  return rank == us_.rank || found == peers_.end() ? nullptr : &*found;
 }
 
 std::size_t Mesh::missing_ranks() const {
   std::size_t count = 0;
-  for (Rank rank = 0; rank < ours_.size; ++rank) count += missing_of(rank) != nullptr ? 1 : 0;
+  for (Rank rank = 0; rank < us_.size; ++rank) count += missing_of(rank) != nullptr ? 1 : 0;
   return count;
 }
 
 Status Mesh::say_who_is_missing(double waited_s) const {
-  std::string text = "connect: " + std::to_string(missing_ranks()) + " of " + std::to_string(ours_.size - 1) +
+  std::string text = "connect: " + std::to_string(missing_ranks()) + " of " + std::to_string(us_.size - 1) +
                      " peers are missing:";
   Rank first = -1;
-  for (Rank rank = 0; rank < ours_.size; ++rank) {
+  for (Rank rank = 0; rank < us_.size; ++rank) {
     const Peer* const missing = missing_of(rank);
     if (missing == nullptr) continue;
     const Peer& peer = *missing;
     if (first >= 0) text += ";";
     if (first < 0) first = rank;
     text += " rank " + std::to_string(rank) + " (" + addresses_[static_cast<std::size_t>(rank)] + ") ";
-    if (rank > ours_.rank) {
+    if (rank > us_.rank) {
       text += peer.happened.empty() ? "has not called us" : peer.happened;
     } else if (!peer.happened.empty()) {
       text += "does not answer after " + std::to_string(peer.attempts) + " attempts: " + peer.happened;
     } else {
-      text += peer.connected ? "accepts connections but does not say hello" : "does not answer";
+      text += peer.greeting ? "accepts connections but does not say hello" : "does not answer";
     }
   }
-  if (refusals_ > 0)
-    text += ". Turned away " + std::to_string(refusals_) + " connections, the last: " + refused_;
+  if (refusals_.count() > 0) {
+    text +=
+        ". Turned away " + std::to_string(refusals_.count()) + " connections, the last: " + refusals_.last();
+  }
   if (!accept_failed_.empty()) text += ". At times nobody could be accepted: " + accept_failed_;
   text += ". Is every rank running, with the same addresses?";
-  return Status(Code::kTimeout, text).with_rank(ours_.rank).with_peer(first).with_elapsed(waited_s);
+  return Status(Code::kTimeout, text).with_rank(us_.rank).with_peer(first).with_elapsed(waited_s);
 }
 
 }  // namespace
 
-Result<MeshSockets> connect_mesh(const Hello& ours, int listener, const std::vector<std::string>& addresses,
+Result<MeshSockets> connect_mesh(const MeshIdentity& us, const Credentials& credentials,
+                                 const std::vector<Fd>& listeners, const std::vector<std::string>& addresses,
                                  const WaitContext& context, const std::atomic<bool>& give_up,
                                  const Logger& log) {
-  return Mesh(ours, listener, addresses, log).run(context, give_up);
+  return Mesh(us, credentials, listeners, addresses, log).run(context, give_up);
 }
 
 }  // namespace pc

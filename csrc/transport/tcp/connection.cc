@@ -16,12 +16,13 @@ constexpr int kLastTurns = 16;  // after a failed write: together more than a so
 
 }  // namespace
 
-Connection::Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits)
+Connection::Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch,
+                       const LinkLimits& limits)
     : me_(me),
       peer_(peer),
       epoll_fd_(epoll_fd),
-      socket_(std::move(socket)),
-      peer_address_(to_string(peer_address(socket_.get()))),
+      stream_(std::move(stream)),
+      peer_address_(to_string(peer_address(stream_.fd()))),
       link_(me, peer, epoch, limits, this),
       reader_(peer) {}
 
@@ -29,22 +30,23 @@ Status Connection::watch() {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = this;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, socket_.get(), &event) == 0) return Status::ok();
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, stream_.fd(), &event) == 0) return Status::ok();
   return system_error("epoll_ctl for the connection to rank " + std::to_string(peer_), errno)
       .with_peer(peer_);
 }
 
 void Connection::unwatch() {
-  if (open()) ::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, socket_.get(), nullptr);
+  if (open()) ::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream_.fd(), nullptr);
 }
 
 bool Connection::unsent() const {
-  return open() && (writer_.pending() || link_.has_output() || link_.counts().posted_sends > 0);
+  return open() &&
+         (writer_.pending() || stream_.unsent() || link_.has_output() || link_.counts().posted_sends > 0);
 }
 
 std::size_t Connection::read() {
   if (!open()) return 0;
-  const Result<std::size_t> moved = reader_.read(socket_.get(), link_, kBytesPerTurn);
+  const Result<std::size_t> moved = reader_.read(stream_, link_, kBytesPerTurn);
   if (moved.is_ok()) return moved.value();
   broken(moved.status());
   return 1;
@@ -52,14 +54,15 @@ std::size_t Connection::read() {
 
 std::size_t Connection::write() {
   if (!open()) return 0;
-  const Result<std::size_t> moved = writer_.write(socket_.get(), link_, kBytesPerTurn);
+  const Result<std::size_t> moved = writer_.write(stream_, link_, kBytesPerTurn);
   if (!moved.is_ok()) {
     // The peer may have said why it left before it closed: what it sent is still to be read.
     for (int turn = 0; turn < kLastTurns && read() > 0;) ++turn;
     if (open()) broken(moved.status());
     return 1;
   }
-  if (const Status watched = want_writable(writer_.pending() || link_.has_output()); !watched.is_ok()) {
+  if (const Status watched = want_writable(writer_.pending() || stream_.unsent() || link_.has_output());
+      !watched.is_ok()) {
     broken(watched);
     return 1;
   }
@@ -73,7 +76,7 @@ Status Connection::want_writable(bool wanted) {
   event.events = EPOLLIN;
   if (wanted) event.events |= EPOLLOUT;
   event.data.ptr = this;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, socket_.get(), &event) != 0)
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream_.fd(), &event) != 0)
     return system_error("epoll_ctl", errno);
   watching_writable_ = wanted;
   return Status::ok();
@@ -90,12 +93,12 @@ void Connection::broken(const Status& why) {
 }
 
 void Connection::finish_writing() {
-  if (open()) ::shutdown(socket_.get(), SHUT_WR);
+  if (open()) ::shutdown(stream_.fd(), SHUT_WR);
 }
 
 void Connection::close(const Status& why) {
   unwatch();
-  socket_.reset();
+  stream_.reset();
   link_.fail(why.with_rank(me_).with_peer(peer_));
 }
 

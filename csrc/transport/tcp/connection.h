@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/fd.h"
 #include "base/status.h"
+#include "session/byte_stream.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 #include "wire/link.h"
@@ -16,7 +16,7 @@ namespace pc {
 class Connection final : private Mover {
  public:
   // `epoll_fd` is not owned. The socket is watched in it, with this object as the event's data, until close().
-  Connection(Fd socket, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
+  Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
   ~Connection() { unwatch(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -24,7 +24,7 @@ class Connection final : private Mover {
   Status watch();  // once, before anything else
   Link& link() { return link_; }
   Rank peer() const { return peer_; }
-  bool open() const { return socket_.valid(); }
+  bool open() const { return stream_.valid(); }
   bool unsent() const;  // something waits to be written, or for the peer to want it
   // Each moves a bounded amount and returns how often something moved. A failure closes the connection and completes
   // everything that was posted.
@@ -32,7 +32,7 @@ class Connection final : private Mover {
   std::size_t write();
   void close(const Status& why);  // completes everything posted, now and later, with `why`
   void finish_writing();          // nothing follows: the peer will see an orderly end
-  void close_in_child() noexcept { socket_.reset(); }
+  void close_in_child() noexcept { stream_.reset(); }
 
  private:
   void keep_unsent() override { writer_.keep_unsent(); }
@@ -43,7 +43,7 @@ class Connection final : private Mover {
 
   const Rank me_, peer_;
   const int epoll_fd_;
-  Fd socket_;
+  ByteStream stream_;
   std::string peer_address_;
   Link link_;
   FrameReader reader_;

@@ -1,10 +1,8 @@
 #include "transport/tcp/frame_reader.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "wire/crc32c.h"
@@ -26,11 +24,11 @@ std::string hex(uint32_t value) {
 
 FrameReader::FrameReader(Rank peer) : peer_(peer), buffer_(new std::byte[kBufferBytes]) {}
 
-Result<std::size_t> FrameReader::read(int fd, Link& link, std::size_t budget) {
+Result<std::size_t> FrameReader::read(ByteStream& stream, Link& link, std::size_t budget) {
   std::size_t calls = 0;
   bool drained = false;
-  for (std::size_t nbytes = 0; !drained && nbytes < budget;) {
-    PC_ASSIGN_OR_RETURN(const std::size_t count, fill(fd, drained));
+  for (std::size_t nbytes = 0; (!drained && nbytes < budget) || stream.holds_bytes();) {
+    PC_ASSIGN_OR_RETURN(const std::size_t count, fill(stream, drained));
     if (count == 0) break;
     nbytes += count;
     ++calls;
@@ -40,7 +38,7 @@ Result<std::size_t> FrameReader::read(int fd, Link& link, std::size_t budget) {
 }
 
 // Bytes read; 0 if there are none now. `drained`: the socket gave less than asked for, so it is empty.
-Result<std::size_t> FrameReader::fill(int fd, bool& drained) {
+Result<std::size_t> FrameReader::fill(ByteStream& stream, bool& drained) {
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else if (begin_ > 0) {
@@ -51,25 +49,16 @@ Result<std::size_t> FrameReader::fill(int fd, bool& drained) {
   const std::size_t rest = payload_.size() - filled_;
   const std::size_t wanted = std::min(rest, kPiece);
   const std::size_t behind = rest > wanted ? 0 : wanted > 0 ? kLookAhead : kBufferBytes - end_;
-  ssize_t count = 0;
-  if (wanted == 0) {
-    count = ::recv(fd, buffer_.get() + end_, behind, 0);
-  } else {
-    iovec parts[2] = {{payload_.data() + filled_, wanted}, {buffer_.get() + end_, behind}};
-    msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = behind > 0 ? 2 : 1;
-    count = ::recvmsg(fd, &message, 0);
-  }
-  if (count == 0) {
+  const iovec parts[2] = {{payload_.data() + filled_, wanted}, {buffer_.get() + end_, behind}};
+  const std::size_t first = wanted > 0 ? 0 : 1, last = behind > 0 ? 1 : 0;
+  PC_ASSIGN_OR_RETURN(const ByteStream::Received received,
+                      stream.receive(std::span(parts).subspan(first, last + 1 - first)));
+  if (received.end) {
     closed_ = true;
     return Status(Code::kPeerFailure, "connection closed");
   }
-  if (count < 0) {
-    if (errno == EAGAIN || errno == EINTR) return std::size_t{0};
-    return system_error("receiving", errno);
-  }
-  const std::size_t got = static_cast<std::size_t>(count);
+  const std::size_t got = received.nbytes;
+  if (got == 0) return got;
   const std::size_t into_payload = std::min(got, wanted);
   if (into_payload > 0) {
     crc_ = crc32c(payload_.subspan(filled_, into_payload), crc_);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "session/byte_stream.h"
 #include "wire/link.h"
 
 namespace pc {
@@ -18,14 +19,14 @@ class FrameReader {
   explicit FrameReader(Rank peer);  // for messages
   // Reads until the socket is empty or about `budget` bytes have come. How many system calls brought something. An
   // error means that nothing more can be read: damage (kPeerFailure), the operating system's, or see closed().
-  Result<std::size_t> read(int fd, Link& link, std::size_t budget);
+  Result<std::size_t> read(ByteStream& stream, Link& link, std::size_t budget);
   // What is still to come of the current payload goes `there`; see Mover.
   void redirect(std::span<std::byte> there) { payload_ = there; }
   bool closed() const { return closed_; }  // the peer has closed its side
 
  private:
   enum class At : uint8_t { kHeader, kPayload, kTrailer };
-  Result<std::size_t> fill(int fd, bool& drained);
+  Result<std::size_t> fill(ByteStream& stream, bool& drained);
   Status parse(Link& link);
   Status begin_frame(Link& link);
   Status check_trailer(Link& link);

@@ -1,8 +1,5 @@
 #include "transport/tcp/frame_writer.h"
 
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -29,12 +26,15 @@ FrameWriter::FrameWriter() : buffer_(new std::byte[kBufferBytes]) {
   ends_.reserve(kMaxFrames);
 }
 
-Result<std::size_t> FrameWriter::write(int fd, Link& link, std::size_t budget) {
+Result<std::size_t> FrameWriter::write(ByteStream& stream, Link& link, std::size_t budget) {
   std::size_t calls = 0;
   for (std::size_t nbytes = 0; nbytes < budget;) {
     gather(link);
-    if (!pending()) break;
-    PC_ASSIGN_OR_RETURN(const std::size_t count, send_parts(fd));
+    if (!pending()) {
+      PC_TRY(stream.flush());
+      break;
+    }
+    PC_ASSIGN_OR_RETURN(const std::size_t count, stream.send(parts_));
     if (count == 0) break;
     advance(link, count);
     nbytes += count;
@@ -113,22 +113,6 @@ void FrameWriter::keep_unsent() {
   }
   kept_ = std::move(memory);
   borrows_ = false;
-}
-
-// Bytes sent; 0 if the socket is full.
-Result<std::size_t> FrameWriter::send_parts(int fd) {
-  ssize_t count = 0;
-  if (parts_.size() == 1) {
-    count = ::send(fd, parts_.front().iov_base, parts_.front().iov_len, MSG_NOSIGNAL);
-  } else {
-    msghdr message = {};
-    message.msg_iov = parts_.data();
-    message.msg_iovlen = static_cast<decltype(message.msg_iovlen)>(parts_.size());
-    count = ::sendmsg(fd, &message, MSG_NOSIGNAL);
-  }
-  if (count >= 0) return static_cast<std::size_t>(count);
-  if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return std::size_t{0};
-  return system_error("sending", errno);
 }
 
 void FrameWriter::advance(Link& link, std::size_t count) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "session/byte_stream.h"
 #include "wire/link.h"
 
 namespace pc {
@@ -21,7 +22,7 @@ class FrameWriter {
   FrameWriter();
   // Writes until nothing is left, the socket is full or about `budget` bytes have gone. How many system calls moved
   // something. An error is the operating system's: nothing more can be written.
-  Result<std::size_t> write(int fd, Link& link, std::size_t budget);
+  Result<std::size_t> write(ByteStream& stream, Link& link, std::size_t budget);
   // From now on nothing outside this object is needed for what is pending; see Mover.
   void keep_unsent();
   // Bytes that the link has handed over and the socket has not taken.
@@ -33,7 +34,6 @@ class FrameWriter {
   void add(const Link::OutFrame& frame);
   void add_part(std::span<const std::byte> bytes);
   std::span<std::byte> reserve(std::size_t nbytes);
-  Result<std::size_t> send_parts(int fd);
   void advance(Link& link, std::size_t count);
 
   std::unique_ptr<std::byte[]> buffer_;  // headers, trailers and small payloads

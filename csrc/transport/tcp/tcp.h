@@ -3,22 +3,24 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "transport/transport.h"
+#include "wire/credentials.h"
 #include "wire/link.h"
 
 namespace pc {
 
 struct TcpOptions {
   Rank rank = 0, size = 1;
-  JobId job = {};
+  Credentials credentials = {};
   uint32_t epoch = 0;
-  std::string bind_address = "127.0.0.1";  // numeric IPv4 or IPv6; never the wildcard
+  std::vector<std::string> bind_ips = {"127.0.0.1"};  // numeric IPv4 or IPv6; never the wildcard
   LinkLimits limits = {};
   Logger log = Logger();  // hears of strangers that were turned away
 };
-// Listens at once on a free port; address() is then "[ip]:port".
+// Listens at once, on a free port of each; address() is then "ip:port", or several of these, separated by commas.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace pc

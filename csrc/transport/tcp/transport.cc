@@ -16,6 +16,7 @@
 namespace pc {
 namespace {
 
+constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
 constexpr std::size_t kAskEverybody =
     4;  // up to so many connections, reading each is cheaper than asking epoll first
 
@@ -25,11 +26,12 @@ void complete(CompletionSink* sink, uint64_t token, const Status& status) {
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(const TcpOptions& options, Fd listener, Fd epoll)
+  TcpTransport(const TcpOptions& options, std::vector<Fd> listeners, Fd epoll)
       : options_(options),
-        listener_(std::move(listener)),
+        listeners_(std::move(listeners)),
         epoll_(std::move(epoll)) {
-    address_ = to_string(local_address(listener_.get()));
+    for (const Fd& listener : listeners_)
+      address_ += (address_.empty() ? "" : ",") + to_string(local_address(listener.get()));
     connections_.resize(static_cast<std::size_t>(options.size));
   }
   ~TcpTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
@@ -57,7 +59,7 @@ class TcpTransport final : public Transport {
   }
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
-  std::vector<Fd> take_control_sockets() override {
+  std::vector<ByteStream> take_control_sockets() override {
     const std::lock_guard lock(mutex_);
     return std::exchange(control_, {});
   }
@@ -92,14 +94,14 @@ class TcpTransport final : public Transport {
   std::atomic<bool> give_up_{false};  // stops connect()
   std::string address_;
 
-  std::mutex mutex_;  // guards everything below, and all connections
-  Fd listener_;       // until connect() is done
-  Fd epoll_;          // all connections; also what wait_fd() gives out. Never changes
+  std::mutex mutex_;           // guards everything below, and all connections
+  std::vector<Fd> listeners_;  // until connect() is done
+  Fd epoll_;                   // all connections; also what wait_fd() gives out. Never changes
   std::vector<std::unique_ptr<Connection>>
-      connections_;                // by rank; null: ourselves, and all before connect()
-  std::vector<Connection*> open_;  // those with a socket
-  std::vector<Fd> control_;        // by rank; empty once they are taken
-  Status ended_;                   // not OK: after shutdown or abort
+      connections_;                  // by rank; null: ourselves, and all before connect()
+  std::vector<Connection*> open_;    // those with a socket
+  std::vector<ByteStream> control_;  // by rank; empty once they are taken
+  Status ended_;                     // not OK: after shutdown or abort
 };
 
 Status TcpTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
@@ -107,20 +109,16 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, const Wa
     return Status(Code::kInvalidArgument, "connect: " + std::to_string(addresses.size()) + " addresses for " +
                                               std::to_string(options_.size) + " ranks");
   }
-  Fd listener;
+  std::vector<Fd> listeners;
   {
     const std::lock_guard lock(mutex_);
     if (!ended_.is_ok()) return ended_;
-    if (!listener_.valid()) return Status(Code::kInvalidArgument, "connect: called twice");
-    listener = std::move(listener_);
+    if (listeners_.empty()) return Status(Code::kInvalidArgument, "connect: called twice");
+    listeners = std::exchange(listeners_, {});
   }
-  const Hello ours{.role = Role::kData,
-                   .rank = options_.rank,
-                   .size = options_.size,
-                   .epoch = options_.epoch,
-                   .job = options_.job};
+  const MeshIdentity us{.rank = options_.rank, .size = options_.size, .epoch = options_.epoch};
   Result<MeshSockets> sockets =
-      connect_mesh(ours, listener.get(), addresses, context, give_up_, options_.log);
+      connect_mesh(us, options_.credentials, listeners, addresses, context, give_up_, options_.log);
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) return ended_;
   if (!sockets.is_ok()) return sockets.status();
@@ -214,7 +212,7 @@ void TcpTransport::abort(const Status& why) noexcept {
 void TcpTransport::end(const Status& why) {
   if (!ended_.is_ok()) return;
   ended_ = why;
-  listener_.reset();
+  listeners_.clear();
   for (Connection* connection : open_) connection->close(why);
   open_.clear();
 }
@@ -223,8 +221,8 @@ void TcpTransport::close_in_child() noexcept {
   for (const std::unique_ptr<Connection>& connection : connections_) {
     if (connection != nullptr) connection->close_in_child();
   }
-  for (Fd& socket : control_) socket.reset();
-  listener_.reset();
+  for (ByteStream& socket : control_) socket.reset();
+  listeners_.clear();
   epoll_.reset();
 }
 
@@ -235,16 +233,19 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
     return Status(Code::kInvalidArgument, "rank " + std::to_string(options.rank) + " of " +
                                               std::to_string(options.size) + " does not exist");
   }
-  PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_ip(options.bind_address, 0));
-  if (is_wildcard(address)) {
-    return Status(Code::kInvalidArgument,
-                  "refusing to listen on every interface (" + options.bind_address + "): name one address");
+  if (options.bind_ips.empty()) return Status(Code::kInvalidArgument, "no address to listen on was given");
+  std::vector<Fd> listeners;
+  for (const std::string& ip : options.bind_ips) {
+    PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_ip(ip, 0));
+    PC_ASSIGN_OR_RETURN(Fd listener, new_socket(address));
+    use_large_buffers(listener.get());
+    PC_TRY(listen_on(listener, address, kBacklog));
+    listeners.push_back(std::move(listener));
   }
-  PC_ASSIGN_OR_RETURN(Fd listener, listen_on(address, 2 * options.size + 128));
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create", errno);
   return std::unique_ptr<Transport>(
-      std::make_unique<TcpTransport>(options, std::move(listener), std::move(epoll)));
+      std::make_unique<TcpTransport>(options, std::move(listeners), std::move(epoll)));
 }
 
 }  // namespace pc

@@ -1,6 +1,7 @@
 """Which rank is this process? One file per launcher, asked in the order of the table below.
 
 A detector returns None if its launcher did not start this process, and raises if it did but the place is unclear.
+PYCOLLECTIVE_LAUNCHER names the one to ask instead.
 """
 
 from __future__ import annotations
@@ -8,24 +9,61 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from pycollective.launch.detect import foreign, pycollective_run, single, torch_variables
+from pycollective.errors import InvalidArgument
+from pycollective.launch.detect import (
+    foreign,
+    hydra,
+    open_mpi,
+    pycollective_run,
+    single,
+    slurm,
+    slurm_pmi2,
+    torch_variables,
+    torchrun,
+)
 from pycollective.launch.detect.placement import Placement
 
 __all__ = ["DETECTORS", "Placement", "detect"]
 
-DETECTORS: tuple[Callable[[Mapping[str, str]], Placement | None], ...] = (
-    pycollective_run.detect,
-    torch_variables.detect,
-    foreign.detect,
-    single.detect,
-)
+VARIABLE = "PYCOLLECTIVE_LAUNCHER"
+Detector = Callable[[Mapping[str, str]], Placement | None]
+
+# Where one launcher runs inside another, the inner one comes first: mpirun and srun start torchrun's agents, and both
+# MPIs start their own helpers with srun.
+DETECTORS: dict[str, Detector] = {
+    "pycollective": pycollective_run.detect,
+    "torchrun": torchrun.detect,
+    "variables": torch_variables.detect,
+    "openmpi": open_mpi.detect,
+    "slurm-pmi2": slurm_pmi2.detect,
+    "hydra": hydra.detect,
+    "slurm": slurm.detect,
+}
+# When none of them has started this process: what looks like a world, but is none.
+REFUSALS: tuple[Detector, ...] = (torch_variables.detect_part, foreign.detect, slurm.detect_shell)
 
 
 def detect(env: Mapping[str, str] | None = None) -> Placement:
     """This process's place in the world. Raises InvalidArgument or Unsupported rather than guess a world of one."""
     environment = os.environ if env is None else env
-    for detector in DETECTORS:
+    if environment.get(VARIABLE):
+        return chosen(environment, environment[VARIABLE])
+    for detector in (*DETECTORS.values(), *REFUSALS):
         placement = detector(environment)
         if placement is not None:
             return placement
-    raise AssertionError("the last detector always answers")
+    return single.alone("single")
+
+
+def chosen(env: Mapping[str, str], name: str) -> Placement:
+    if name == "single":
+        return single.alone("single", VARIABLE)
+    if name not in DETECTORS:
+        raise InvalidArgument(f"{VARIABLE}={name!r} is not one of {', '.join((*DETECTORS, 'single'))}")
+    placement = DETECTORS[name](env)
+    if placement is None:
+        raise InvalidArgument(
+            f"{VARIABLE}={name}, but the environment has nothing of it: it did not start this process. Unset the "
+            f"variable to have the launcher found out"
+        )
+    return placement

@@ -15,25 +15,14 @@ class Launcher:
     name: str
     size: str
     rank: str
-    local_ranks: tuple[str, ...]  # the first that is set
+    local_rank: str
     start: str  # what people type
 
 
 LAUNCHERS = (
+    Launcher("Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "horovodrun"),
     Launcher(
-        "Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_LOCAL_RANK",), "mpirun"
-    ),
-    Launcher(
-        "MPICH, Intel MPI or PMI", "PMI_SIZE", "PMI_RANK", ("MPI_LOCALRANKID", "SLURM_LOCALID"), "mpiexec"
-    ),
-    Launcher("Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ("SLURM_LOCALID",), "srun -K"),
-    Launcher("Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", ("HOROVOD_LOCAL_RANK",), "horovodrun"),
-    Launcher(
-        "Paddle",
-        "PADDLE_TRAINERS_NUM",
-        "PADDLE_TRAINER_ID",
-        ("PADDLE_LOCAL_RANK",),
-        "paddle.distributed.launch",
+        "Paddle", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "paddle.distributed.launch"
     ),
 )
 
@@ -44,12 +33,11 @@ def detect(env: Mapping[str, str]) -> Placement | None:
             continue
         size = integer(env, launcher.size)
         if size > 1:
-            local = next((name for name in launcher.local_ranks if env.get(name)), launcher.local_ranks[0])
             raise Unsupported(
                 f"{launcher.name} started {size} processes ({launcher.size}={size}), and pycollective cannot join "
                 f"them by itself yet. What works today:\n"
                 f"  {launcher.start} ... bash -c 'MASTER_ADDR=<host of rank 0> MASTER_PORT=29500 RANK=${launcher.rank} "
-                f"WORLD_SIZE=${launcher.size} LOCAL_RANK=${local} exec python script.py'\n"
-                f"or start with `pycollective run` (one host) or `torchrun`"
+                f"WORLD_SIZE=${launcher.size} LOCAL_RANK=${launcher.local_rank} exec python script.py'\n"
+                f"or start with `pycollective run` (one host), torchrun, mpirun or srun"
             )
     return None

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pycollective.launch.board import Board
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One rank's place and the way to the rendezvous store.
+    """One rank's place and the way to the others. `launch.rendezvous` walks that way.
 
-    A rank tries `store_addresses` in order, round and round until its deadline, and takes the first that answers with
-    the right job. If `host_store` is a list, this rank (always rank 0) first opens the store itself, at the first of
-    these addresses that can be bound; they are those of `store_addresses`. A world of one has neither.
+    A rank tries `store_addresses` in order, round and round until its deadline, and takes the first that proves to know
+    the job's key. If `hosts_store`, this rank (always rank 0) first opens the store itself, at the first of them that
+    can be bound. With a `board` there are no addresses: rank 0 opens its store anywhere and publishes where. A world of
+    one has neither.
     """
 
     rank: int
     size: int
     local_rank: int
     local_size: int  # 0: the launcher does not say; the host map of init() knows
-    store_addresses: list[str]  # "127.0.0.1:4711" or "[::1]:4711", always numeric
-    host_store: list[str] | None
-    job: bytes  # 16 bytes
-    launcher: str  # for people: "pycollective run", "torch variables", "single"
-    address: str = ""  # where this rank's own data listener binds; empty: loopback
+    launcher: str  # for people: "pycollective run", "torchrun", "Open MPI"
+    one_host: bool = False  # the launcher says that all ranks are on this host: loopback is enough
+    store_addresses: tuple[str, ...] = ()  # "127.0.0.1:4711" or "[::1]:4711", always numeric
+    hosts_store: bool = False
+    board: Callable[[], Board] | None = None  # opens the launcher's board
+    job: str = ""  # what all ranks know and no other job has; a board's card replaces it
+    key: bytes | None = field(default=None, repr=False)  # 32 bytes, if the launcher handed one over
+    variables: tuple[str, ...] = ()  # that decided

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pycollective.errors import InvalidArgument
 from pycollective.launch.detect.placement import Placement
 from pycollective.launch.detect.variables import integer, rank_of, require
-from pycollective.launch.key import job_id, read_key
+from pycollective.launch.key import job_of_run, read_key
 
 PREFIX = "PYCOLLECTIVE_"
 NAMES = tuple(
@@ -33,8 +33,10 @@ def detect(env: Mapping[str, str]) -> Placement | None:
         size=size,
         local_rank=local_rank,
         local_size=local_size,
-        store_addresses=[env["PYCOLLECTIVE_STORE"]],
-        host_store=None,
-        job=job_id(key),
         launcher="pycollective run",
+        one_host=True,
+        store_addresses=(env["PYCOLLECTIVE_STORE"],),
+        job=job_of_run(key),
+        key=key,
+        variables=NAMES,
     )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pycollective.launch.detect.placement import Placement
-from pycollective.launch.key import job_id
 
 
-def detect(env: Mapping[str, str]) -> Placement | None:
-    del env
-    return Placement(0, 1, 0, 1, [], None, job_id(b"single"), "single")
+def alone(launcher: str, *variables: str) -> Placement:
+    return Placement(0, 1, 0, 1, launcher, one_host=True, variables=variables)

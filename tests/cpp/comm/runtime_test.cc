@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/fd.h"
+#include "comm/bootstrap.h"
 #include "store/memory.h"
 #include "transport/tcp/tcp.h"
 #include "world.h"
@@ -127,6 +128,13 @@ class StoreThatGoes final : public Store {
     if (gone()) return unreachable();
     return inner_.get(key, deadline);
   }
+  Result<std::string> pop(std::string_view key, Deadline deadline) override {
+    if (gone()) return unreachable();
+    return inner_.pop(key, deadline);
+  }
+  Status wait(std::string_view key, Deadline deadline) override {
+    return gone() ? unreachable() : inner_.wait(key, deadline);
+  }
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
     if (gone()) return unreachable();
     return inner_.add(key, delta, deadline);
@@ -156,7 +164,7 @@ TEST(Runtime, an_interrupt_ends_connecting) {
   std::thread leaves([&] {
     RuntimeOptions options = options_of(1, 2, store, 5);
     options.make_transport = [](Rank rank) {  // publishes its address and then cannot connect
-      std::unique_ptr<Transport> transport = make_tcp_transport({.rank = rank, .size = 2, .job = {}}).value();
+      std::unique_ptr<Transport> transport = make_tcp_transport({.rank = rank, .size = 2}).value();
       transport->abort(Status(Code::kAborted, "it leaves"));
       return transport;
     };
@@ -188,7 +196,54 @@ TEST(Runtime, a_rank_that_is_given_twice_is_refused) {
   const Outcomes outcomes = create_all({{0, 2}, {1, 2}, {1, 2}}, 5);
   EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), [](const Status& s) { return s.is_ok(); }), 2)
       << text_of(outcomes);
-  EXPECT_TRUE(has(outcomes[1], "same rank") || has(outcomes[2], "same rank")) << text_of(outcomes);
+  EXPECT_TRUE(has(outcomes[1], "two processes say that they are rank 1") ||
+              has(outcomes[2], "two processes say that they are rank 1"))
+      << text_of(outcomes);
+}
+
+TEST(Runtime, a_rank_that_is_given_twice_instead_of_another_is_reported_on_all) {
+  const auto began = std::chrono::steady_clock::now();
+  const Outcomes outcomes = create_all({{0, 3}, {1, 3}, {1, 3}}, 20);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10)) << "not at the deadline";
+  for (const Status& s : outcomes)
+    EXPECT_TRUE(has(s, "two processes say that they are rank 1: process")) << text_of(outcomes);
+}
+
+TEST(Runtime, an_init_that_failed_can_be_tried_again_through_the_same_store) {
+  const auto store = std::make_shared<MemoryStore>();
+  EXPECT_EQ(create(options_of(0, 2, store, 0.3)).status().code(), Code::kTimeout);
+  std::unique_ptr<Runtime> zero, one;
+  std::thread other([&] {
+    Result<std::unique_ptr<Runtime>> made = create(options_of(0, 2, store, 10));
+    EXPECT_TRUE(made.is_ok()) << made.status().to_string();
+    if (made.is_ok()) zero = std::move(made).value();
+  });
+  // Rank 1 may still read that rank 0 has given up; then it tries again as well.
+  for (const Deadline deadline = Deadline::after(10); one == nullptr && !deadline.expired();) {
+    Result<std::unique_ptr<Runtime>> made = create(options_of(1, 2, store, 10));
+    if (made.is_ok()) one = std::move(made).value();
+  }
+  other.join();
+  EXPECT_TRUE(zero != nullptr && one != nullptr);
+}
+
+TEST(Runtime, a_second_program_meets_through_the_same_store) {
+  const auto store = std::make_shared<MemoryStore>();
+  for (int program = 0; program < 2; ++program) {
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        RuntimeOptions options = options_of(rank, 2, store, 10);
+        options.before_leaving = [store, options] { forget_meeting(*store, options); };
+        Result<std::unique_ptr<Runtime>> made = create(options);
+        EXPECT_TRUE(made.is_ok()) << made.status().to_string();
+        if (made.is_ok()) {
+          EXPECT_TRUE(made.value()->shutdown(Deadline::after(10)).is_ok());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 TEST(Runtime, ranks_that_disagree_about_the_size_are_told) {

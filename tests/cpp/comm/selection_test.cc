@@ -62,7 +62,7 @@ TEST(Selection, text_reads_back_to_the_same_table) {
 TEST(Selection, what_cannot_be_read_is_refused_with_what_there_is) {
   for (const char* const text :
        {"x", "allreduce", "allreduce:0-1k", "gossip:0-1k:ring", "allreduce:1k-1k:ring", "allreduce:0+1k:ring",
-        "allreduce:0-1x:ring", "allreduce:0-1k:ring:chunk=1k",
+        "allreduce:0-1x:ring", "allreduce:0-1k:recursive_doubling:chunk=1k",
         "allreduce:0-1k:ring:", "allreduce:0-1k:ring:ranks=0", "allreduce:0-99999999999999999999:ring",
         "broadcast:0-1k:binomial:chunk", "allreduce:0-99999999999g:ring"}) {
     EXPECT_EQ(SelectionTable::parse(text).status().code(), Code::kInvalidArgument) << text;

@@ -108,6 +108,33 @@ TEST_P(StoreSuite, an_erased_key_is_gone_and_erasing_it_again_is_fine) {
   EXPECT_EQ(one_.get("a", at_once()).status().code(), Code::kTimeout);
 }
 
+TEST_P(StoreSuite, a_pop_takes_the_value_away_and_only_one_pop_gets_it) {
+  std::atomic<int> got{0};
+  std::vector<std::thread> poppers;
+  for (int i = 0; i < 3; ++i) {
+    poppers.emplace_back([&, i] {
+      const Result<std::string> value = (i % 2 == 0 ? one_ : other_).pop("token", Deadline::after(0.5));
+      if (value.is_ok() && value.value() == "it") ++got;
+    });
+  }
+  ASSERT_TRUE(one_.set("token", "it", soon()).is_ok());
+  for (std::thread& popper : poppers) popper.join();
+  EXPECT_EQ(got, 1);
+  EXPECT_EQ(other_.get("token", at_once()).status().code(), Code::kTimeout);
+  ASSERT_TRUE(one_.set("there", "x", soon()).is_ok());
+  EXPECT_EQ(other_.pop("there", at_once()).value(), "x");
+}
+
+TEST_P(StoreSuite, a_wait_ends_when_the_key_is_there_and_leaves_it) {
+  EXPECT_EQ(one_.wait("later", at_once()).code(), Code::kTimeout);
+  Status waited;
+  std::thread waiter([&] { waited = other_.wait("later", soon()); });
+  ASSERT_TRUE(one_.set("later", "x", soon()).is_ok());
+  waiter.join();
+  EXPECT_TRUE(waited.is_ok()) << waited.to_string();
+  EXPECT_EQ(one_.get("later", soon()).value(), "x");
+}
+
 TEST_P(StoreSuite, keys_and_values_beyond_the_limits_are_refused) {
   EXPECT_EQ(one_.set("", "x", soon()).code(), Code::kInvalidArgument);
   EXPECT_EQ(one_.get(std::string(kMaxKeyBytes + 1, 'k'), soon()).status().code(), Code::kInvalidArgument);

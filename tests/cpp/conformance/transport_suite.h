@@ -437,15 +437,16 @@ TEST_P(TransportSuite, ACollectiveThatIsGivenUpDoesNotDisturbTheNext) {
 TEST_P(TransportSuite, ControlSocketsConnectEveryPairOnce) {
   constexpr Rank kRanks = 4;
   World world(GetParam(), kRanks);
-  std::vector<std::vector<Fd>> sockets;
+  std::vector<std::vector<ByteStream>> sockets;
   for (Rank rank = 0; rank < kRanks; ++rank) {
     sockets.push_back(world.node(rank).transport->take_control_sockets());
     ASSERT_EQ(sockets.back().size(), std::size_t{kRanks});
-    const std::vector<Fd> again = world.node(rank).transport->take_control_sockets();
-    EXPECT_TRUE(std::none_of(again.begin(), again.end(), [](const Fd& fd) { return fd.valid(); }));
+    const std::vector<ByteStream> again = world.node(rank).transport->take_control_sockets();
+    EXPECT_TRUE(
+        std::none_of(again.begin(), again.end(), [](const ByteStream& each) { return each.valid(); }));
   }
   const auto at = [&](Rank from, Rank to) {
-    return sockets[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)].get();
+    return sockets[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)].fd();
   };
   for (Rank from = 0; from < kRanks; ++from) {
     EXPECT_LT(at(from, from), 0);
@@ -473,12 +474,12 @@ TEST_P(TransportSuite, ControlSocketsConnectEveryPairOnce) {
 
 TEST_P(TransportSuite, ControlSocketsThatNobodyTookEndWithTheTransport) {
   World world(GetParam(), 2);
-  const std::vector<Fd> sockets = world.node(0).transport->take_control_sockets();
+  const std::vector<ByteStream> sockets = world.node(0).transport->take_control_sockets();
   world.node(1).die();
-  pollfd readable{sockets[1].get(), POLLIN, 0};
+  pollfd readable{sockets[1].fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&readable, 1, static_cast<int>(kPatience * 1000)), 1);
   char byte = 0;
-  EXPECT_EQ(::recv(sockets[1].get(), &byte, 1, 0), 0);
+  EXPECT_EQ(::recv(sockets[1].fd(), &byte, 1, 0), 0);
 }
 
 TEST_P(TransportSuite, AForkedChildClosesEverythingAndTheParentGoesOn) {

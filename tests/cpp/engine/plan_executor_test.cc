@@ -52,7 +52,7 @@ class ScriptedTransport final : public Transport {
     recvs.push_back(op);
   }
   void discard(uint32_t, uint64_t) override {}
-  std::vector<Fd> take_control_sockets() override { return {}; }
+  std::vector<ByteStream> take_control_sockets() override { return {}; }
   bool cancel(const CompletionSink* sink, const Status&) override {
     ++cancels;
     std::erase_if(sends, [&](const SendOp& op) { return op.completions == sink; });

@@ -1,3 +1,4 @@
+#include "conformance/raw_connection.h"
 #include "conformance/store_suite.h"
 #include "store/memory.h"
 #include "store/prefix.h"
@@ -12,14 +13,17 @@ OpenedStore open_memory() {
   return {nullptr, store, store};
 }
 
-OpenedStore open_tcp() {
-  const JobId job = {std::byte{1}, std::byte{2}};
-  std::shared_ptr<TcpStoreServer> server = TcpStoreServer::open("127.0.0.1", 0, job).value();
+OpenedStore open_tcp_with(bool encrypts) {
+  const Credentials job = testing::credentials_of(1, 1, encrypts);
+  std::shared_ptr<TcpStoreServer> server = TcpStoreServer::open({"127.0.0.1:0"}, job).value();
   const auto client = [&] {
-    return std::shared_ptr<Store>(connect_tcp_store({server->address()}, job, Deadline::after(10)).value());
+    return std::shared_ptr<Store>(
+        connect_tcp_store(server->addresses(), job, Deadline::after(10)).value().store);
   };
   return {server, client(), client()};
 }
+OpenedStore open_tcp() { return open_tcp_with(false); }
+OpenedStore open_tcp_encrypted() { return open_tcp_with(true); }
 
 OpenedStore open_prefix() {
   const auto inner = std::make_shared<MemoryStore>();
@@ -30,6 +34,7 @@ OpenedStore open_prefix() {
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreSuite,
                          ::testing::Values(StoreCase{"memory", open_memory}, StoreCase{"tcp", open_tcp},
+                                           StoreCase{"tcp_encrypted", open_tcp_encrypted},
                                            StoreCase{"prefix", open_prefix}),
                          [](const ::testing::TestParamInfo<StoreCase>& each) { return each.param.name; });
 

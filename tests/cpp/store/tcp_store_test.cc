@@ -1,15 +1,11 @@
 // What the TCP store promises against strangers, wrong jobs, missing servers and clients that go away.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/fd.h"
-#include "store/endpoint.h"
+#include "conformance/raw_connection.h"
 #include "store/protocol.h"
 #include "store/tcp_client.h"
 #include "store/tcp_server.h"
@@ -17,56 +13,38 @@
 namespace pc {
 namespace {
 
-const JobId kJob = {std::byte{7}};
-Deadline soon() { return Deadline::after(10); }
+using testing::credentials_of;
+using testing::RawConnection;
 
-Fd connect_raw(const std::string& address) {
-  const Endpoint endpoint = resolve(address).value().front();
-  Fd fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(::connect(fd.get(), endpoint.get(), endpoint.length), 0);
-  return fd;
-}
-void send_raw(const Fd& fd, const void* data, std::size_t nbytes) {
-  EXPECT_EQ(::send(fd.get(), data, nbytes, MSG_NOSIGNAL), static_cast<ssize_t>(nbytes));
-}
-void send_hello(const Fd& fd, const JobId& job, Role role = Role::kStore) {
-  Hello hello;
-  hello.role = role;
-  hello.job = job;
-  HelloBytes bytes;
-  encode(hello, bytes);
-  send_raw(fd, bytes.data(), bytes.size());
-}
-// What the server sends until it closes the connection; waits at most ten seconds for that.
-std::string read_until_closed(const Fd& fd) {
-  std::string all;
-  for (;;) {
-    pollfd waiting{fd.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, 10'000) != 1) return all + " (still open)";
-    char piece[4096];
-    const ssize_t n = ::recv(fd.get(), piece, sizeof piece, 0);
-    if (n <= 0) return all;
-    all.append(piece, static_cast<std::size_t>(n));
-  }
-}
+const Credentials kJob = credentials_of(7);
+const Hello kClient{.role = Role::kStore};
+const std::vector<std::string> kAnyPort = {"127.0.0.1:0"};
+Deadline soon() { return Deadline::after(10); }
 
 class TcpStore : public ::testing::Test {
  protected:
   void serve(const StoreServerLimits& limits = {}) {
-    server_ = TcpStoreServer::open("127.0.0.1", 0, kJob, limits).value();
+    server_ = TcpStoreServer::open(kAnyPort, kJob, limits).value();
   }
-  std::unique_ptr<Store> client() { return connect_tcp_store({server_->address()}, kJob, soon()).value(); }
+  const std::string& address() const { return server_->addresses().front(); }
+  std::unique_ptr<Store> client() { return connect_tcp_store({address()}, kJob, soon()).value().store; }
+  RawConnection stranger() const { return RawConnection(address()); }
+  RawConnection member() const {
+    RawConnection made(address());
+    EXPECT_TRUE(made.shake_hands(kClient, kJob).is_ok());
+    return made;
+  }
   std::unique_ptr<TcpStoreServer> server_;
 };
 
 TEST_F(TcpStore, a_client_may_come_before_the_server) {
   serve();
-  const std::string address = server_->address();
+  const std::string where = address();
   server_.reset();
   std::thread late;
   int looks = 0;  // the probe is asked between attempts: by the third look at least one attempt has failed
-  const Result<std::unique_ptr<Store>> store = connect_tcp_store({address}, kJob, soon(), [&] {
-    if (++looks == 3) server_ = TcpStoreServer::open(address, kJob).value();
+  const Result<StoreConnection> store = connect_tcp_store({where}, kJob, soon(), [&] {
+    if (++looks == 3) server_ = TcpStoreServer::open({where}, kJob).value();
     return false;
   });
   ASSERT_TRUE(store.is_ok()) << store.status().to_string();
@@ -75,38 +53,61 @@ TEST_F(TcpStore, a_client_may_come_before_the_server) {
 
 TEST_F(TcpStore, the_address_that_answers_with_the_right_job_is_taken) {
   serve();
-  const std::unique_ptr<TcpStoreServer> other =
-      TcpStoreServer::open("127.0.0.1", 0, JobId{std::byte{8}}).value();
-  const Result<std::unique_ptr<Store>> store =
-      connect_tcp_store({other->address(), server_->address()}, kJob, soon());
+  const std::unique_ptr<TcpStoreServer> other = TcpStoreServer::open(kAnyPort, credentials_of(8)).value();
+  const Result<StoreConnection> store =
+      connect_tcp_store({other->addresses().front(), address()}, kJob, soon());
   ASSERT_TRUE(store.is_ok()) << store.status().to_string();
-  EXPECT_EQ(store.value()->add("n", 1, soon()).value(), 1);
+  EXPECT_EQ(store.value().store->add("n", 1, soon()).value(), 1);
 }
 
 TEST_F(TcpStore, an_unreachable_store_is_a_timeout_that_names_address_attempts_and_cause) {
   serve();
-  const std::string address = server_->address();
+  const std::string where = address();
   server_.reset();
-  const Status status = connect_tcp_store({address}, kJob, Deadline::after(0.1)).status();
+  const Status status = connect_tcp_store({where}, kJob, Deadline::after(0.1)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  for (const std::string part : {address.c_str(), "attempt", "refused", "Check that"}) {
+  for (const std::string part : {where.c_str(), "attempt", "refused", "Check that"}) {
     EXPECT_NE(status.message().find(part), std::string::npos) << part << " in: " << status.message();
   }
 }
 
 TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
   serve();
-  const Status status =
-      connect_tcp_store({server_->address()}, JobId{std::byte{9}}, Deadline::after(0.1)).status();
+  const Status status = connect_tcp_store({address()}, credentials_of(9), Deadline::after(0.1)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(status.message().find("job"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("belongs to job " + fingerprint(kJob.job)), std::string::npos)
+      << status.message();
+}
+
+TEST_F(TcpStore, a_client_of_this_job_with_another_key_is_refused_at_once_with_both_ids_and_its_source) {
+  serve();
+  const Credentials other = credentials_of(7, 2);
+  const Status status = connect_tcp_store({address()}, other, soon()).status();
+  EXPECT_EQ(status.code(), Code::kMismatch) << "and no timeout: " << status.to_string();
+  for (const std::string& part : {address(), to_string(key_id(kJob.key)), to_string(key_id(other.key)),
+                                  other.key_source, std::string("PYCOLLECTIVE_KEY_FILE")}) {
+    EXPECT_NE(status.message().find(part), std::string::npos) << part << " in: " << status.message();
+  }
+}
+
+TEST_F(TcpStore, a_client_learns_which_of_its_addresses_reaches_the_store) {
+  serve();
+  EXPECT_EQ(connect_tcp_store({address()}, kJob, soon()).value().local_ip, "127.0.0.1");
+}
+
+TEST_F(TcpStore, it_listens_on_every_address_that_it_is_given) {
+  const std::unique_ptr<TcpStoreServer> both =
+      TcpStoreServer::open({"127.0.0.1:0", "127.0.0.2:0"}, kJob).value();
+  ASSERT_EQ(both->addresses().size(), 2u);
+  for (const std::string& each : both->addresses())
+    EXPECT_TRUE(connect_tcp_store({each}, kJob, soon()).is_ok()) << each;
 }
 
 TEST_F(TcpStore, an_interrupt_ends_every_wait) {
   serve();
   bool interrupted = false;
   const std::unique_ptr<Store> store =
-      connect_tcp_store({server_->address()}, kJob, soon(), [&] { return interrupted; }).value();
+      connect_tcp_store({address()}, kJob, soon(), [&] { return interrupted; }).value().store;
   interrupted = true;
   EXPECT_EQ(store->get("never", soon()).status().code(), Code::kInterrupted);
 }
@@ -123,7 +124,7 @@ TEST_F(TcpStore, a_server_that_goes_is_an_error_and_no_hang) {
 
 TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
   serve();
-  const std::string address = server_->address();
+  const std::string where = address();
   const std::unique_ptr<Store> store = client();
   server_.reset();
   EXPECT_FALSE(store->get("a", soon()).is_ok());  // finds out; from here on every call has to connect again
@@ -132,7 +133,7 @@ TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
                                store->add("the/key", 1, Deadline::after(0.1)).status(),
                                store->erase("the/key", Deadline::after(0.1))}) {
     EXPECT_EQ(status.code(), Code::kTimeout);
-    for (const std::string part : {"the/key", address.c_str(), "refused"}) {
+    for (const std::string part : {"the/key", where.c_str(), "refused"}) {
       EXPECT_NE(status.message().find(part), std::string::npos) << part << " in: " << status.message();
     }
     EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
@@ -149,66 +150,64 @@ TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
 }
 
 TEST_F(TcpStore, a_stranger_that_says_nothing_is_cut_off) {
-  serve({.hello_s = 0.05});
-  EXPECT_EQ(read_until_closed(connect_raw(server_->address())), "");
+  serve({.handshake_s = 0.05});
+  EXPECT_EQ(stranger().hear(1), 0u);
+}
+
+TEST_F(TcpStore, a_stranger_that_stops_halfway_is_cut_off) {
+  serve({.handshake_s = 0.05});
+  RawConnection half = stranger();
+  Handshake handshake = Handshake::initiator(kJob, kClient).value();
+  half.say(handshake.output());
+  EXPECT_EQ(half.hear(kAnswerBytes + 1), kAnswerBytes);
 }
 
 TEST_F(TcpStore, garbage_instead_of_a_hello_is_cut_off_without_an_answer) {
   serve();
-  const Fd fd = connect_raw(server_->address());
-  const std::string garbage(kHelloBytes, 'G');
-  send_raw(fd, garbage.data(), garbage.size());
-  EXPECT_EQ(read_until_closed(fd), "");
+  RawConnection fd = stranger();
+  fd.say(std::string(kHelloBytes, 'G'));
+  EXPECT_EQ(fd.hear(1), 0u);
 }
 
-TEST_F(TcpStore, who_does_not_know_the_job_is_not_told_it) {
+TEST_F(TcpStore, another_role_of_this_job_is_told_what_differs) {
   serve();
-  const Fd fd = connect_raw(server_->address());
-  send_hello(fd, JobId{std::byte{9}});
-  EXPECT_EQ(read_until_closed(fd), "");
-}
-
-TEST_F(TcpStore, another_role_of_this_job_gets_our_hello_and_no_more) {
-  serve();
-  const Fd fd = connect_raw(server_->address());
-  send_hello(fd, kJob, Role::kData);
-  EXPECT_EQ(read_until_closed(fd).size(), kHelloBytes);
+  const Status status = stranger().shake_hands({.role = Role::kData, .rank = 1, .size = 2}, kJob);
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_NE(status.message().find("store connection"), std::string::npos) << status.message();
 }
 
 TEST_F(TcpStore, malformed_requests_are_cut_off) {
   serve();
   const std::vector<StoreRequest> bad = {
-      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(5), 1, 0, 0},
+      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(7), 1, 0, 0},
       {StoreOp::kGet, 0, 0, 0},           {StoreOp::kGet, 4097, 0, 0},
       {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
       {StoreOp::kSet, 1, 0, 1},
   };
   for (const StoreRequest& request : bad) {
-    const Fd fd = connect_raw(server_->address());
-    send_hello(fd, kJob);
+    RawConnection fd = member();
     const StoreHeader header = encode(request);
-    send_raw(fd, header.data(), header.size());
-    EXPECT_EQ(read_until_closed(fd).size(), kHelloBytes);
+    fd.say(std::string(header.data(), header.size()));
+    EXPECT_EQ(fd.hear(1), 0u);
   }
   EXPECT_EQ(client()->add("n", 1, soon()).value(), 1);
 }
 
 TEST_F(TcpStore, a_second_request_before_the_answer_is_cut_off) {
   serve();
-  const Fd fd = connect_raw(server_->address());
-  send_hello(fd, kJob);
+  RawConnection fd = member();
   const StoreHeader header = encode(StoreRequest{StoreOp::kGet, 1, 0, 0});
   std::string twice(header.data(), header.size());
   twice += 'k';
   twice += twice;
-  send_raw(fd, twice.data(), twice.size());
-  EXPECT_EQ(read_until_closed(fd).size(), kHelloBytes);
+  fd.say(twice);
+  EXPECT_EQ(fd.hear(1), 0u);
 }
 
 TEST_F(TcpStore, strangers_that_fill_the_server_do_not_keep_members_out) {
   serve({.strangers = 4});
-  std::vector<Fd> strangers;
-  for (int i = 0; i < 10; ++i) strangers.push_back(connect_raw(server_->address()));
+  std::vector<RawConnection> strangers;
+  for (int i = 0; i < 10; ++i) strangers.push_back(stranger());
   EXPECT_EQ(client()->add("n", 1, soon()).value(), 1);
 }
 
@@ -216,10 +215,10 @@ TEST_F(TcpStore, members_are_never_too_many) {
   serve({.strangers = 4});
   std::vector<std::unique_ptr<Store>> members;  // each keeps its connection
   for (int i = 1; i <= 10; ++i) {
-    Result<std::unique_ptr<Store>> member = connect_tcp_store({server_->address()}, kJob, Deadline::after(1));
+    Result<StoreConnection> member = connect_tcp_store({address()}, kJob, Deadline::after(1));
     ASSERT_TRUE(member.is_ok()) << member.status().to_string();
-    EXPECT_EQ(member.value()->add("n", 1, soon()).value(), i);
-    members.push_back(std::move(member).value());
+    EXPECT_EQ(member.value().store->add("n", 1, soon()).value(), i);
+    members.push_back(std::move(member).value().store);
   }
 }
 
@@ -236,12 +235,15 @@ TEST_F(TcpStore, a_full_store_refuses_new_keys_and_keeps_the_old) {
 }
 
 TEST_F(TcpStore, the_wildcard_and_bad_addresses_are_refused) {
-  EXPECT_EQ(TcpStoreServer::open("0.0.0.0", 0, kJob).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(TcpStoreServer::open("[::ffff:0.0.0.0]:0", kJob).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(TcpStoreServer::open("[::]:0", kJob).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(TcpStoreServer::open("127.0.0.1", 65536, kJob).status().code(), Code::kInvalidArgument);
-  for (const std::string address : {"", "host", "host:", ":1", "[::1:5", "127.0.0.1:99999", "127.0.0.1:x"}) {
-    EXPECT_EQ(connect_tcp_store({address}, kJob, soon()).status().code(), Code::kInvalidArgument) << address;
+  for (const std::string bad : {"0.0.0.0:0", "[::ffff:0.0.0.0]:0", "[::]:0"}) {
+    const Status status = TcpStoreServer::open({bad}, kJob).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(TcpStoreServer::open({}, kJob).status().code(), Code::kInvalidArgument);
+  for (const std::string bad :
+       {"", "host", "host:", "host:1", ":1", "[::1:5", "127.0.0.1:99999", "127.0.0.1:65536", "127.0.0.1:x"}) {
+    EXPECT_EQ(TcpStoreServer::open({bad}, kJob).status().code(), Code::kInvalidArgument) << bad;
+    EXPECT_EQ(connect_tcp_store({bad}, kJob, soon()).status().code(), Code::kInvalidArgument) << bad;
   }
 }
 

@@ -13,11 +13,13 @@ std::vector<std::unique_ptr<Transport>> make_inproc(Rank size, const LinkLimits&
   return transports;
 }
 
-std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& limits) {
+std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& limits, bool encrypts) {
+  Credentials credentials;
+  credentials.encrypts = encrypts;
   std::vector<std::unique_ptr<Transport>> transports;
   for (Rank rank = 0; rank < size; ++rank) {
     Result<std::unique_ptr<Transport>> made =
-        make_tcp_transport({.rank = rank, .size = size, .limits = limits});
+        make_tcp_transport({.rank = rank, .size = size, .credentials = credentials, .limits = limits});
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     transports.push_back(std::move(made).value());
   }
@@ -28,7 +30,14 @@ std::string name_of_kind(const ::testing::TestParamInfo<TransportKind>& info) { 
 
 INSTANTIATE_TEST_SUITE_P(All, TransportSuite,
                          ::testing::Values(TransportKind{"inproc", make_inproc},
-                                           TransportKind{"tcp", make_tcp}),
+                                           TransportKind{"tcp",
+                                                         [](Rank size, const LinkLimits& limits) {
+                                                           return make_tcp(size, limits, false);
+                                                         }},
+                                           TransportKind{"tcp_encrypted",
+                                                         [](Rank size, const LinkLimits& limits) {
+                                                           return make_tcp(size, limits, true);
+                                                         }}),
                          name_of_kind);
 
 }  // namespace

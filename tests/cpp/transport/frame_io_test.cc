@@ -36,12 +36,12 @@ struct End final : Mover {
   void keep_unsent() override { writer.keep_unsent(); }
   void redirect(std::span<std::byte> there) override { reader.redirect(there); }
   bool move() {
-    const Result<std::size_t> written = writer.write(socket.get(), link, kPlenty);
-    const Result<std::size_t> read = reader.read(socket.get(), link, kPlenty);
+    const Result<std::size_t> written = writer.write(stream, link, kPlenty);
+    const Result<std::size_t> read = reader.read(stream, link, kPlenty);
     EXPECT_TRUE(written.is_ok() && read.is_ok());
     return written.is_ok() && read.is_ok() && written.value() + read.value() > 0;
   }
-  Fd socket;
+  ByteStream stream;
   Link link;
   FrameWriter writer;
   FrameReader reader;
@@ -52,8 +52,8 @@ struct Ends {
   Ends() {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    a.socket.reset(fds[0]);
-    b.socket.reset(fds[1]);
+    a.stream = ByteStream(Fd(fds[0]));
+    b.stream = ByteStream(Fd(fds[1]));
     const int least = 1;
     for (const int fd : fds) ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
   }
@@ -132,7 +132,7 @@ TEST(FrameIo, ASendIsNotDoneBeforeTheSocketHasAllOfIt) {
   const std::vector<std::byte> large = random_bytes(60'000), small = random_bytes(10);
   ends.a.link.post_send({message(0), large, &ends.a.sends, 0});
   ends.a.link.post_send({message(1), small, &ends.a.sends, 1});
-  ASSERT_TRUE(ends.a.writer.write(ends.a.socket.get(), ends.a.link, kPlenty).is_ok());
+  ASSERT_TRUE(ends.a.writer.write(ends.a.stream, ends.a.link, kPlenty).is_ok());
   EXPECT_TRUE(ends.a.writer.pending());
   EXPECT_TRUE(ends.a.sends.tokens.empty());
   while (ends.a.move() | ends.b.move()) {

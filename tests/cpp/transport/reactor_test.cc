@@ -40,7 +40,7 @@ class Idle : public Transport {
   void post_recv(Rank, const RecvOp&) override {}
   bool cancel(const CompletionSink*, const Status&) override { return true; }
   void discard(uint32_t, uint64_t) override {}
-  std::vector<Fd> take_control_sockets() override { return {}; }
+  std::vector<ByteStream> take_control_sockets() override { return {}; }
   std::size_t poll() override { return 0; }
   int wait_fd() const override { return event_.get(); }
   void shutdown(Deadline) override {}

@@ -5,73 +5,41 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
 
+#include "conformance/raw_connection.h"
 #include "conformance/world.h"
 #include "transport/tcp/connect.h"
 #include "transport/tcp/sockets.h"
 #include "wire/crc32c.h"
 #include "wire/frame.h"
+#include "wire/handshake.h"
 
 namespace pc::testing {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-JobId job_of(int number) {
-  JobId job = {};
-  job[0] = static_cast<std::byte>(number);
-  return job;
-}
-
 std::unique_ptr<Transport> tcp(Rank rank, Rank size, int job = 1) {
   Result<std::unique_ptr<Transport>> made =
-      make_tcp_transport({.rank = rank, .size = size, .job = job_of(job)});
+      make_tcp_transport({.rank = rank, .size = size, .credentials = credentials_of(job)});
   EXPECT_TRUE(made.is_ok()) << made.status().to_string();
   return std::move(made).value();
 }
 
-// A peer made by hand: a blocking socket that says exactly what the test wants.
-class RawPeer {
+class RawPeer : public RawConnection {
  public:
-  explicit RawPeer(const std::string& address) {
-    const Result<SocketAddress> parsed = parse_endpoint(address);
-    EXPECT_TRUE(parsed.is_ok());
-    fd_.reset(::socket(parsed.value().storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(fd_.get(), parsed.value().get(), parsed.value().length), 0);
-    const timeval patience{static_cast<time_t>(kPatience), 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  using RawConnection::RawConnection;
+  // Calls rank 0 unless told otherwise.
+  Status greet(Rank rank, Rank size, Role role = Role::kData, int job = 1, Rank peer = 0) {
+    return shake_hands(Hello{.role = role, .rank = rank, .peer = peer, .size = size}, credentials_of(job));
   }
-  void say(std::span<const std::byte> bytes) {
-    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-  }
-  void say_hello(Rank rank, Rank size, int job = 1, Role role = Role::kData) {
-    HelloBytes hello;
-    encode(Hello{.role = role, .rank = rank, .size = size, .epoch = 0, .job = job_of(job)}, hello);
-    say(hello);
-  }
-  // How many of `count` bytes came before the other side closed.
-  std::size_t hear(std::size_t count) {
-    Bytes bytes(count);
-    const ssize_t got = ::recv(fd_.get(), bytes.data(), count, MSG_WAITALL);
-    return got < 0 ? 0 : static_cast<std::size_t>(got);
-  }
-  void hang_up() { fd_.reset(); }
-  void reset() {
-    const linger at_once{1, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    fd_.reset();
-  }
-
- private:
-  Fd fd_;
 };
 
 // No descriptor can be opened while this lives.
@@ -111,16 +79,17 @@ Bytes eager_frame(const MessageId& id, const Bytes& payload) {
 struct AgainstRawPeer : ::testing::Test {
   AgainstRawPeer() {
     node.transport = tcp(0, 2);
-    RawPeer raw(node.transport->address());
-    raw.say_hello(1, 2);
+    peer = std::make_unique<RawPeer>(node.transport->address());
     control = std::make_unique<RawPeer>(node.transport->address());
-    control->say_hello(1, 2, 1, Role::kControl);
+    std::thread greeting([this] {
+      EXPECT_TRUE(peer->greet(1, 2).is_ok());
+      EXPECT_TRUE(control->greet(1, 2, Role::kControl).is_ok());
+    });
     const Status connected =
         node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+    greeting.join();
     EXPECT_TRUE(connected.is_ok()) << connected.to_string();
-    EXPECT_EQ(raw.hear(kHelloBytes), kHelloBytes);
     EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
-    peer = std::make_unique<RawPeer>(std::move(raw));
   }
   ~AgainstRawPeer() override { node.die(); }
   Status status_of_receive(uint64_t sequence, Bytes& in) {
@@ -254,12 +223,6 @@ TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
   stranger().say(pattern(10, 1));    // starts to say something
   stranger().say(pattern(1000, 2));  // garbage
   stranger().hang_up();              // has gone already
-  RawPeer& other_job = stranger();
-  other_job.say_hello(1, 3, 2);
-  RawPeer& other_size = stranger();
-  other_size.say_hello(1, 4);
-  RawPeer& itself = stranger();
-  itself.say_hello(0, 3);
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {
@@ -268,29 +231,96 @@ TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(other_job.hear(1), 0U) << "a stranger to the job is told nothing";
-  EXPECT_EQ(other_size.hear(kHelloBytes + 1), kHelloBytes) << "one of our job learns what differs";
 }
 
-TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefused) {
+TEST(TcpBootstrap, WhoDoesNotFitIsToldWhatDiffers) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
-  RawPeer first(zero->address()), second(zero->address()), third(zero->address());
-  RawPeer control(zero->address()), second_control(zero->address()), third_control(zero->address());
-  first.say_hello(1, 3);
-  control.say_hello(1, 3, 1, Role::kControl);
+  std::thread connecting([&] {
+    EXPECT_FALSE(
+        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
+  });
+  const auto told = [&](const Status& status, const std::string& part) {
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.to_string();
+  };
+  told(RawPeer(zero->address()).greet(1, 3, Role::kData, 2), "belongs to job");
+  told(RawPeer(zero->address()).greet(1, 4), "world of 3 ranks, we for 4");
+  told(RawPeer(zero->address()).greet(0, 3), "so are we");
+  told(RawPeer(zero->address()).greet(1, 3, Role::kData, 1, 2), "belongs to another process by now");
+  told(
+      RawPeer(zero->address())
+          .shake_hands({.role = Role::kData, .rank = 1, .peer = 0, .size = 3, .epoch = 7}, credentials_of(1)),
+      "epoch 0");
+  told(RawPeer(zero->address())
+           .shake_hands({.role = Role::kData, .rank = 1, .peer = 0, .size = 3}, credentials_of(1, 9)),
+       "the keys differ");
+  zero->abort(Status(Code::kAborted, "enough"));
+  connecting.join();
+}
+
+TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreTold) {
+  const std::unique_ptr<Transport> zero = tcp(0, 3);
   std::thread connecting([&] {
     EXPECT_TRUE(
         zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
   });
-  EXPECT_EQ(first.hear(kHelloBytes), kHelloBytes);
-  second.say_hello(1, 3);
-  EXPECT_EQ(second.hear(1), 0U) << "refused";
-  EXPECT_EQ(control.hear(kHelloBytes), kHelloBytes);
-  second_control.say_hello(1, 3, 1, Role::kControl);
-  EXPECT_EQ(second_control.hear(1), 0U) << "refused too";
-  third_control.say_hello(2, 3, 1, Role::kControl);
-  third.say_hello(2, 3);
-  EXPECT_EQ(third.hear(kHelloBytes), kHelloBytes);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  const auto greet = [&](Rank rank, Role role) {
+    peers.push_back(std::make_unique<RawPeer>(zero->address()));
+    return peers.back()->greet(rank, 3, role);
+  };
+  for (const Role role : {Role::kData, Role::kControl}) {
+    EXPECT_TRUE(greet(1, role).is_ok());
+    const Status second = greet(1, role);
+    EXPECT_EQ(second.code(), Code::kMismatch);
+    EXPECT_NE(second.message().find("give each process its own rank"), std::string::npos)
+        << second.to_string();
+  }
+  EXPECT_TRUE(greet(2, Role::kData).is_ok());
+  EXPECT_TRUE(greet(2, Role::kControl).is_ok());
+  connecting.join();
+}
+
+TEST(TcpBootstrap, ARankWhosePlaceIsTakenGivesUpAtOnce) {
+  const std::unique_ptr<Transport> zero = tcp(0, 3), one = tcp(1, 3);
+  std::thread connecting([&] {
+    EXPECT_FALSE(
+        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
+  });
+  RawPeer impostor(zero->address());
+  EXPECT_TRUE(impostor.greet(1, 3).is_ok());
+  const Status status =
+      one->connect({zero->address(), one->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+  EXPECT_EQ(status.code(), Code::kMismatch) << "and no timeout: " << status.to_string();
+  EXPECT_EQ(status.peer(), 0);
+  zero->abort(Status(Code::kAborted, "enough"));
+  connecting.join();
+}
+
+TEST(TcpBootstrap, OfSeveralAddressesOfAPeerOneThatAnswersIsFound) {
+  std::string refusing;
+  {
+    const std::unique_ptr<Transport> gone = tcp(0, 2);
+    refusing = gone->address();
+  }
+  const std::unique_ptr<Transport> other =
+      tcp(0, 2, 2);  // of another job, at an address that could have been ours
+  const std::unique_ptr<Transport> zero =
+      make_tcp_transport(
+          {.rank = 0, .size = 2, .credentials = credentials_of(1), .bind_ips = {"127.0.0.1", "127.0.0.2"}})
+          .value();
+  const std::string both = zero->address();
+  EXPECT_EQ(std::count(both.begin(), both.end(), ','), 1) << both;
+  const std::unique_ptr<Transport> one = tcp(1, 2);
+  const std::vector<std::string> addresses = {refusing + "," + other->address() + "," + zero->address(),
+                                              one->address()};
+  std::thread stranger([&] { static_cast<void>(other->connect(addresses, {Deadline::after(kPatience)})); });
+  std::thread connecting(
+      [&] { EXPECT_TRUE(zero->connect(addresses, {Deadline::after(kPatience)}).is_ok()); });
+  const Status connected = one->connect(addresses, {Deadline::after(kPatience)});
+  EXPECT_TRUE(connected.is_ok()) << connected.to_string();
+  other->abort(Status(Code::kAborted, "enough"));
+  stranger.join();
   connecting.join();
 }
 
@@ -303,11 +333,14 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
   }
   const std::unique_ptr<Transport> one = tcp(1, 4);
   RawPeer two(one->address()), control(one->address()), impostor(one->address());
-  two.say_hello(2, 4);
-  control.say_hello(2, 4, 1, Role::kControl);
-  impostor.say_hello(3, 4, 2);
+  std::thread others([&] {
+    EXPECT_TRUE(two.greet(2, 4, Role::kData, 1, 1).is_ok());
+    EXPECT_TRUE(control.greet(2, 4, Role::kControl, 1, 1).is_ok());
+    EXPECT_FALSE(impostor.greet(3, 4, Role::kData, 2, 1).is_ok());
+  });
   const Status status =
-      one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, {Deadline::after(0.3)});
+      one->connect({refusing, one->address(), "127.0.0.1:22222", "127.0.0.1:33333"}, {Deadline::after(0.5)});
+  others.join();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.rank(), 1);
   EXPECT_EQ(status.peer(), 0);
@@ -316,7 +349,10 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
   EXPECT_NE(text.find("rank 0 (" + refusing + ")"), std::string::npos) << text;
   EXPECT_NE(text.find("ECONNREFUSED"), std::string::npos) << text;
   EXPECT_EQ(text.find("22222"), std::string::npos) << "rank 2 is here: " << text;
-  EXPECT_NE(text.find("rank 3 (127.0.0.1:33333) has not called us"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("rank 3 (127.0.0.1:33333) has not called us; somebody who says that it is this rank did"),
+      std::string::npos)
+      << text;
   EXPECT_NE(text.find("Turned away 1 "), std::string::npos) << text;
   EXPECT_EQ(text.find("rank 0 ("), text.rfind("rank 0 (")) << "named once: " << text;
 }
@@ -324,8 +360,9 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
 TEST(TcpBootstrap, ARankWithoutItsControlConnectionIsMissing) {
   const std::unique_ptr<Transport> zero = tcp(0, 2);
   RawPeer one(zero->address());
-  one.say_hello(1, 2);
-  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(0.1)});
+  std::thread greeting([&] { EXPECT_TRUE(one.greet(1, 2).is_ok()); });
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(0.5)});
+  greeting.join();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_NE(status.message().find("1 of 1 peers are missing"), std::string::npos) << status.message();
 }
@@ -360,7 +397,7 @@ TEST(TcpBootstrap, AbortEndsConnecting) {
 
 TEST(TcpSockets, OnlyOneNumericAddressIsListenedOn) {
   for (const char* address : {"0.0.0.0", "::", "::ffff:0.0.0.0", "localhost", "", "127.0.0.1:5"}) {
-    const Result<std::unique_ptr<Transport>> made = make_tcp_transport({.bind_address = address});
+    const Result<std::unique_ptr<Transport>> made = make_tcp_transport({.bind_ips = {address}});
     ASSERT_FALSE(made.is_ok()) << address;
     EXPECT_EQ(made.status().code(), Code::kInvalidArgument) << address;
   }
@@ -388,11 +425,11 @@ TEST(TcpSockets, AControlConnectionFindsAHostThatHasVanishedWithinSeconds) {
                }},
               2);
   for (const Rank rank : {0, 1}) {  // accepted, and dialled
-    const std::vector<Fd> sockets = world.node(rank).transport->take_control_sockets();
+    const std::vector<ByteStream> sockets = world.node(rank).transport->take_control_sockets();
     const auto option = [&](int level, int name) {
       int value = -1;
       socklen_t length = sizeof value;
-      EXPECT_EQ(::getsockopt(sockets[static_cast<std::size_t>(1 - rank)].get(), level, name, &value, &length),
+      EXPECT_EQ(::getsockopt(sockets[static_cast<std::size_t>(1 - rank)].fd(), level, name, &value, &length),
                 0);
       return value;
     };
@@ -402,18 +439,6 @@ TEST(TcpSockets, AControlConnectionFindsAHostThatHasVanishedWithinSeconds) {
     EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 3);
     EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 3000);
     EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
-  }
-}
-
-TEST(TcpSockets, EndpointsAreReadAsTheyAreWritten) {
-  for (const char* text : {"127.0.0.1:4711", "[::1]:4711", "10.1.2.3:1"}) {
-    const Result<SocketAddress> address = parse_endpoint(text);
-    ASSERT_TRUE(address.is_ok()) << address.status().to_string();
-    EXPECT_EQ(to_string(address.value()), text);
-  }
-  for (const char* text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999",
-                           "127.0.0.1:0", "host:1", "[::1:1", "127.0.0.1:1x"}) {
-    EXPECT_FALSE(parse_endpoint(text).is_ok()) << text;
   }
 }
 

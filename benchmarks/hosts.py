@@ -1,0 +1,203 @@
+"""How much of a network's speed an allreduce gets: worlds over several hosts, made of network namespaces.
+
+    sudo .venv/bin/python benchmarks/hosts.py --hosts 2 --rate 10gbit
+
+Every host is a network namespace with one veth into a common bridge, shaped by tbf. Each round measures every size
+twice, one right after the other in the same processes: as a raw stream of the bytes that a bandwidth-optimal allreduce
+moves, 2 (n - 1) / n of the array, from every host to the next one over plain sockets; and as an allreduce. Times are
+the slowest rank's. Needs root, iproute2 and a kernel with veth and tbf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+NETWORK, SWITCH, RAW_PORT, STORE_PORT = "10.78.0", "pchosts-switch", 29500, 29501
+UNITS = {"K": 1 << 10, "M": 1 << 20}
+
+
+def sh(*commands: str) -> None:
+    """Runs them one after the other; none of them needs a shell."""
+    for command in commands:
+        subprocess.run(command.split(), check=True, capture_output=True, text=True)
+
+
+@contextmanager
+def hosts(count: int, rate: str, congestion: str) -> Iterator[list[str]]:
+    """The names of the namespaces, which are gone afterwards."""
+    names = [f"pchosts-{number}" for number in range(count)]
+
+    def down() -> None:
+        for name in (*names, SWITCH):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    down()
+    try:
+        sh(f"ip netns add {SWITCH}", f"ip -n {SWITCH} link add bridge type bridge")
+        sh(f"ip -n {SWITCH} link set bridge up")
+        for number, name in enumerate(names):
+            sh(f"ip netns add {name}")
+            sh(f"ip link add eth0 netns {name} type veth peer name port{number} netns {SWITCH}")
+            sh(f"ip -n {SWITCH} link set port{number} master bridge up", f"ip -n {name} link set lo up")
+            sh(f"ip -n {name} addr add {NETWORK}.{number + 1}/24 dev eth0", f"ip -n {name} link set eth0 up")
+            if congestion:
+                sh(f"ip netns exec {name} sysctl -qw net.ipv4.tcp_congestion_control={congestion}")
+            if rate != "none":
+                sh(f"ip netns exec {name} tc qdisc add dev eth0 root tbf rate {rate} burst 256kb limit 4mb")
+        yield names
+    finally:
+        down()
+
+
+class RawRing:
+    """A plain TCP connection from every host to the next one."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        listener = socket.create_server((f"{NETWORK}.{rank + 1}", RAW_PORT))
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                self.to = socket.create_connection((f"{NETWORK}.{(rank + 1) % size + 1}", RAW_PORT), 5)
+                break
+            except OSError:  # not there yet
+                if time.monotonic() > deadline:
+                    raise
+        self.source, _ = listener.accept()
+        for each in (self.to, self.source):
+            each.setblocking(False)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.poll = select.poll()
+
+    def stream(self, out: memoryview, into: memoryview) -> None:
+        """Sends all of `out` while it receives as much."""
+        self.poll.register(self.to, select.POLLOUT)
+        self.poll.register(self.source, select.POLLIN)
+        sent = got = 0
+        while sent < len(out) or got < len(into):
+            for fd, _ in self.poll.poll():
+                if fd == self.to.fileno():
+                    sent += self.to.send(out[sent : sent + (1 << 20)])
+                    if sent == len(out):
+                        self.poll.unregister(self.to)
+                else:
+                    got += self.source.recv_into(into[got:])
+                    if got == len(into):
+                        self.poll.unregister(self.source)
+
+
+def measure(sizes: list[int], rounds: int, budget_s: float) -> None:
+    """One rank. Rank 0 prints one JSON line per size and round."""
+    import pycollective as pc
+
+    rank, size = pc.rank(), pc.size()
+    ring = RawRing(rank, size)
+    slowest = np.zeros(1)
+
+    def median_s(once: Callable[[], object], nbytes: int) -> float:
+        iterations = int(np.clip(budget_s * 1e9 / max(nbytes, 8 << 10), 5, 2000))
+        times = []
+        for _ in range(iterations + 2):
+            began = time.perf_counter()
+            once()
+            times.append(time.perf_counter() - began)
+        return statistics.median(times[2:])
+
+    for number in range(rounds):
+        for nbytes in sizes:
+            x = np.zeros(max(nbytes // 4, 1), np.float32)
+            moved = nbytes * 2 * (size - 1) // size
+            out, into = memoryview(bytearray(moved)), memoryview(bytearray(moved))
+            figures = {}
+            for name, once in (
+                ("raw", partial(ring.stream, out, into)),
+                ("allreduce", partial(pc.allreduce, x)),
+            ):
+                pc.barrier()
+                slowest[0] = median_s(once, nbytes)
+                figures[name] = float(pc.allreduce(slowest, "max")[0])
+            if rank == 0:
+                print(json.dumps({"round": number, "nbytes": nbytes, **figures}), flush=True)
+
+
+def nbytes_of(text: str) -> int:
+    """Reads 8, 64K or 1M."""
+    return int(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else int(text)
+
+
+def report(lines: list[dict[str, float]], rate: str) -> None:
+    """The table: medians of the rounds, and the share of the raw stream's speed."""
+    print(
+        f"{'bytes':>10} {'raw us':>10} {'allreduce us':>13} {'raw / allreduce':>16}   min .. max   ({rate})"
+    )
+    for nbytes in dict.fromkeys(line["nbytes"] for line in lines):
+        here = [line for line in lines if line["nbytes"] == nbytes]
+        raw, ours = (statistics.median(line[name] for line in here) * 1e6 for name in ("raw", "allreduce"))
+        shares = sorted(line["raw"] / line["allreduce"] for line in here)
+        print(
+            f"{nbytes:>10} {raw:>10.1f} {ours:>13.1f} {statistics.median(shares):>16.3f}"
+            f"   {shares[0]:.3f} .. {shares[-1]:.3f}"
+        )
+
+
+def main() -> int:
+    """Makes the hosts and starts itself on each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--rate", default="10gbit", help="tbf's notation, or none")
+    parser.add_argument("--congestion", default="", help="net.ipv4.tcp_congestion_control of the namespaces")
+    parser.add_argument("--sizes", default="8,64K,1M,16M")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget-s", type=float, default=0.3, help="roughly, per size and way, at 1 GB/s")
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sizes = [nbytes_of(word) for word in options.sizes.split(",")]
+    if options.rank is not None:
+        import pycollective as pc
+
+        pc.init(f"{NETWORK}.1:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
+        measure(sizes, options.rounds, options.budget_s)
+        pc.shutdown()
+        return 0
+    with hosts(options.hosts, options.rate, options.congestion) as names:
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            *sys.argv[1:],
+            "--hosts",
+            str(options.hosts),
+        ]
+        ranks = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", name, *command, "--rank", str(rank)],
+                stdout=subprocess.PIPE if rank == 0 else None,
+                text=True,
+                env=os.environ,
+            )
+            for rank, name in enumerate(names)
+        ]
+        text, _ = ranks[0].communicate(timeout=600)
+        codes = [each.wait(60) for each in ranks]
+    if any(codes):
+        return 1
+    report([json.loads(line) for line in text.splitlines()], options.rate)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+// The network interfaces of this host (getifaddrs), for choosing where to listen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace pc {
+
+struct Interface {
+  std::string name;
+  std::string ip;      // numeric; an interface with several addresses stands here several times
+  unsigned flags = 0;  // IFF_UP, IFF_RUNNING, IFF_LOOPBACK and so on: netdevice(7)
+};
+Result<std::vector<Interface>> interfaces();  // those with an IPv4 or IPv6 address, in the kernel's order
+
+}  // namespace pc

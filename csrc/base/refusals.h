@@ -1,0 +1,31 @@
+// Connections that were turned away: counted, and the first few told. A port scanner must not fill anybody's log.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/log.h"
+
+namespace pc {
+
+// Thread-safety: none.
+class Refusals {
+ public:
+  explicit Refusals(const Logger& log) : log_(log) {}
+  void add(const std::string& from, const std::string& why) {
+    constexpr std::size_t kTold = 8;
+    ++count_;
+    last_ = from + ": " + why;
+    if (count_ <= kTold) log_.warning("turned away a connection from " + last_);
+    if (count_ == kTold) log_.warning("further connections will be turned away silently");
+  }
+  std::size_t count() const { return count_; }
+  const std::string& last() const { return last_; }
+
+ private:
+  const Logger log_;
+  std::size_t count_ = 0;
+  std::string last_;
+};
+
+}  // namespace pc

@@ -1,0 +1,190 @@
+#include "bench/flags.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "bench/numbers.h"
+
+namespace pc::bench {
+namespace {
+
+Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
+
+// ---- one function per kind of value
+
+template <class T, class Into>
+Status take(Result<T> value, Into& into) {
+  if (!value.is_ok()) return value.status();
+  into = static_cast<typename Into::value_type>(value.value());
+  return Status::ok();
+}
+
+Status set_sizes(Words& words, const std::string& value) {
+  for (const std::string& word : split(value)) {
+    PC_ASSIGN_OR_RETURN(const uint64_t nbytes, number_of_bytes(word));
+    words.options.sizes.push_back(nbytes);
+  }
+  return Status::ok();
+}
+
+Status set_operations(Words& words, const std::string& value) {
+  words.operations.clear();
+  for (const std::string& word : split(value)) {
+    words.operations.push_back(find_operation(word));
+    if (words.operations.back() == nullptr) return invalid("there is no operation '" + word + "'");
+  }
+  return Status::ok();
+}
+
+// NumPy's names, and three of nccl-tests'.
+std::optional<DType> dtype_called(const std::string& name) {
+  if (name == "half") return DType::kF16;
+  if (name == "float") return DType::kF32;
+  if (name == "double") return DType::kF64;
+  return dtype_from_name(name);
+}
+
+Status set_dtypes(Words& words, const std::string& value) {
+  words.dtypes.clear();
+  if (value == "all") return Status::ok();
+  for (const std::string& word : split(value)) {
+    const std::optional<DType> dtype = dtype_called(word);
+    if (!dtype) return invalid("there is no datatype '" + word + "'");
+    words.dtypes.push_back(*dtype);
+  }
+  return Status::ok();
+}
+
+Status set_ops(Words& words, const std::string& value) {
+  words.ops.clear();
+  if (value == "all") return Status::ok();
+  for (const std::string& word : split(value)) {
+    const std::optional<ReduceOp> op = op_from_name(word);
+    if (!op) return invalid("'" + word + "' is not one of sum, prod, min, max, avg");
+    words.ops.push_back(*op);
+  }
+  return Status::ok();
+}
+
+Status set_root(Words& words, const std::string& value) {
+  words.root.reset();
+  if (value == "rotate") return Status::ok();
+  return take(whole_number(value, 0, 65534), words.root);
+}
+
+Status set_transport(Words& words, const std::string& value) {
+  if (value != "auto" && value != "tcp")
+    return invalid("there is no transport '" + value + "', there are auto and tcp");
+  words.options.transport = value;
+  return Status::ok();
+}
+
+Status set_check(Words& words, const std::string& value) {
+  PC_ASSIGN_OR_RETURN(const uint64_t check, whole_number(value, 0, 1));
+  words.options.checks = check == 1;
+  return Status::ok();
+}
+
+// ---- the flags
+
+using Set = Status (*)(Words&, const std::string&);
+struct Flag {
+  std::string_view brief, name;
+  bool has_value;
+  Set set;
+};
+constexpr uint64_t kMostIterations = 10'000'000;
+constexpr std::array<Flag, 19> kFlags = {{
+    {"-n", "--ranks", true,
+     [](Words& w, const std::string& v) { return take(whole_number(v, 1, 1024), w.options.ranks); }},
+    {"-b", "--minbytes", true,
+     [](Words& w, const std::string& v) { return take(number_of_bytes(v), w.first); }},
+    {"-e", "--maxbytes", true,
+     [](Words& w, const std::string& v) { return take(number_of_bytes(v), w.last); }},
+    {"-i", "--stepbytes", true,
+     [](Words& w, const std::string& v) { return take(number_of_bytes(v), w.step); }},
+    {"-f", "--stepfactor", true,
+     [](Words& w, const std::string& v) { return take(whole_number(v, 2, 1 << 20), w.factor); }},
+    {"", "--sizes", true, set_sizes},
+    {"", "--ops", true, set_operations},
+    {"-d", "--datatype", true, set_dtypes},
+    {"-o", "--op", true, set_ops},
+    {"-r", "--root", true, set_root},
+    {"-w", "--warmup_iters", true,
+     [](Words& w, const std::string& v) {
+       return take(whole_number(v, 0, kMostIterations), w.options.warm_up);
+     }},
+    {"", "--iters", true,
+     [](Words& w, const std::string& v) {
+       return take(whole_number(v, 1, kMostIterations), w.options.iterations);
+     }},
+    {"-c", "--check", true, set_check},
+    {"", "--transport", true, set_transport},
+    {"", "--tune", true,
+     [](Words& w, const std::string& v) {
+       w.options.tune = v;
+       return Status::ok();
+     }},
+    {"", "--timeout_s", true,
+     [](Words& w, const std::string& v) { return take(seconds(v), w.options.timeout_s); }},
+    {"", "--json", false,
+     [](Words& w, const std::string&) {
+       w.options.json = true;
+       return Status::ok();
+     }},
+    {"", "--explain", false,
+     [](Words& w, const std::string&) {
+       w.options.explain = true;
+       return Status::ok();
+     }},
+    {"-h", "--help", false,
+     [](Words& w, const std::string&) {
+       w.options.help = true;
+       return Status::ok();
+     }},
+}};
+
+const Flag* find_flag(std::string_view name) {
+  const auto is_it = [&](const Flag& flag) {
+    return name == flag.name || (!name.empty() && name == flag.brief);
+  };
+  const auto found = std::find_if(kFlags.begin(), kFlags.end(), is_it);
+  return found == kFlags.end() ? nullptr : &*found;
+}
+
+// "-b 8", "-b8", "--minbytes 8", "--minbytes=8". Takes what it reads off the front of `rest`.
+Status read_flag(Words& words, std::span<const std::string>& rest) {
+  const std::string word = rest.front();
+  rest = rest.subspan(1);
+  const bool brief = !word.starts_with("--");
+  const std::size_t end =
+      brief ? std::min<std::size_t>(2, word.size()) : std::min(word.find('='), word.size());
+  const Flag* const flag = find_flag(word.substr(0, end));
+  if (flag == nullptr) return invalid("there is no option " + word);
+  const bool attached = end < word.size();
+  if (!flag->has_value)
+    return attached ? invalid(std::string(flag->name) + " takes no value") : flag->set(words, "");
+  std::string value;
+  if (attached) {
+    value = word.substr(brief ? end : end + 1);
+  } else if (rest.empty()) {
+    return invalid(word + " needs a value");
+  } else {
+    value = rest.front();
+    rest = rest.subspan(1);
+  }
+  const Status set = flag->set(words, value);
+  return set.is_ok() ? set : invalid(std::string(flag->name) + ": " + set.message());
+}
+
+}  // namespace
+
+Result<Words> read_flags(const std::vector<std::string>& words) {
+  Words read;
+  for (std::span<const std::string> rest = words; !rest.empty();) PC_TRY(read_flag(read, rest));
+  return read;
+}
+
+}  // namespace pc::bench

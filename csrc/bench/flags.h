@@ -1,0 +1,24 @@
+// Reads the words of a command line, one flag after the other.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/options.h"
+
+namespace pc::bench {
+
+// As written, before it is put together.
+struct Words {
+  Options options;
+  std::optional<uint64_t> first, last, step, factor;  // of a range of sizes
+  std::vector<const Operation*> operations = {find_operation("allreduce")};
+  std::vector<DType> dtypes = {DType::kF32};  // empty: all
+  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  std::optional<Rank> root;  // nothing: rotates
+};
+
+Result<Words> read_flags(const std::vector<std::string>& words);
+
+}  // namespace pc::bench

@@ -1,0 +1,126 @@
+#include "bench/patterns.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace pc::bench {
+namespace {
+
+constexpr uint64_t kPeriod = 1021;  // elements
+// How many ranks put something into one element. bfloat16 counts to 256 without a gap; products stay below 2^7.
+constexpr Rank kMostSummands = 51, kMostFactors = 6;
+constexpr uint64_t kLargestSummand = 5, kLargestMark = 100;
+
+uint64_t scrambled(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xd1b54a32d192ed03;
+  x = (x ^ (x >> 32)) * 0xbf58476d1ce4e5b9;
+  return x ^ (x >> 29);
+}
+
+uint64_t scrambled(Rank rank, uint64_t i) { return scrambled(i % kPeriod, static_cast<uint64_t>(rank)); }
+
+// At most `most` ranks take part in an element, and not the same ones in the next.
+bool takes_part(Rank rank, Rank size, uint64_t i, Rank most) {
+  const uint64_t every = static_cast<uint64_t>((size + most - 1) / most);
+  return (static_cast<uint64_t>(rank) + i % kPeriod) % every == 0;
+}
+
+// The 16-bit types keep a running mean, so that of every part of the ranks must be exact: one rank puts in a multiple of
+// all numbers up to `size`, the others nothing. In large worlds such multiples have too many digits: all put in the same.
+double mean_input(Rank rank, Rank size, uint64_t i) {
+  constexpr std::array<uint64_t, 9> kMultiple = {0, 1, 2, 6, 12, 60, 60, 420, 840};  // by size
+  const std::size_t n = static_cast<std::size_t>(size);
+  if (n >= kMultiple.size()) return mark(0, i);
+  if (i % kPeriod % n != static_cast<uint64_t>(rank)) return 0;
+  return static_cast<double>(kMultiple[n] << (scrambled(0, i) % 3));
+}
+
+template <class T>
+void put(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// Exactly: whole numbers from 0 on that the type can hold. Bytes know no more than that a value is odd.
+void encode(DType dtype, double value, std::byte* to) {
+  const uint64_t whole = static_cast<uint64_t>(value);
+  const float single = static_cast<float>(value);
+  const uint32_t bits = std::bit_cast<uint32_t>(single);
+  constexpr uint32_t kRebias = (127 - 15) << 10;
+  switch (dtype) {
+    case DType::kBool: return put(to, static_cast<uint8_t>(whole % 2));
+    case DType::kU8:
+    case DType::kI8: return put(to, static_cast<uint8_t>(whole));
+    case DType::kU16:
+    case DType::kI16: return put(to, static_cast<uint16_t>(whole));
+    case DType::kU32:
+    case DType::kI32: return put(to, static_cast<uint32_t>(whole));
+    case DType::kU64:
+    case DType::kI64: return put(to, whole);
+    case DType::kF16: return put(to, static_cast<uint16_t>(whole == 0 ? 0 : (bits >> 13) - kRebias));
+    case DType::kBF16: return put(to, static_cast<uint16_t>(bits >> 16));
+    case DType::kF32: return put(to, single);
+    case DType::kF64: return put(to, value);
+    case DType::kC64: return put(to, std::array<float, 2>{single, single + 1});
+    case DType::kC128: return put(to, std::array<double, 2>{value, value + 1});
+  }
+}
+
+}  // namespace
+
+double mark(Rank rank, uint64_t i) { return static_cast<double>(1 + scrambled(rank, i) % kLargestMark); }
+
+double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i) {
+  switch (op) {
+    case ReduceOp::kSum:
+      if (!takes_part(rank, size, i, kMostSummands)) return 0;
+      return static_cast<double>(1 + scrambled(rank, i) % kLargestSummand);
+    case ReduceOp::kProd:
+      return takes_part(rank, size, i, kMostFactors) ? static_cast<double>(1 + scrambled(rank, i) % 2) : 1;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax: return mark(rank, i);
+    case ReduceOp::kAvg: return mean_input(rank, size, i);
+  }
+  return 0;
+}
+
+double reduced(ReduceOp op, Rank size, uint64_t i) {
+  double all = contribution(op, 0, size, i);
+  for (Rank rank = 1; rank < size; ++rank) {
+    const double one = contribution(op, rank, size, i);
+    switch (op) {
+      case ReduceOp::kSum:
+      case ReduceOp::kAvg: all += one; break;
+      case ReduceOp::kProd: all *= one; break;
+      case ReduceOp::kMin: all = std::min(all, one); break;
+      case ReduceOp::kMax: all = std::max(all, one); break;
+    }
+  }
+  return op == ReduceOp::kAvg ? all / size : all;
+}
+
+Pattern::Pattern(DType dtype, const std::function<double(uint64_t)>& element)
+    : width_(size_of(dtype)),
+      period_(kPeriod * width_) {
+  for (uint64_t i = 0; i < kPeriod; ++i) encode(dtype, element(i), period_.data() + i * width_);
+}
+
+void Pattern::fill(Buffer data) const {
+  for (std::size_t done = 0; done < data.nbytes(); done += period_.size())
+    std::memcpy(data.data + done, period_.data(), std::min(period_.size(), data.nbytes() - done));
+}
+
+uint64_t Pattern::count_wrong(ConstBuffer data) const {
+  uint64_t wrong = 0;
+  for (std::size_t done = 0; done < data.nbytes(); done += period_.size()) {
+    const std::size_t length = std::min(period_.size(), data.nbytes() - done);
+    const std::byte* const found = data.data + done;
+    if (std::memcmp(found, period_.data(), length) == 0) continue;
+    for (std::size_t at = 0; at < length; at += width_)
+      wrong += std::memcmp(found + at, period_.data() + at, width_) == 0 ? 0 : 1;
+  }
+  return wrong;
+}
+
+}  // namespace pc::bench

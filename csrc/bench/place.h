@@ -1,0 +1,23 @@
+// Which rank this process is, and the way to the others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/credentials.h"
+
+namespace pc::bench {
+
+struct Place {
+  Rank rank = 0, size = 1;
+  std::vector<std::string> stores;  // "ip:port" each; one of them is the store
+  std::vector<std::string> listen;  // empty: at the address by which the store is reached
+  Credentials credentials = {};
+};
+
+// As pycollective/launch/bench_binary.py leaves it in the environment; nothing if that did not start this process.
+Result<std::optional<Place>> place_from_environment();
+
+}  // namespace pc::bench

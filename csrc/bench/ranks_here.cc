@@ -1,0 +1,184 @@
+#include "bench/ranks_here.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/deadline.h"
+#include "base/fd.h"
+#include "store/tcp_server.h"
+
+namespace pc::bench {
+namespace {
+
+constexpr double kSettleS = 1;  // for the rank whose end another one reports to fail by itself
+constexpr double kGraceS = 5;   // between SIGTERM and SIGKILL
+constexpr std::size_t kLongestWords = 16 << 10;
+
+struct Child {
+  Rank rank = 0;
+  pid_t pid = 0;
+  Fd talk;  // to it: the store's address; from it: its last words; at its end: the end
+};
+
+struct Failure {
+  Rank rank = 0;
+  bool consequence = false;
+  std::string words;
+};
+
+int complain(const std::string& what) {
+  std::fprintf(stderr, "pycollective-bench: %s\n", what.c_str());
+  return 1;
+}
+
+Result<Credentials> new_job() {
+  JobId job;
+  JobKey::Bytes key;
+  PC_TRY(fill_randomly(job));
+  PC_TRY(fill_randomly(key));
+  return Credentials{job, JobKey(key), "pycollective-bench"};
+}
+
+std::string receive(const Fd& talk) {
+  std::string text(kLongestWords, '\0');
+  const ssize_t length = ::recv(talk.get(), text.data(), text.size(), 0);
+  text.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
+  return text;
+}
+
+Status send(const Fd& talk, const std::string& text) {
+  const std::size_t length = std::min(text.size(), kLongestWords);
+  if (::send(talk.get(), text.data(), length, MSG_NOSIGNAL) >= 0 || errno == EPIPE) return Status::ok();
+  return system_error("sending to a rank", errno);
+}
+
+// The child's side. No address means that the parent has given up.
+int be_rank(Place place, const Fd& talk, pid_t parent, const std::function<Status(const Place&)>& run) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) return 1;
+  place.stores = {receive(talk)};
+  if (place.stores[0].empty()) return 1;
+  const Status status = run(place);
+  if (status.is_ok()) return 0;
+  (void)send(talk, (is_consequence(status) ? "c" : "f") + status.to_string());
+  return 1;
+}
+
+// The parent's side: waits for all, ends the others when one has failed, and tells what went wrong first last.
+class Family {
+ public:
+  explicit Family(std::vector<Child> children) : children_(std::move(children)) {}
+
+  int wait() {
+    while (!children_.empty()) {
+      std::vector<pollfd> ends;
+      for (const Child& each : children_) ends.push_back({each.talk.get(), POLLIN, 0});
+      const int slice = stop_ ? stop_->slice_ms(100'000) : -1;
+      if (::poll(ends.data(), ends.size(), slice) < 0 && errno != EINTR)
+        return complain(system_error("poll", errno).message());
+      for (std::size_t i = ends.size(); i-- > 0;) {
+        if (ends[i].revents != 0) reap(i);
+      }
+      if (stop_ && stop_->expired()) stop();
+    }
+    return report();
+  }
+
+ private:
+  void reap(std::size_t index) {
+    const Child each = std::move(children_[index]);
+    children_.erase(children_.begin() + static_cast<std::ptrdiff_t>(index));
+    const std::string words = receive(each.talk);
+    int status = 0;
+    while (::waitpid(each.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (status == 0) return;
+    if (failures_.empty() || !stopping_) failures_.push_back(failure(each, words, status));
+    if (!stopping_ && !failures_.back().consequence) stop_ = Deadline::after(0);
+    if (!stop_) stop_ = Deadline::after(kSettleS);
+  }
+
+  static Failure failure(const Child& each, const std::string& words, int status) {
+    if (!words.empty()) return {each.rank, words[0] == 'c', words.substr(1)};
+    const std::string process = "process " + std::to_string(each.pid) + " ";
+    if (WIFEXITED(status))
+      return {each.rank, false, process + "ended with code " + std::to_string(WEXITSTATUS(status))};
+    const int number = WTERMSIG(status);
+    return {each.rank, false,
+            process + "was killed by signal " + std::to_string(number) + " (" + ::strsignal(number) + ")"};
+  }
+
+  void stop() {
+    for (const Child& each : children_) ::kill(each.pid, stopping_ ? SIGKILL : SIGTERM);
+    stopping_ = true;
+    stop_ = Deadline::after(kGraceS);
+  }
+
+  int report() {
+    if (failures_.empty()) return 0;
+    const auto first =
+        std::find_if(failures_.begin(), failures_.end(), [](const Failure& f) { return !f.consequence; });
+    const std::size_t cause =
+        first == failures_.end() ? 0 : static_cast<std::size_t>(first - failures_.begin());
+    for (std::size_t i = 0; i < failures_.size(); ++i) {
+      if (i != cause) complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
+    }
+    return complain("rank " + std::to_string(failures_[cause].rank) +
+                    " failed first: " + failures_[cause].words);
+  }
+
+  std::vector<Child> children_;
+  std::vector<Failure> failures_;
+  std::optional<Deadline> stop_;  // when the others are to be ended
+  bool stopping_ = false;         // they have been asked to
+};
+
+}  // namespace
+
+bool is_consequence(const Status& status) {
+  constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
+                                 Code::kAborted};
+  return std::find(kCodes.begin(), kCodes.end(), status.code()) != kCodes.end();
+}
+
+int run_here(Rank count, const std::function<Status(const Place&)>& run) {
+  Result<Credentials> job = new_job();
+  if (!job.is_ok()) return complain(job.status().to_string());
+  const pid_t parent = ::getpid();
+  std::vector<Child> children;
+  for (Rank rank = 0; rank < count; ++rank) {
+    std::array<int, 2> ends = {};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) < 0)
+      return complain(system_error("socketpair", errno).message());
+    Fd ours(ends[0]);
+    const Fd theirs(ends[1]);
+    const pid_t pid = ::fork();
+    if (pid < 0) return complain(system_error("fork", errno).message());
+    if (pid == 0) {
+      children.clear();
+      ours.reset();
+      return be_rank({rank, count, {}, {}, job.value()}, theirs, parent, run);
+    }
+    children.push_back({rank, pid, std::move(ours)});
+  }
+  const Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open({"127.0.0.1:0"}, job.value());
+  if (!server.is_ok()) return complain(server.status().to_string());
+  for (const Child& each : children) {
+    const Status sent = send(each.talk, server.value()->addresses().front());
+    if (!sent.is_ok()) return complain(sent.message());
+  }
+  return Family(std::move(children)).wait();
+}
+
+}  // namespace pc::bench

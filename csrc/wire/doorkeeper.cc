@@ -1,0 +1,52 @@
+#include "wire/doorkeeper.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace pc {
+
+int Doorkeeper::enter(int stranger, const Source& source, TimePoint now) {
+  const int evicted = count() < most_ ? -1 : evict();
+  const TimePoint until =
+      now + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(patience_s_));
+  by_number_.insert_or_assign(stranger, Stranger{source, until});
+  by_source_[source].emplace(until, stranger);
+  return evicted;
+}
+
+int Doorkeeper::evict() {
+  const auto greediest =
+      std::max_element(by_source_.begin(), by_source_.end(), [](const auto& a, const auto& b) {
+        if (a.second.size() != b.second.size()) return a.second.size() < b.second.size();
+        return a.second.begin()->first > b.second.begin()->first;  // the older one
+      });
+  if (greediest == by_source_.end()) return -1;
+  const int oldest = greediest->second.begin()->second;
+  leave(oldest);
+  return oldest;
+}
+
+void Doorkeeper::leave(int stranger) {
+  const auto at = by_number_.find(stranger);
+  if (at == by_number_.end()) return;
+  const auto group = by_source_.find(at->second.source);
+  group->second.erase({at->second.until, stranger});
+  if (group->second.empty()) by_source_.erase(group);
+  by_number_.erase(at);
+}
+
+std::vector<int> Doorkeeper::impatient(TimePoint now) const {
+  std::vector<int> over;
+  for (const auto& [number, stranger] : by_number_) {
+    if (stranger.until <= now) over.push_back(number);
+  }
+  return over;
+}
+
+TimePoint Doorkeeper::next() const {
+  TimePoint first = TimePoint::max();
+  for (const auto& [source, group] : by_source_) first = std::min(first, group.begin()->first);
+  return first;
+}
+
+}  // namespace pc

@@ -1,0 +1,42 @@
+// Who may wait at a listener without having proved anything: so many, so long, and no source at the others' expense. When
+// there are too many, the oldest of the source that has the most must go: honest ranks speak at once and are soon gone.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+
+namespace pc {
+
+// No sockets, no clock. Thread-safety: none.
+class Doorkeeper {
+ public:
+  using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of base/socket.h
+  Doorkeeper(std::size_t most, double patience_s) : most_(most), patience_s_(patience_s) {}
+
+  // `stranger`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
+  int enter(int stranger, const Source& source, TimePoint now);
+  int evict();               // makes room, for whatever reason: who must go, or -1 if nobody is here
+  void leave(int stranger);  // known by now, or gone; one who is not here is no matter
+  bool has(int stranger) const { return by_number_.contains(stranger); }
+  std::vector<int> impatient(TimePoint now) const;  // whose time is over; they are still here
+  TimePoint next() const;                           // when the next one's time is over; max(): nobody's
+  std::size_t count() const { return by_number_.size(); }
+
+ private:
+  struct Stranger {
+    Source source;
+    TimePoint until;
+  };
+  const std::size_t most_;
+  const double patience_s_;
+  std::map<int, Stranger> by_number_;
+  std::map<Source, std::set<std::pair<TimePoint, int>>> by_source_;  // the oldest first
+};
+
+}  // namespace pc

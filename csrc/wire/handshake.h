@@ -1,0 +1,99 @@
+// Proves at both ends of a new connection that the other one has the job's key, before anything else is read.
+//
+//   initiator                                            acceptor
+//   hello (96 bytes)                  ------------->
+//                                     <-------------     hello (96), proof (32)
+//   proof (32)                        ------------->
+//                                     <-------------     verdict (40)
+//
+// Proofs are BLAKE2b-256 keyed with keys derived from the job's (libsodium's crypto_kdf), one for each direction, over both
+// hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be changed, replayed or reflected. The acceptor says last
+// whether it takes the connection, in a verdict that is keyed as well: there may be a second process with the same rank.
+// Store and control connections are always encrypted, data where it is asked for: then the hellos carry X25519 keys made for this connection, and what follows is sealed (wire/seal.h).
+// Every part has a fixed size, and nothing is allocated for a stranger. docs/protocol.md section 1.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "wire/credentials.h"
+#include "wire/hello.h"
+#include "wire/seal.h"
+
+namespace pc {
+
+inline constexpr std::size_t kProofBytes = 32;
+inline constexpr std::size_t kAnswerBytes = kHelloBytes + kProofBytes;
+inline constexpr std::size_t kVerdictBytes = 8 + kProofBytes;
+
+enum class Verdict : uint8_t {
+  kWelcome = 0,
+  kRankTaken = 1,  // another process with the same rank is connected already
+  kNotNeeded = 2,  // this rank has no reason to call
+};
+
+// One side of one handshake. Thread-safety: none; the connection's owner moves the bytes.
+class Handshake {
+ public:
+  // `ours` says what we are; nonce and key id are filled in. `credentials` must outlive it.
+  static Result<Handshake> initiator(const Credentials& credentials, Hello ours);
+  static Result<Handshake> acceptor(const Credentials& credentials, Hello ours);
+  static Result<Handshake> initiator(const Credentials&&, Hello) = delete;
+  static Result<Handshake> acceptor(const Credentials&&, Hello) = delete;
+
+  // Bytes to write; write all of them before anything is read. Also after an error: the other side shall learn why.
+  std::span<const std::byte> output() const { return {out_.data() + sent_, out_nbytes_ - sent_}; }
+  void sent(std::size_t nbytes) { sent_ += nbytes; }
+  // Where the next bytes go, and never more than belong to the handshake. Empty: nothing is awaited.
+  std::span<std::byte> input() { return {in_.data() + received_, wanted_ - received_}; }
+  // An error: this connection is to be closed once output() is empty.
+  Status received(std::size_t nbytes);
+
+  // The acceptor's: the other side has proved itself, and we must say whether we take it.
+  bool must_decide() const { return state_ == State::kDeciding; }
+  void decide(Verdict verdict);
+  bool done() const { return state_ == State::kDone && output().empty(); }
+  // The initiator's: the other side has proved itself and does not take us. Asking again does not help.
+  bool turned_down() const { return turned_down_; }
+  // What the other side says of itself: proven once must_decide() or done(). False before its hello has come.
+  bool has_heard() const { return has_theirs_ || received_ > 0; }  // anything at all
+  bool has_theirs() const { return has_theirs_; }
+  const Hello& theirs() const { return theirs_; }
+  // What the connection is sealed with from now on; null if it does not encrypt. Once, when done.
+  std::unique_ptr<Seal> take_seal() { return std::move(seal_); }
+
+ private:
+  enum class State : uint8_t { kHello, kAnswer, kProof, kDeciding, kVerdict, kDone, kFailed };
+  using Bytes32 = std::array<std::byte, kProofBytes>;
+  Handshake(const Credentials& credentials, const Hello& ours) : credentials_(&credentials), ours_(ours) {}
+  static Result<Handshake> make(const Credentials& credentials, Hello ours);
+  Status offer_seal();
+  Status read_hello();
+  Status read_answer();
+  Status read_proof();
+  Status read_verdict();
+  Status take(std::span<const std::byte, kHelloBytes> hello);
+  Status keys_differ() const;
+  Status agree_on_seal(bool we_began);
+  Bytes32 derive(uint64_t purpose) const;
+  Bytes32 prove(uint64_t purpose, std::span<const std::byte> more = {}) const;
+  void send(std::span<const std::byte> bytes);
+  void await(State state, std::size_t nbytes);
+
+  const Credentials* credentials_;
+  Hello ours_, theirs_;
+  JobKey private_key_;  // X25519, of this connection; wiped like a job's
+  std::unique_ptr<Seal> seal_;
+  State state_ = State::kFailed;
+  bool has_theirs_ = false, turned_down_ = false;
+  std::array<HelloBytes, 2> hellos_ = {};  // the initiator's, the acceptor's: what is proved
+  std::array<std::byte, kAnswerBytes> in_ = {}, out_ = {};
+  std::size_t received_ = 0, wanted_ = 0, sent_ = 0, out_nbytes_ = 0;
+};
+static_assert(sizeof(Handshake) <= 1024, "what a stranger costs");
+
+}  // namespace pc

@@ -1,0 +1,57 @@
+"""Launchers and tools on the PATH, and what they say of themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+
+ANSWER_S = 1.0
+COMMANDS = {  # what they are asked; empty: a Python script that takes seconds to say what the package's metadata know
+    "mpirun": ("--version",),
+    "mpiexec": ("--version",),
+    "srun": ("--version",),
+    "torchrun": (),
+    "ray": (),
+    "nvidia-smi": ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
+}
+
+
+def answers(path: str) -> dict[str, str]:
+    """What each command that is there answers; all are asked at the same time."""
+    found: dict[str, str] = {}
+    asked: dict[str, subprocess.Popen[str]] = {}
+    for name, words in COMMANDS.items():
+        where = shutil.which(name, path=path)
+        if where is None:
+            continue
+        found[name] = where
+        if words:
+            try:
+                asked[name] = _ask([where, *words])
+            except OSError as error:
+                found[name] = f"fails: cannot be run: {error.strerror}"
+    deadline = time.monotonic() + ANSWER_S
+    for name, process in asked.items():
+        found[name] = _answer(process, deadline)
+    return found
+
+
+def _ask(words: list[str]) -> subprocess.Popen[str]:
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(
+        words, stdin=null, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+def _answer(process: subprocess.Popen[str], deadline: float) -> str:
+    try:
+        text, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in a driver: nothing ends it
+            process.communicate(timeout=0.2)
+        return f"fails: no answer within {ANSWER_S:g} s"
+    words = "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    return f"fails: {words or process.returncode}" if process.returncode else words

@@ -1,0 +1,139 @@
+"""By which addresses others reach this host: where rank 0 opens its store, and where ranks listen."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from pycollective.errors import InvalidArgument
+from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
+
+VARIABLE = "PYCOLLECTIVE_INTERFACE"
+Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags
+
+
+def candidates(
+    *,
+    one_host: bool,
+    name: str | None = None,
+    env: Mapping[str, str] | None = None,
+    found: Interfaces | None = None,
+    routes: Sequence[str] | None = None,
+) -> list[str]:
+    """Numeric addresses of this host for the other ranks, the best first.
+
+    Those that PYCOLLECTIVE_INTERFACE names; else loopback if all ranks are on this host; else what `name` (this host's,
+    from the launcher) resolves to, unless that is loopback, as Debian's 127.0.1.1 is; else every interface that is up.
+    """
+    environment = os.environ if env is None else env
+    if chosen := chosen_by_user(environment, found):
+        return chosen
+    if one_host:
+        return ["127.0.0.1"]
+    if name is not None and not is_loopback(resolved := resolve(name)):
+        return [resolved]
+    there = interfaces() if found is None else found
+    usable = [each for each in there if is_usable(each)]
+    if not usable:
+        raise InvalidArgument(
+            f"{socket.gethostname()} has no network address by which ranks on other hosts could reach it (it has "
+            f"{listed(there)}), and the launcher does not say that all ranks are on this host. If they are: set "
+            f"{VARIABLE}=lo on all of them"
+        )
+    first = default_route() if routes is None else routes
+    order = {interface: number for number, interface in enumerate(first)}
+    usable.sort(key=lambda each: (":" in each[1], order.get(each[0], len(order))))
+    return [address for _, address, _ in usable]
+
+
+def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | None = None) -> list[str]:
+    """The addresses that PYCOLLECTIVE_INTERFACE (names of interfaces or numeric addresses, by comma) allows."""
+    text = (os.environ if env is None else env).get(VARIABLE, "")
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        return []
+    there = interfaces() if found is None else found
+    chosen: list[str] = []
+    for word in words:
+        matching = [each for each in there if word == each[0] or same_address(word, each[1])]
+        if not matching:
+            raise InvalidArgument(
+                f"{VARIABLE}={text!r}: {socket.gethostname()} has no interface or address {word!r}. It has "
+                f"{listed(there)}"
+            )
+        up = [address for _, address, flags in matching if flags & UP and not is_link_local(address)]
+        if not up:
+            raise InvalidArgument(f"{VARIABLE}={text!r}: {word!r} is down, or has only link-local addresses")
+        chosen += sorted(up, key=lambda address: ":" in address)
+    return list(dict.fromkeys(chosen))
+
+
+def is_usable(interface: tuple[str, str, int]) -> bool:
+    _, address, flags = interface
+    return bool(flags & UP and flags & RUNNING and not flags & LOOPBACK and not is_link_local(address))
+
+
+def listed(there: Interfaces) -> str:
+    words = [
+        f"{name} {address}{'' if flags & UP and flags & RUNNING else ' (down)'}"
+        for name, address, flags in there
+    ]
+    return ", ".join(words) or "no interface with an address"
+
+
+def is_link_local(address: str) -> bool:
+    return ipaddress.ip_address(address).version == 6 and ipaddress.ip_address(address).is_link_local
+
+
+def is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
+
+
+def same_address(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return False
+
+
+def is_name(host: str) -> bool:
+    """Whether it has to be looked up; localhost has not."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host != "localhost"
+    return False
+
+
+def resolve(name: str, what: str = "the host ") -> str:
+    """A numeric address. `localhost` is 127.0.0.1 whatever the hosts file says, so that all ranks mean the same."""
+    if name == "localhost":
+        return "127.0.0.1"
+    if not is_name(name):
+        return str(ipaddress.ip_address(name))
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InvalidArgument(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
+    found.sort(key=lambda info: info[0] != socket.AF_INET)  # IPv4 first, else in the resolver's order
+    return str(found[0][4][0])
+
+
+def store_hosts(host: str, *, one_host: bool, what: str) -> list[str]:
+    """Where the store of rank 0, on the host that all ranks know as `host`, is to be found from here."""
+    address = resolve(host, what)
+    if one_host or not is_name(host) or not is_loopback(address):
+        return [address]
+    return candidates(one_host=False)  # this is that host, and it alone calls itself so
+
+
+def join(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def split(store: str) -> tuple[str, int]:
+    """Undoes join()."""
+    host, _, port = store.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,90 @@
+"""From a place in the world to the others: which store, which key, and where this rank listens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pycollective.launch import addresses, invitation, key_sources
+from pycollective.launch.detect.placement import Placement
+from pycollective.launch.key import job_id, new_key
+
+if TYPE_CHECKING:
+    from pycollective import _core
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """The caller calls all_joined() when every rank has joined, and close() at the end or when it gives up."""
+
+    store_addresses: list[str]
+    host_store: list[str] | None  # rank 0 opens the store at the first of these that can be bound
+    job: bytes  # 16 bytes
+    key: bytes = field(repr=False)  # 32 bytes
+    key_source: str  # for people
+    listen: list[
+        str
+    ]  # where this rank's own listener binds; empty: the address by which it reached the store
+    encrypts: bool = False
+    server: _core.StoreServer | None = None  # open on rank 0 if there is a board
+    withdraw: Callable[[], None] | None = None  # takes rank 0's card off the board
+
+    def all_joined(self) -> None:
+        if self.withdraw is not None:
+            self.withdraw()
+
+    def close(self) -> None:
+        if self.server is not None:
+            self.server.close()
+
+
+def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
+    """How this rank finds the others. `number`: which world of this job it is in this process, from 0."""
+    if placement.size == 1:
+        return Meeting([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
+    encrypts = "encrypt" in key_sources.security(os.environ)
+    if placement.board is None:
+        return at_known_addresses(placement, encrypts)
+    board, name = placement.board(), f"pycollective.{number}"
+    if placement.rank == 0:
+        sent = invitation.send(board, name, placement, timeout_s=timeout_s)
+    else:
+        sent = invitation.receive(board, name, placement, timeout_s=timeout_s)
+    return Meeting(
+        store_addresses=list(sent.card.addresses),
+        host_store=None,
+        job=sent.card.job,
+        key=sent.key,
+        key_source=sent.key_source,
+        listen=listen_at(placement, sent.card.addresses),
+        encrypts=encrypts,
+        server=sent.server,
+        withdraw=(lambda: board.withdraw(name)) if placement.rank == 0 else None,
+    )
+
+
+def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
+    """Rank 0 does not know yet which of its addresses the others will use: it listens wherever its store does."""
+    if chosen := addresses.chosen_by_user():
+        return chosen
+    hosts = [addresses.split(store)[0] for store in stores] if placement.rank == 0 else []
+    return list(dict.fromkeys(hosts))
+
+
+def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
+    if placement.key is not None:
+        key, source = placement.key, f"handed over by {placement.launcher}"
+    else:
+        key, source = key_sources.named_key(os.environ) or key_sources.users_key(os.environ)
+    stores = list(placement.store_addresses)
+    return Meeting(
+        store_addresses=stores,
+        host_store=stores if placement.hosts_store else None,
+        job=job_id(placement.job.encode()),
+        key=key,
+        key_source=source,
+        listen=listen_at(placement, stores if placement.hosts_store else []),
+        encrypts=encrypts,
+    )

@@ -1,0 +1,99 @@
+// One row, measured by worlds of threads.
+#include "bench/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "bench/patterns.h"
+#include "world.h"
+
+namespace pc::bench {
+namespace {
+
+using testing::run_world;
+
+// The row of every rank.
+std::vector<Row> rows_of(Rank size, const Case& what, uint64_t nbytes, const Effort& effort,
+                         bool one_clock = true) {
+  std::vector<Row> rows(static_cast<std::size_t>(size));
+  const testing::Outcomes outcomes = run_world({.size = size}, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(rows[static_cast<std::size_t>(group.rank())],
+                        measure({group, one_clock}, what, nbytes, effort));
+    return Status::ok();
+  });
+  EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
+  return rows;
+}
+
+const Effort kLittle = {.warm_up = 1, .iterations = 7};
+
+TEST(BenchMeasure, every_operation_is_right_with_every_root_and_size_of_world) {
+  for (const Operation& operation : operations()) {
+    for (const Rank size : {1, 2, 3, 4}) {
+      for (const std::optional<Rank> root : {std::optional<Rank>(), std::optional<Rank>(size - 1)}) {
+        const Case what = {&operation, DType::kF32, ReduceOp::kSum, root};
+        for (const Row& row : rows_of(size, what, 10'000, kLittle)) {
+          EXPECT_EQ(row.wrong, 0u) << operation.name << " of " << size;
+          EXPECT_EQ(row.count, operation.moves_data ? 2500u : 0u);
+          EXPECT_EQ(row.nbytes, 4 * row.count);
+          EXPECT_EQ(row.iterations, 7u);
+        }
+      }
+    }
+  }
+}
+
+TEST(BenchMeasure, with_a_common_clock_and_without_all_ranks_tell_the_same_times) {
+  const Case what = {find_operation("allreduce"), DType::kF32, ReduceOp::kSum, {}};
+  for (const bool one_clock : {true, false}) {
+    const std::vector<Row> rows = rows_of(3, what, 64, {.warm_up = 0, .iterations = 50}, one_clock);
+    for (const Row& row : rows) {
+      EXPECT_GT(row.time.p50_s, 0);
+      EXPECT_LE(row.time.p50_s, row.time.p99_s);
+      EXPECT_GT(row.time.mean_s, 0);
+      EXPECT_EQ(row.time.mean_s, rows[0].time.mean_s);
+      EXPECT_EQ(row.time.p50_s, rows[0].time.p50_s);
+      EXPECT_EQ(row.time.p99_s, rows[0].time.p99_s);
+      EXPECT_DOUBLE_EQ(row.algbw, 64 / row.time.mean_s / 1e9);
+      EXPECT_DOUBLE_EQ(row.busbw, row.algbw * 4 / 3);
+    }
+  }
+}
+
+TEST(BenchMeasure, an_operation_that_does_nothing_is_wrong_in_every_element) {
+  Operation idle = *find_operation("broadcast");
+  idle.run = [](Communicator&, const Asked&, Buffer) { return Status::ok(); };
+  const Case what = {&idle, DType::kF64, ReduceOp::kSum, 0};
+  for (const Row& row :
+       rows_of(2, what, 8000, kLittle)) {  // rank 1 has not the root's; a few marks are equal by chance
+    ASSERT_TRUE(row.wrong.has_value());
+    EXPECT_GT(*row.wrong, 900u);
+    EXPECT_LE(*row.wrong, 1000u);
+  }
+}
+
+TEST(BenchMeasure, one_wrong_element_on_one_rank_is_seen_by_all) {
+  Operation careless = *find_operation("allreduce");
+  careless.run = [](Communicator& group, const Asked& asked, Buffer data) {
+    PC_TRY(find_operation("allreduce")->run(group, asked, data));
+    if (group.rank() == 1) data.data[data.nbytes() - 1] ^= std::byte{1};
+    return Status::ok();
+  };
+  const Case what = {&careless, DType::kF32, ReduceOp::kSum, {}};
+  for (const Row& row : rows_of(2, what, 8000, kLittle)) EXPECT_EQ(row.wrong, 1u);
+}
+
+TEST(BenchMeasure, without_a_check_nothing_is_said_about_the_result) {
+  const Case what = {find_operation("allreduce"), DType::kF32, ReduceOp::kSum, {}};
+  for (const Row& row : rows_of(2, what, 64, {.warm_up = 0, .iterations = 2, .checks = false}))
+    EXPECT_EQ(row.wrong, std::nullopt);
+}
+
+TEST(BenchMeasure, at_least_one_element_is_moved) {
+  const Case what = {find_operation("broadcast"), DType::kC128, ReduceOp::kSum, {}};
+  for (const Row& row : rows_of(2, what, 1, kLittle)) EXPECT_EQ(row.count, 1u);
+}
+
+}  // namespace
+}  // namespace pc::bench

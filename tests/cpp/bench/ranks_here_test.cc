@@ -1,0 +1,84 @@
+// Ranks as processes: all are waited for, and what went wrong first is told last.
+#include "bench/ranks_here.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "base/fd.h"
+
+namespace pc::bench {
+namespace {
+
+struct Ended {
+  int code = 0;
+  std::string told;
+};
+
+Ended run_two(const std::function<Status(const Place&)>& run) {
+  const pid_t parent = ::getpid();
+  ::testing::internal::CaptureStderr();
+  const int code = run_here(2, run);
+  if (::getpid() != parent) ::_exit(code);
+  return {code, ::testing::internal::GetCapturedStderr()};
+}
+
+TEST(BenchRanksHere, every_rank_learns_its_place_and_the_store) {
+  const Ended ended = run_two([](const Place& place) {
+    const bool right =
+        place.size == 2 && place.stores.size() == 1 && place.stores[0].starts_with("127.0.0.1:");
+    return right ? Status::ok() : Status(Code::kInternal, "wrong");
+  });
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.told, "");
+}
+
+TEST(BenchRanksHere, a_rank_that_fails_ends_the_others_and_is_told) {
+  const Ended ended = run_two([](const Place& place) {
+    if (place.rank == 1) return Status(Code::kTimeout, "too late");
+    for (;;) ::pause();
+  });
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.told, "pycollective-bench: rank 1 failed first: too late\n");
+}
+
+TEST(BenchRanksHere, a_rank_that_a_signal_kills_is_told) {
+  const Ended ended = run_two([](const Place& place) {
+    if (place.rank == 1) ::raise(SIGKILL);
+    for (;;) ::pause();
+    return Status::ok();
+  });
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.told.find("rank 1 failed first: process "), std::string::npos) << ended.told;
+  EXPECT_NE(ended.told.find("was killed by signal 9"), std::string::npos) << ended.told;
+}
+
+TEST(BenchRanksHere, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Fd from_first(ends[0]), to_second(ends[1]);
+  const Ended ended = run_two([&](const Place& place) {
+    pid_t pid = ::getpid();
+    if (place.rank == 0) {
+      const bool written = ::write(to_second.get(), &pid, sizeof pid) == sizeof pid;
+      return written ? Status(Code::kPeerExited, "rank 1 is gone") : Status(Code::kInternal, "write");
+    }
+    if (::read(from_first.get(), &pid, sizeof pid) != sizeof pid) return Status(Code::kInternal, "read");
+    const Fd first(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    pollfd its_end = {first.get(), POLLIN, 0};
+    (void)::poll(&its_end, 1, first.valid() ? -1 : 0);  // no such process: it has ended
+    return Status(Code::kSystem, "no memory");
+  });
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.told,
+            "pycollective-bench: rank 0: rank 1 is gone\n"
+            "pycollective-bench: rank 1 failed first: no memory\n");
+}
+
+}  // namespace
+}  // namespace pc::bench

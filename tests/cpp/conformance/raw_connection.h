@@ -1,0 +1,76 @@
+// A peer made by hand: a blocking socket that says exactly what a test wants, and waits at most ten seconds for anything.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/socket.h"
+#include "wire/handshake.h"
+
+namespace pc::testing {
+
+inline Credentials credentials_of(int job, int key = 1, bool encrypts = false) {
+  Credentials made;
+  made.job[0] = static_cast<std::byte>(job);
+  JobKey::Bytes bytes = {};
+  bytes[0] = static_cast<std::byte>(key);
+  made.key = JobKey(bytes);
+  made.encrypts = encrypts;
+  made.key_source = "key " + std::to_string(key) + " of the test";
+  return made;
+}
+
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& address) {
+    const Result<SocketAddress> parsed = parse_endpoint(address);
+    EXPECT_TRUE(parsed.is_ok()) << address;
+    fd_.reset(::socket(parsed.value().storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(fd_.get(), parsed.value().get(), parsed.value().length), 0) << address;
+    const timeval patience{10, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void say(std::span<const std::byte> bytes) {
+    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void say(const std::string& text) { say(std::as_bytes(std::span(text))); }
+  // How many of `bytes` came before the other side closed.
+  std::size_t hear(std::span<std::byte> bytes) {
+    const ssize_t got = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_WAITALL);
+    return got < 0 ? 0 : static_cast<std::size_t>(got);
+  }
+  std::size_t hear(std::size_t count) {
+    std::vector<std::byte> bytes(count);
+    return hear(bytes);
+  }
+  // As an initiator, to the end. An error: what our side found wrong, or kPeerFailure if the other one hung up.
+  Status shake_hands(const Hello& ours, const Credentials& credentials) {
+    PC_ASSIGN_OR_RETURN(Handshake handshake, Handshake::initiator(credentials, ours));
+    while (!handshake.done()) {
+      const std::size_t nbytes = handshake.output().size();
+      say(handshake.output());
+      handshake.sent(nbytes);
+      const std::size_t wanted = handshake.input().size();
+      if (hear(handshake.input()) != wanted) return Status(Code::kPeerFailure, "hung up");
+      PC_TRY(handshake.received(wanted));
+    }
+    return Status::ok();
+  }
+  void hang_up() { fd_.reset(); }
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    fd_.reset();
+  }
+
+ private:
+  Fd fd_;
+};
+
+}  // namespace pc::testing

@@ -1,0 +1,113 @@
+"""By which addresses others reach this host."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import pytest
+
+from pycollective.errors import InvalidArgument
+from pycollective.launch import addresses
+from pycollective.launch.addresses import candidates, chosen_by_user, join, split
+from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
+
+UP_AND_RUNNING = UP | RUNNING
+HOST = [
+    ("lo", "127.0.0.1", UP_AND_RUNNING | LOOPBACK),
+    ("lo", "::1", UP_AND_RUNNING | LOOPBACK),
+    ("docker0", "172.17.0.1", UP),  # no container runs: no carrier
+    ("ib0", "10.1.0.7", UP_AND_RUNNING),
+    ("eth0", "fe80::1", UP_AND_RUNNING),
+    ("eth0", "2001:db8::7", UP_AND_RUNNING),
+    ("eth0", "192.0.2.7", UP_AND_RUNNING),
+    ("eth1", "198.51.100.7", 0),
+]
+
+
+def on_host(*, one_host: bool = False, name: str | None = None, interface: str = "") -> list[str]:
+    env = {"PYCOLLECTIVE_INTERFACE": interface}
+    return candidates(one_host=one_host, name=name, env=env, found=HOST, routes=["eth0"])
+
+
+def test_loopback_is_enough_on_one_host() -> None:
+    assert on_host(one_host=True) == ["127.0.0.1"]
+
+
+def test_else_all_that_are_up_ipv4_first_and_the_default_routes_first() -> None:
+    assert on_host() == ["192.0.2.7", "10.1.0.7", "2001:db8::7"]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ("ib0", ["10.1.0.7"]),
+        ("eth0", ["192.0.2.7", "2001:db8::7"]),
+        ("ib0, eth0", ["10.1.0.7", "192.0.2.7", "2001:db8::7"]),
+        ("2001:0db8::0007", ["2001:db8::7"]),
+        ("docker0", ["172.17.0.1"]),  # who names it has it
+        ("lo", ["127.0.0.1", "::1"]),
+    ],
+)
+@pytest.mark.parametrize("one_host", [True, False])
+def test_the_user_chooses(words: str, chosen: list[str], one_host: bool) -> None:
+    assert on_host(interface=words, one_host=one_host) == chosen
+
+
+@pytest.mark.parametrize("word", ["eth7", "192.0.2.8", "eth"])
+def test_an_unknown_interface_is_an_error_that_lists_what_there_is(word: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=f"no interface or address '{word}'.*ib0 10.1.0.7.*eth1 .* \\(down\\)"
+    ):
+        on_host(interface=f"ib0,{word}")
+
+
+def test_an_interface_that_is_down_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="'eth1' is down"):
+        on_host(interface="eth1")
+
+
+def test_nothing_but_loopback_is_an_error_and_never_silently_loopback() -> None:
+    with pytest.raises(InvalidArgument, match=r"no network address.*lo 127.0.0.1.*PYCOLLECTIVE_INTERFACE=lo"):
+        candidates(one_host=False, env={}, found=HOST[:3], routes=[])
+    with pytest.raises(InvalidArgument, match="no interface with an address"):
+        candidates(one_host=False, env={}, found=[], routes=[])
+
+
+def test_a_host_name_that_is_loopback_here_stands_for_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"debian": "127.0.1.1", "other": "203.0.113.5"}
+
+    def look_up(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, 0, 0, "", (names[name], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert on_host(name="debian") == ["192.0.2.7", "10.1.0.7", "2001:db8::7"]
+    assert on_host(name="other") == ["203.0.113.5"]
+    monkeypatch.setattr(addresses, "interfaces", lambda: HOST)
+    monkeypatch.setattr(addresses, "default_route", lambda: ["eth0"])
+    assert addresses.store_hosts("debian", one_host=False, what="") == on_host()
+    assert addresses.store_hosts("debian", one_host=True, what="") == ["127.0.1.1"]
+    assert addresses.store_hosts("localhost", one_host=False, what="") == [
+        "127.0.0.1"
+    ]  # said in so many words
+    assert addresses.store_hosts("127.0.1.1", one_host=False, what="") == ["127.0.1.1"]
+
+
+def test_the_interfaces_of_this_host_are_found() -> None:
+    found = interfaces()
+    assert ("lo", "127.0.0.1") in [(name, address) for name, address, _ in found]
+    for name, address, flags in found:
+        ipaddress.ip_address(address)
+        assert bool(flags & LOOPBACK) == (name == "lo")
+    assert set(default_route()) <= {name for _, name in socket.if_nameindex()}
+
+
+def test_nothing_is_restricted_without_the_variable() -> None:
+    assert chosen_by_user({}) == []
+    assert chosen_by_user({"PYCOLLECTIVE_INTERFACE": " , "}) == []
+
+
+@pytest.mark.parametrize(("host", "text"), [("10.0.0.1", "10.0.0.1:80"), ("::1", "[::1]:80")])
+def test_join_and_split(host: str, text: str) -> None:
+    assert join(host, 80) == text
+    assert split(text) == (host, 80)

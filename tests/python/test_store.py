@@ -1,0 +1,256 @@
+"""pc.store(): what one rank sets every rank gets; typed values; bounded, with deadlines, gone with its world."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pycollective as pc
+from pycollective import codec, testing
+from pycollective.errors import CollectiveTimeout, InvalidArgument, NotInitialized, PeerFailure
+
+VALUES: list[Any] = [
+    None, True, False, 0, -1, 2**200, 0.1, float("inf"), "", "text \u00e9 \ud83d\ude00", b"", b"\0\xff", [], (),
+    {}, [1, [2, (3, {"k": None})]], {"a": 1, 2: b"b", (1, 2): [True]}, np.arange(6).reshape(2, 3),
+    np.zeros((0, 3), np.float32), np.array(1.5), np.float32(2.5), np.array([1 + 2j]), np.array([True, False]),
+    np.arange(10)[::2], np.arange(4, dtype=">i4"),
+]  # fmt: skip
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, (np.ndarray, np.generic)):
+        return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
+    return type(a) is type(b) and bool(a == b)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_every_value_comes_back_as_it_was(value: Any) -> None:
+    assert same(codec.decode(codec.encode(value)), value)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, len, np.array(["s"]), np.array([None]), 1j, [object()]], ids=repr
+)
+def test_other_types_are_refused_by_name(value: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be stored"):
+        codec.encode(value)
+
+
+def test_what_is_nested_without_end_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidArgument, match="deep"):
+        codec.encode(endless)
+
+
+def test_no_bytes_whatever_make_decoding_do_anything_but_refuse() -> None:
+    random = np.random.default_rng(1)
+    good = [codec.encode(value) for value in VALUES]
+    deep = b"1"
+    for _ in range(40):
+        deep = b"l" + len(deep).to_bytes(4, "little") + deep
+    for data in [
+        b"",
+        b"x",
+        b"nn",
+        b"01",
+        b"--1",
+        b"d123",
+        b"l\xff\xff\xff\xff",
+        b"a\x03<f4\xff",
+        b"m\1\0\0\0n",
+        deep,
+    ]:
+        with pytest.raises(InvalidArgument):
+            codec.decode(data)
+    for _ in range(2000):
+        data = bytearray(good[random.integers(len(good))])
+        if data:
+            data[random.integers(len(data))] = random.integers(256)
+        try:
+            codec.decode(bytes(data))
+        except InvalidArgument:
+            pass
+
+
+def exchanges() -> None:
+    store, rank, size = pc.store(), pc.rank(), pc.size()
+    store.set(f"from/{rank}", {"rank": rank, "x": np.full(3, rank)})
+    for other in range(size):
+        got = store.get(f"from/{other}", timeout=20)
+        assert got["rank"] == other
+        assert (got["x"] == other).all()
+        got["x"] += 1  # a copy of one's own
+    store.add("sum", rank + 1)
+    store.add("arrived")
+    pc.barrier()
+    assert store.get("sum") == size * (size + 1) // 2
+    assert store.add("arrived", 0) == size
+    pc.barrier()
+    if rank == 0:
+        for number in range(size):
+            store.set("token", number)
+            store.wait(f"taken/{number}", timeout=20)
+    mine = store.pop("token", timeout=20)
+    store.set(f"taken/{mine}", rank)
+    store.wait(*(f"taken/{number}" for number in range(size)), timeout=20)
+    assert sorted(store.get(f"taken/{number}") for number in range(size)) == list(range(size))
+
+
+def pops_in_turn() -> None:
+    store, rank, size = pc.store("turns"), pc.rank(), pc.size()
+    for number in range(rank, 3 * size, size):
+        store.set(f"token/{number}", number)
+    took = [store.pop(f"token/{number}", timeout=20) for number in range(rank, 3 * size, size)]
+    assert took == list(range(rank, 3 * size, size))
+    with pytest.raises(CollectiveTimeout, match=f"token/{rank}"):
+        store.get(f"token/{rank}", timeout=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_share_values_counters_and_turns(size: int) -> None:
+    testing.run(shares_counts_and_waits, size)
+    testing.run(pops_in_turn, size)
+
+
+def shares_counts_and_waits() -> None:
+    store, rank, size = pc.store(), pc.rank(), pc.size()
+    store.set(f"from/{rank}", {"rank": rank, "x": np.full(3, rank)})
+    store.wait(*(f"from/{other}" for other in range(size)), timeout=20)
+    for other in range(size):
+        got = store.get(f"from/{other}", timeout=20)
+        assert got["rank"] == other
+        assert (got["x"] == other).all()
+        got["x"] += 1  # a copy of one's own
+    store.add("sum", rank + 1)
+    pc.barrier()
+    assert store.get("sum") == size * (size + 1) // 2
+    one, other_part = pc.store("one"), store.prefix("two")
+    one.set("k", rank)
+    pc.barrier()
+    assert one.get("k") in range(size)
+    with pytest.raises(CollectiveTimeout, match="two/k"):
+        other_part.get("k", timeout=0.01)
+    if rank == size - 1:
+        store.set("token", "it")
+    pc.barrier()
+    try:
+        got_it = int(store.pop("token", timeout=0.2) == "it")
+    except CollectiveTimeout:
+        got_it = 0
+    winners = np.array([got_it])
+    pc.allreduce(winners)
+    assert winners[0] == 1
+
+
+def every_world_begins_empty() -> None:
+    for _ in range(2):
+        pc.init()
+        store = pc.store()
+        with pytest.raises(CollectiveTimeout):
+            store.get("old", timeout=0.01)
+        pc.barrier()
+        store.set("old", 1)
+        pc.shutdown()
+        with pytest.raises(NotInitialized):
+            store.get("old")
+
+
+def test_every_world_begins_with_an_empty_store_that_ends_with_it() -> None:
+    testing.run(every_world_begins_empty, 2, init=False)
+
+
+def test_without_a_world_there_is_no_store() -> None:
+    with pytest.raises(NotInitialized):
+        pc.store()
+
+
+def bad_arguments() -> None:
+    store = pc.store()
+    for call, wanted in (
+        (lambda: store.set("", 1), InvalidArgument),
+        (lambda: store.set("k" * 5000, 1), InvalidArgument),
+        (lambda: store.set("\udcff", 1), InvalidArgument),
+        (lambda: store.set(1, 1), TypeError),  # type: ignore[arg-type]
+        (lambda: store.set("k", b"x" * (8 << 20)), InvalidArgument),
+        (lambda: store.set("k", object()), TypeError),
+        (lambda: store.get("k", timeout=-1), InvalidArgument),
+        (lambda: store.get("k", timeout="1"), TypeError),  # type: ignore[arg-type]
+        (lambda: store.add("k", 1 << 63), InvalidArgument),
+        (lambda: store.add("k", 1.5), TypeError),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(wanted):
+            call()
+    store.set("text", "x")
+    with pytest.raises(InvalidArgument, match="no number"):
+        store.add("text")
+    assert store.get("text") == "x"
+    assert store.add("k", 2) == 2
+
+
+def test_bad_arguments_are_refused_and_the_store_goes_on() -> None:
+    testing.run(bad_arguments, 1)
+
+
+def used_by_threads() -> None:
+    store = pc.store()
+    sums = []
+    threads = [threading.Thread(target=lambda: sums.append(store.add("n"))) for _ in range(8)]
+    waiter = threading.Thread(target=lambda: sums.append(store.get("late", timeout=20)))
+    waiter.start()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    store.set("late", 0)
+    waiter.join(20)
+    assert sorted(sums) == list(range(9))
+
+
+def test_one_store_serves_several_threads() -> None:
+    testing.run(used_by_threads, 1)
+
+
+def a_child_is_refused() -> None:
+    store = pc.store()
+    store.set("k", 1)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store.get("k")
+        except pc.CollectiveError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert store.get("k") == 1
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
+    testing.run(a_child_is_refused, 2)
+
+
+def hosted_by_rank_0(address: str, rank: int) -> str:
+    pc.init(address, rank=rank, size=2, timeout=20)
+    store = pc.store()
+    store.set(f"here/{rank}", rank)
+    store.wait("here/0", "here/1", timeout=20)
+    if rank == 0:
+        store.get("done", timeout=20)
+        pc.barrier()
+        os._exit(0)  # and the store with it
+    store.set("done", True)
+    pc.barrier()
+    for _ in range(100):
+        try:
+            store.get("never", timeout=0.1)
+        except PeerFailure:
+            return "PeerFailure"
+        except CollectiveTimeout:
+            continue
+    return "never told"
