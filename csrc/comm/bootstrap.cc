@@ -31,20 +31,27 @@ std::vector<std::string> cut(std::string_view text, char at) {
   }
 }
 
-// "error 3 what happened": the same error for all, whoever found it.
+// "error 3 1 what happened", with code and peer: the same error for all, whoever found it.
 std::string publish(const Status& why) {
-  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " + why.message();
+  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.peer()) +
+         " " + why.message();
 }
 
 Status published_error(std::string_view text) {
   if (!text.starts_with(kError)) return Status::ok();
   text.remove_prefix(kError.size());
-  int code = 0;
-  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), code);
-  const Code given = parsed.ec == std::errc() ? static_cast<Code>(code) : Code::kAborted;
+  const auto take = [&text](int otherwise) {  // the next number, and the blank behind it
+    int number = otherwise;
+    const char* const end = text.data() + text.size();
+    const std::from_chars_result parsed = std::from_chars(text.data(), end, number);
+    text.remove_prefix(std::min(static_cast<std::size_t>(parsed.ptr - text.data()) + 1, text.size()));
+    return number;
+  };
+  const Code given = static_cast<Code>(take(static_cast<int>(Code::kAborted)));
+  const Rank peer = take(-1);
   const bool shared = given == Code::kMismatch || given == Code::kTimeout;  // others are one rank's own
-  return Status(shared ? given : Code::kAborted,
-                std::string(text.substr(std::min(text.find(' '), text.size() - 1) + 1)));
+  const Status why(shared ? given : Code::kAborted, std::string(text));
+  return peer < 0 ? why : why.with_peer(peer);
 }
 
 std::string encode(const Member& m) {
@@ -185,8 +192,11 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
 }
 
 Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options) {
-  if (const Status failed = published_error(list); !failed.is_ok())
-    return Status(failed.code(), "rank 0 could not start: " + failed.message()).with_peer(0);
+  if (const Status failed = published_error(list); !failed.is_ok()) {
+    const bool another = failed.peer() >= 0 && failed.peer() != options.rank;
+    return Status(failed.code(), "rank 0 could not start: " + failed.message())
+        .with_peer(another ? failed.peer() : 0);
+  }
   const std::vector<std::string> lines = cut(list, kLine);
   if (lines[0].rfind("ok ", 0) != 0)
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);

@@ -113,6 +113,7 @@ TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
   for (const Status& s : outcomes) {
     EXPECT_TRUE(s.code() == Code::kTimeout || s.code() == Code::kAborted) << text_of(outcomes);
     EXPECT_TRUE(has(s, "never came: 1, 3")) << text_of(outcomes);
+    EXPECT_EQ(s.peer(), 1) << text_of(outcomes);
     EXPECT_TRUE(has(s, "init on rank")) << text_of(outcomes);
   }
 }
