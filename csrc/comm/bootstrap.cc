@@ -33,8 +33,8 @@ std::vector<std::string> cut(std::string_view text, char at) {
 
 // "error 3 1 what happened", with code and peer: the same error for all, whoever found it.
 std::string publish(const Status& why) {
-  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.peer()) +
-         " " + why.message();
+  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " +
+         std::to_string(why.peer()) + " " + why.message();
 }
 
 Status published_error(std::string_view text) {

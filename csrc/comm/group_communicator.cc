@@ -161,7 +161,7 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 }
 
 Choice GroupCommunicator::choose(const Request& request) const {
-  return selection_.choose(request.collective, elements_of(request).nbytes(), size_);
+  return selection_.choose(request.collective, elements_of(request).nbytes(), {size_, parts_.hosts});
 }
 
 Status GroupCommunicator::start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
@@ -304,7 +304,7 @@ Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t n
   if (root < 0 || root >= size_) {
     return Status(Code::kInvalidArgument, "root " + std::to_string(root) + " is no rank of this group");
   }
-  const Choice choice = selection_.choose(collective, nbytes, size_);
+  const Choice choice = selection_.choose(collective, nbytes, {size_, parts_.hosts});
   const std::string transport(parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only");
   std::string text = "transport: " + transport + "\nalgorithm: " + std::string(choice.algorithm->name) +
                      "\nsplit:     " + std::to_string(choice.split) + "\n";

@@ -22,6 +22,7 @@ class GroupCommunicator final : public Communicator {
     Transport* transport = nullptr;  // null if size is 1
     const std::function<bool()>* interrupted = nullptr;
     Check check = Check::kOn;
+    Rank hosts = 1;  // on how many the ranks are
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);

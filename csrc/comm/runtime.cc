@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
@@ -106,6 +107,12 @@ struct Runtime::State {
   bool shut_down = false;
 };
 
+Rank HostMap::count() const {
+  std::set<std::string_view> different;
+  for (const Entry& rank : ranks) different.insert(rank.host_key);
+  return static_cast<Rank>(different.size());
+}
+
 void Runtime::State::make_world(SelectionTable selection) {
   std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -121,6 +128,7 @@ void Runtime::State::make_world(SelectionTable selection) {
   parts.calls.confirms = options.check == Check::kStrict;
   parts.transport = transport.get();
   parts.check = options.check;
+  parts.hosts = hosts.count();
   if (options.interrupted) parts.interrupted = &options.interrupted;
   world = std::make_unique<GroupCommunicator>(parts, kWorldGroup,
                                               GroupNames(options.rank, std::move(ranks), std::move(people)),

@@ -57,6 +57,7 @@ struct HostMap {
   };
   std::vector<Entry> ranks;
   Rank local_rank = 0, local_size = 1;
+  Rank count() const;  // of different hosts
 };
 
 // Thread-safety: world() and its calls from any thread; shutdown once.

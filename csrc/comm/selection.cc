@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kChunk = 1024 * 1024;
+constexpr uint64_t kSlice = 256 * 1024;
+constexpr uint64_t kMostRanks = std::numeric_limits<Rank>::max();
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
 
 std::vector<std::string_view> cut(std::string_view text, char at) {
@@ -63,27 +65,29 @@ Status bad_row(std::string_view row, const std::string& why) {
   return Status(Code::kInvalidArgument,
                 "selection '" + std::string(row) + "': " + why +
                     ". A row is collective:from-to:algorithm, for example "
-                    "allreduce:0-64k:recursive_doubling, then :chunk=1m or :ranks=3 if wanted");
+                    "allreduce:0-64k:recursive_doubling, then :chunk=1m, :ranks=3 or :hosts=2 if wanted");
 }
 
 }  // namespace
 
 SelectionTable SelectionTable::defaults() {
   const auto row = [](Collective collective, uint64_t from, uint64_t to, std::string_view name,
-                      uint64_t chunk, Rank from_size) {
-    return Row{collective, from, to, find_algorithm(collective, name), chunk, from_size};
+                      uint64_t chunk, GroupShape from_group) {
+    return Row{collective, from, to, find_algorithm(collective, name), chunk, from_group};
   };
   SelectionTable table;
   table.rows_ = {
-      row(Collective::kAllreduce, 0, 16 * 1024, "recursive_doubling", 0, 3),
-      row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, 3),
-      row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, 1),
-      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, 1),
-      row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, 3),
-      row(Collective::kBroadcast, 0, kInfinity, "binomial", 0, 1),  // two ranks: nobody passes anything on
-      row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, 3),
-      row(Collective::kReduce, 0, kInfinity, "binomial", 0, 1),
-      row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, 1),
+      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllreduce, 0, 16 * 1024, "recursive_doubling", 0, {3, 1}),
+      row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, {3, 1}),
+      row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, {1, 1}),
+      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, {1, 1}),
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", 0,
+          {1, 1}),  // two ranks: nobody passes anything on
+      row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
+      row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
+      row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
   };
   return table;
 }
@@ -128,8 +132,8 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
     if (!value) return bad_row(text, "'" + std::string(fields[i]) + "' has no number");
     if (name == "chunk" && algorithm->pipelines) {
       row.chunk_nbytes = *value;
-    } else if (name == "ranks" && *value >= 1 && *value <= uint64_t{std::numeric_limits<Rank>::max()}) {
-      row.from_size = static_cast<Rank>(*value);
+    } else if (*value >= 1 && *value <= kMostRanks && (name == "ranks" || name == "hosts")) {
+      (name == "ranks" ? row.from.size : row.from.hosts) = static_cast<Rank>(*value);
     } else {
       return bad_row(text, "'" + std::string(fields[i]) + "' means nothing here");
     }
@@ -144,22 +148,24 @@ std::string SelectionTable::to_string() const {
     text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
             size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
     if (row.algorithm->pipelines) text += ":chunk=" + size_text(row.chunk_nbytes);
-    if (row.from_size != 1) text += ":ranks=" + std::to_string(row.from_size);
+    if (row.from.size != 1) text += ":ranks=" + std::to_string(row.from.size);
+    if (row.from.hosts != 1) text += ":hosts=" + std::to_string(row.from.hosts);
   }
   return text;
 }
 
-Choice SelectionTable::choose(Collective collective, uint64_t nbytes, Rank size) const {
+Choice SelectionTable::choose(Collective collective, uint64_t nbytes, const GroupShape& group) const {
   for (const Row& row : rows_) {
-    if (row.collective != collective || size < row.from_size || nbytes < row.from_nbytes) continue;
+    if (row.collective != collective || nbytes < row.from_nbytes) continue;
+    if (group.size < row.from.size || group.hosts < row.from.hosts) continue;
     if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
     uint64_t split = 1;
     // A rooted algorithm passes on whole parts, a ring an n-th of one.
     const bool rooted = collective == Collective::kBroadcast || collective == Collective::kReduce;
-    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(rooted ? 1 : size);
+    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(rooted ? 1 : group.size);
     if (part != 0 && nbytes > part) split = (nbytes - 1) / part + 1;
     const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
-    if (choice.algorithm->supports(Shape{collective, 0, size, 0, choice.split})) return choice;
+    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split})) return choice;
   }
   return {};  // not reached: the defaults stand at the end of every table
 }

@@ -9,6 +9,13 @@
 
 namespace pc {
 
+// What counts about a group besides its calls.
+struct GroupShape {
+  Rank size = 1;
+  Rank hosts = 1;  // on how many its ranks are
+  bool operator==(const GroupShape&) const = default;
+};
+
 struct Choice {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
@@ -23,15 +30,16 @@ class SelectionTable {
   static Result<SelectionTable> parse(std::string_view text);
   std::string to_string() const;
   // Never fails: every collective has a row that supports every shape.
-  Choice choose(Collective collective, uint64_t nbytes, Rank size) const;
+  Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group) const;
 
  private:
   struct Row {
     Collective collective;
     uint64_t from_nbytes, to_nbytes;  // [from, to)
     const Algorithm* algorithm;
-    uint64_t chunk_nbytes;  // rooted algorithms are cut into chunks of about this size; 0: not cut
-    Rank from_size = 1;     // rows of larger groups may differ
+    uint64_t
+        chunk_nbytes;      // pieces that are passed on as soon as they are there: about this size; 0: not cut
+    GroupShape from = {};  // rows of larger groups may differ
     bool operator==(const Row&) const = default;
   };
   static Result<Row> parse_row(std::string_view text);

@@ -7,17 +7,18 @@
 namespace pc {
 namespace {
 
-std::string_view chosen(const SelectionTable& table, Collective collective, uint64_t nbytes, Rank size) {
-  return table.choose(collective, nbytes, size).algorithm->name;
+std::string_view chosen(const SelectionTable& table, Collective collective, uint64_t nbytes,
+                        GroupShape group) {
+  return table.choose(collective, nbytes, group).algorithm->name;
 }
 
 TEST(Selection, the_defaults_change_to_the_ring_at_the_measured_sizes) {
   const SelectionTable table = SelectionTable::defaults();
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 32 * 1024 - 1, 2), "recursive_doubling");
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 32 * 1024, 2), "ring");
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 16 * 1024 - 1, 3), "recursive_doubling");
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 16 * 1024, 3), "ring");
-  EXPECT_EQ(chosen(table, Collective::kBarrier, 0, 7), "dissemination");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 32 * 1024 - 1, {2}), "recursive_doubling");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 32 * 1024, {2}), "ring");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 16 * 1024 - 1, {3}), "recursive_doubling");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 16 * 1024, {3}), "ring");
+  EXPECT_EQ(chosen(table, Collective::kBarrier, 0, {7}), "dissemination");
 }
 
 TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_ranks) {
@@ -26,7 +27,8 @@ TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_r
        {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
     for (const uint64_t nbytes :
          {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 50, ~uint64_t{0}}) {
-      for (const Rank size : {1, 2, 3, 8, 1000}) EXPECT_NE(table.choose(c, nbytes, size).algorithm, nullptr);
+      for (const Rank size : {1, 2, 3, 8, 1000})
+        EXPECT_NE(table.choose(c, nbytes, {size}).algorithm, nullptr);
     }
   }
 }
@@ -34,25 +36,42 @@ TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_r
 TEST(Selection, rooted_arrays_are_cut_into_chunks_of_a_mebibyte_and_never_into_too_many) {
   const SelectionTable table = SelectionTable::defaults();
   constexpr uint64_t kMiB = 1024 * 1024;
-  EXPECT_EQ(table.choose(Collective::kBroadcast, 0, 4).split, 1u);
-  EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB, 4).split, 1u);
-  EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB + 1, 4).split, 2u);
-  EXPECT_EQ(table.choose(Collective::kReduce, 64 * kMiB, 4).split, 64u);
-  EXPECT_EQ(table.choose(Collective::kReduce, ~uint64_t{0}, 4).split, 4096u);
+  EXPECT_EQ(table.choose(Collective::kBroadcast, 0, {4}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB, {4}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB + 1, {4}).split, 2u);
+  EXPECT_EQ(table.choose(Collective::kReduce, 64 * kMiB, {4}).split, 64u);
+  EXPECT_EQ(table.choose(Collective::kReduce, ~uint64_t{0}, {4}).split, 4096u);
+}
+
+TEST(Selection, a_ring_over_hosts_sends_in_slices_and_within_a_host_whole_parts) {
+  const SelectionTable table = SelectionTable::defaults();
+  constexpr uint64_t kMiB = 1024 * 1024;
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {4, 1}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {2, 2}).split, 32u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {4, 2}).split, 16u);
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {2, 2}), "recursive_doubling");
+}
+
+TEST(Selection, rows_for_many_hosts_are_for_many_hosts) {
+  const SelectionTable table = SelectionTable::parse("allreduce:0-64k:ring:ranks=4:hosts=3").value();
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {4, 3}), "ring");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {4, 2}), "recursive_doubling");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {3, 3}), "recursive_doubling");
 }
 
 TEST(Selection, overrides_come_first_and_the_rest_stays) {
   const SelectionTable table =
       SelectionTable::parse("allreduce:0-64k:ring:ranks=4;broadcast:1m-inf:binomial:chunk=256k").value();
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, 4), "ring");
-  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, 3), "recursive_doubling");
-  EXPECT_EQ(table.choose(Collective::kBroadcast, 1 << 20, 4).split, 4u);
-  EXPECT_EQ(table.choose(Collective::kBroadcast, (1 << 20) - 1, 4).split, 1u);
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {4}), "ring");
+  EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {3}), "recursive_doubling");
+  EXPECT_EQ(table.choose(Collective::kBroadcast, 1 << 20, {4}).split, 4u);
+  EXPECT_EQ(table.choose(Collective::kBroadcast, (1 << 20) - 1, {4}).split, 1u);
 }
 
 TEST(Selection, text_reads_back_to_the_same_table) {
   for (const char* const text :
-       {"", "allreduce:0-inf:ring", "reduce:5-1k:binomial:chunk=100:ranks=9;barrier:0-inf:dissemination"}) {
+       {"", "allreduce:0-inf:ring:chunk=0", "allreduce:8-1k:ring:chunk=4k:ranks=3:hosts=2",
+        "reduce:5-1k:binomial:chunk=100:ranks=9;barrier:0-inf:dissemination"}) {
     const std::string once = SelectionTable::parse(text).value().to_string();
     EXPECT_EQ(SelectionTable::parse(once).value().to_string(), once);
     EXPECT_EQ(once.rfind(text, 0), 0u) << once;
@@ -62,8 +81,8 @@ TEST(Selection, text_reads_back_to_the_same_table) {
 TEST(Selection, what_cannot_be_read_is_refused_with_what_there_is) {
   for (const char* const text :
        {"x", "allreduce", "allreduce:0-1k", "gossip:0-1k:ring", "allreduce:1k-1k:ring", "allreduce:0+1k:ring",
-        "allreduce:0-1x:ring", "allreduce:0-1k:recursive_doubling:chunk=1k",
-        "allreduce:0-1k:ring:", "allreduce:0-1k:ring:ranks=0", "allreduce:0-99999999999999999999:ring",
+        "allreduce:0-1x:ring", "allreduce:0-1k:recursive_doubling:chunk=1k", "allreduce:0-1k:ring:",
+        "allreduce:0-1k:ring:ranks=0", "allreduce:0-1k:ring:hosts=0", "allreduce:0-99999999999999999999:ring",
         "broadcast:0-1k:binomial:chunk", "allreduce:0-99999999999g:ring"}) {
     EXPECT_EQ(SelectionTable::parse(text).status().code(), Code::kInvalidArgument) << text;
   }
@@ -77,7 +96,7 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
     Request r;
     r.collective = Collective::kReduce;
     r.in = ConstBuffer(memory, 4, DType::kF32);
-    Choice choice = SelectionTable::defaults().choose(r.collective, 16, 2);
+    Choice choice = SelectionTable::defaults().choose(r.collective, 16, {2});
     edit(r, choice);
     return digest_of(r, choice, group, sequence);
   };
