@@ -236,10 +236,10 @@ def test_an_exception_that_ends_a_process_is_known_to_the_others_at_once(tmp_pat
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which may come before the notice has been printed
 pc.init()
-pc.barrier()
-if pc.rank() == 0:
-    raise ValueError("the cause")
 try:
+    pc.barrier()  # of which rank 1 may not have heard the end when rank 0 is gone
+    if pc.rank() == 0:
+        raise ValueError("the cause")
     pc.recv(np.zeros(1), 0)
 except pc.PeerFailure:
     print("noticed", flush=True)
