@@ -241,8 +241,6 @@ class PyRuntime {
 
   Status start(const Options& options, RuntimeOptions native, std::unique_ptr<Runtime>* runtime) {
     const Deadline deadline = Deadline::after(options.init_timeout_s.value_or(native.timeout_s));
-    const std::string values =
-        "values/" + std::to_string(native.epoch) + "/";  // the ranks' own, of this world
     if (options.host_store) PC_TRY(host_store(*options.host_store, native));
     if (!options.store_addresses.empty()) {
       PC_ASSIGN_OR_RETURN(
@@ -263,7 +261,8 @@ class PyRuntime {
     std::shared_ptr<Store> store =
         native.store ? native.store : std::make_shared<MemoryStore>(native.interrupted);
     PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native), deadline));
-    session_->store = std::make_shared<PrefixStore>(values, std::move(store));
+    // The store may outlive this world: its values are not those of the next one.
+    session_->store = std::make_shared<PrefixStore>("values/" + (*runtime)->name() + "/", std::move(store));
     // When everybody is past this barrier nobody needs the launcher's board any more.
     return (*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0));
   }

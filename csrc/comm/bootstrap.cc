@@ -175,8 +175,10 @@ Status check_reachable(const Meeting& meeting, const RuntimeOptions& options) {
 
 Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions& options, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(const SelectionTable table, SelectionTable::parse(options.tune));
-  std::string list =
-      "ok " + std::string(kCheckNames[static_cast<std::size_t>(options.check)]) + " " + table.to_string();
+  JobId world;
+  PC_TRY(fill_randomly(world));
+  std::string list = "ok " + std::string(kCheckNames[static_cast<std::size_t>(options.check)]) + " " +
+                     fingerprint(world) + " " + table.to_string();
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.member(rank), deadline));
     PC_ASSIGN_OR_RETURN(const Member member, decode_member(rank, text));
@@ -209,11 +211,12 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
   Meeting meeting;
   const std::vector<std::string> words = cut(lines[0], ' ');
   const auto check =
-      words.size() < 2 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
+      words.size() < 3 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
   if (check == kCheckNames.end())
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
   meeting.check = static_cast<Check>(check - kCheckNames.begin());
-  const std::size_t table_at = words[0].size() + words[1].size() + 2;
+  meeting.world = words[2];
+  const std::size_t table_at = words[0].size() + words[1].size() + words[2].size() + 3;
   PC_ASSIGN_OR_RETURN(
       meeting.selection,
       SelectionTable::parse(std::string_view(lines[0]).substr(std::min(table_at, lines[0].size()))));

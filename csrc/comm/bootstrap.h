@@ -17,6 +17,7 @@ struct Meeting {
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
   Check check = Check::kOn;
+  std::string world;  // a name of its own, for what must not be mixed up with that of other worlds
 };
 
 // `address` is this rank's, `tune` rank 0's selection overrides. At the deadline the error names who never came.

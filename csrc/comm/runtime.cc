@@ -97,6 +97,7 @@ struct Runtime::State {
 
   RuntimeOptions options;
   HostMap hosts;
+  std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Transport> transport;
@@ -180,6 +181,7 @@ Status Runtime::State::start(Deadline deadline) {
   PC_ASSIGN_OR_RETURN(Meeting meeting, find_the_others(deadline));
   options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
+  name = std::move(meeting.world);
   options.check = meeting.check;
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
@@ -207,6 +209,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
 
 Communicator& Runtime::world() { return *state_->world; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
+const std::string& Runtime::name() const { return state_->name; }
 
 std::vector<CallRecord> Runtime::last_calls() const {
   return last_calls_of(*state_->recorder, *state_->messages);

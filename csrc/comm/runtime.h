@@ -67,6 +67,8 @@ class Runtime {
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
   const HostMap& hosts() const;
+  const std::string& name()
+      const;  // of this world, the same on every rank and unlike any other's; empty for one rank
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
   Status shutdown(Deadline deadline);

@@ -36,7 +36,7 @@ def blocks() -> list[Block]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the README's files, and `pycollective` and `python` as users have them on their PATH."""
+    """A folder with the README's files, and `pycollective`, `pycollective-bench` and `python` as users have them on their PATH."""
     for block in blocks():
         if block.language == "python":
             name = re.match(r"# (\w+\.py)\n", block.text)
@@ -46,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
     for name, arguments in (
         ("python", ""),
         ("pycollective", "-c 'import sys; from pycollective.cli import main; sys.exit(main())'"),
+        ("pycollective-bench", "-m pycollective.launch.bench_binary"),
     ):
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')

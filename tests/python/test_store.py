@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -164,6 +166,28 @@ def every_world_begins_empty() -> None:
 
 def test_every_world_begins_with_an_empty_store_that_ends_with_it() -> None:
     testing.run(every_world_begins_empty, 2, init=False)
+
+
+PROGRAM = """
+import sys, pycollective as pc
+pc.init()
+sys.stdout.write(f"{pc.store().add('seen')}\\n")
+pc.shutdown()
+"""
+
+
+def test_a_second_program_of_the_same_run_begins_with_an_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    twice = f"{sys.executable} {tmp_path}/program.py && {sys.executable} {tmp_path}/program.py"
+    cli = [sys.executable, "-c", "import sys; from pycollective.cli import main; sys.exit(main())"]
+    done = subprocess.run(
+        [*cli, "run", "-n", "1", "--no-prefix", "sh", "-c", twice], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n1\n"), done.stderr
+    done = subprocess.run(
+        [*cli, "run", "-n", "2", "--no-prefix", "sh", "-c", twice], capture_output=True, text=True, timeout=60
+    )
+    assert sorted(done.stdout.split()) == ["1", "1", "2", "2"], done.stderr
 
 
 def test_without_a_world_there_is_no_store() -> None:
