@@ -36,7 +36,7 @@ def blocks() -> list[Block]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the README's files, and `pycollective`, `pycollective-bench` and `python` as users have them on their PATH."""
+    """A folder with the README's files, and its programs as users have them on their PATH."""
     for block in blocks():
         if block.language == "python":
             name = re.match(r"# (\w+\.py)\n", block.text)
