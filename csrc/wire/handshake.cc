@@ -46,9 +46,12 @@ Result<Handshake> Handshake::make(const Credentials& credentials, Hello ours) {
 
 // Once the role is known. Without it whoever relays a handshake could go on in another's name where it matters most: what
 // store and control say decides about everything else.
-Status Handshake::offer_seal() {
+void Handshake::choose_seal() {
   ours_.encrypts = credentials_->encrypts || ours_.role != Role::kData;
   ours_.has_aes = ours_.encrypts && aes_available();
+}
+
+Status Handshake::make_key_pair() {
   if (!ours_.encrypts) return Status::ok();
   JobKey::Bytes secret;
   PC_TRY(fill_randomly(secret));
@@ -60,7 +63,8 @@ Status Handshake::offer_seal() {
 
 Result<Handshake> Handshake::initiator(const Credentials& credentials, Hello ours) {
   PC_ASSIGN_OR_RETURN(Handshake made, make(credentials, ours));
-  PC_TRY(made.offer_seal());
+  made.choose_seal();
+  PC_TRY(made.make_key_pair());
   encode(made.ours_, made.hellos_[0]);
   made.send(made.hellos_[0]);
   made.await(State::kAnswer, kAnswerBytes);
@@ -92,7 +96,7 @@ Handshake::Bytes32 Handshake::derive(uint64_t purpose) const {
   return key;
 }
 
-// Keys for both directions, of what both hellos say, the job's key, and a secret that nobody else can know later either.
+// Keys for both directions, of what both have said, the job's key, and a secret that nobody else can know later either.
 Status Handshake::agree_on_seal(bool we_began) {
   if (!ours_.encrypts) return Status::ok();
   Bytes32 key = derive(kSealing), shared;
@@ -104,6 +108,8 @@ Status Handshake::agree_on_seal(bool we_began) {
   crypto_generichash_init(&state, raw(key.data()), key.size(), keys.size());
   crypto_generichash_update(&state, raw(shared.data()), shared.size());
   for (const HelloBytes& hello : hellos_) crypto_generichash_update(&state, raw(hello.data()), hello.size());
+  const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;  // which stands in no hello
+  crypto_generichash_update(&state, raw(acceptors.data()), acceptors.size());
   crypto_generichash_final(&state, raw(keys.data()), keys.size());
   const Cipher cipher = ours_.has_aes && theirs_.has_aes ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305;
   const auto from_initiator = std::span<const std::byte, 64>(keys).first<32>();
@@ -173,7 +179,7 @@ Status Handshake::read_hello() {
   if (ours_.role == Role::kStore) ours_.epoch = theirs_.epoch;
   if (theirs_.role == Role::kControl && ours_.role == Role::kData) ours_.role = Role::kControl;
   ours_.peer = theirs_.rank;
-  PC_TRY(offer_seal());
+  choose_seal();
   encode(ours_, hellos_[1]);
   const Status fits = compatible(ours_, theirs_);
   const bool same_key = ours_.key == theirs_.key;
@@ -195,7 +201,6 @@ Status Handshake::read_answer() {
                   "it does not have the job's key: an impostor, or the bytes were changed on the way");
   }
   PC_TRY(compatible(ours_, theirs_));
-  PC_TRY(agree_on_seal(true));
   send(prove(kInitiator));
   await(State::kVerdict, kVerdictBytes);
   return Status::ok();
@@ -206,24 +211,28 @@ Status Handshake::read_proof() {
     return Status(Code::kPeerFailure,
                   "it does not have the job's key: an impostor, or the bytes were changed on the way");
   }
+  PC_TRY(make_key_pair());
   PC_TRY(agree_on_seal(false));
   await(State::kDeciding, 0);
   return Status::ok();
 }
 
 void Handshake::decide(Verdict verdict) {
-  std::array<std::byte, 8> said = {static_cast<std::byte>(verdict)};
+  std::array<std::byte, kSaidBytes> said = {static_cast<std::byte>(verdict)};
+  std::copy(ours_.public_key.begin(), ours_.public_key.end(), said.begin() + 8);
   send(said);
   send(prove(kVerdictKey, said));
   await(verdict == Verdict::kWelcome ? State::kDone : State::kFailed, 0);
 }
 
 Status Handshake::read_verdict() {
-  const auto said = std::span(in_).first<8>();
-  if (!same_bytes(prove(kVerdictKey, said), std::span(in_).subspan<8, kProofBytes>()))
+  const auto said = std::span(in_).first<kSaidBytes>();
+  if (!same_bytes(prove(kVerdictKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
     return Status(Code::kPeerFailure, "the verdict of its handshake was changed on the way");
   const Status status = refusal(static_cast<Verdict>(said[0]), ours_, theirs_);
   turned_down_ = !status.is_ok();
+  std::copy(said.begin() + 8, said.end(), theirs_.public_key.begin());
+  if (status.is_ok()) PC_TRY(agree_on_seal(true));
   await(State::kDone, 0);
   return status;
 }

@@ -4,12 +4,14 @@
 //   hello (96 bytes)                  ------------->
 //                                     <-------------     hello (96), proof (32)
 //   proof (32)                        ------------->
-//                                     <-------------     verdict (40)
+//                                     <-------------     verdict (72)
 //
 // Proofs are BLAKE2b-256 keyed with keys derived from the job's (libsodium's crypto_kdf), one for each direction, over both
 // hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be changed, replayed or reflected. The acceptor says last
 // whether it takes the connection, in a verdict that is keyed as well: there may be a second process with the same rank.
-// Store and control connections are always encrypted, data where it is asked for: then the hellos carry X25519 keys made for this connection, and what follows is sealed (wire/seal.h).
+// Store and control connections are always encrypted, data where it is asked for: then the initiator's hello and the verdict
+// carry X25519 keys made for this connection, and what follows is sealed (wire/seal.h). The acceptor makes its key when the
+// initiator has proved itself, not before: a key costs more than everything else that a stranger may ask for.
 // Every part has a fixed size, and nothing is allocated for a stranger. docs/protocol.md section 1.
 #pragma once
 
@@ -28,7 +30,8 @@ namespace pc {
 
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kAnswerBytes = kHelloBytes + kProofBytes;
-inline constexpr std::size_t kVerdictBytes = 8 + kProofBytes;
+inline constexpr std::size_t kSaidBytes = 8 + 32;  // the verdict itself, and the acceptor's public key
+inline constexpr std::size_t kVerdictBytes = kSaidBytes + kProofBytes;
 
 enum class Verdict : uint8_t {
   kWelcome = 0,
@@ -71,7 +74,8 @@ class Handshake {
   using Bytes32 = std::array<std::byte, kProofBytes>;
   Handshake(const Credentials& credentials, const Hello& ours) : credentials_(&credentials), ours_(ours) {}
   static Result<Handshake> make(const Credentials& credentials, Hello ours);
-  Status offer_seal();
+  void choose_seal();  // whether there shall be one, and by which cipher
+  Status make_key_pair();
   Status read_hello();
   Status read_answer();
   Status read_proof();

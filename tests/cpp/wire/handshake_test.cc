@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -238,6 +240,20 @@ TEST(Handshake, AMirrorIsNoMember) {
   EXPECT_FALSE(give(a, mirrored).is_ok());
   other.resize(kAnswerBytes);
   EXPECT_FALSE(give(b, other).is_ok());
+}
+
+TEST(Handshake, WhoHasNotProvedItselfCostsNoPublicKey) {
+  const Credentials encrypts = credentials_of(1, 1, true);
+  const auto key_at = [](const Bytes& bytes, std::ptrdiff_t at) {
+    return std::any_of(bytes.begin() + at, bytes.begin() + at + 32,
+                       [](std::byte b) { return b != std::byte{0}; });
+  };
+  std::array<bool, 4> carries = {};
+  shake(encrypts, encrypts, kCaller, kCalled, [&](int turn, Bytes& bytes) {
+    if (turn == 0 || turn == 1) carries[static_cast<std::size_t>(turn)] = key_at(bytes, 64);
+    if (turn == 3) carries[3] = key_at(bytes, 8);
+  });
+  EXPECT_EQ(carries, (std::array<bool, 4>{true, false, false, true}));
 }
 
 TEST(Handshake, ARefusalIsProvenAndSaysWhy) {
