@@ -11,11 +11,11 @@ from types import ModuleType
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy would start threads, and we fork
 
-from . import absence, death, interruption, leaving, mismatch, simulation, stopping, threads
+from . import absence, death, interruption, leaving, mismatch, simulation, stopping, strangers, threads
 from .bars import Ledger, judge, print_slow, print_table
 from .world import Broken, Hang, adopt_orphans
 
-FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving)
+FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving, strangers)
 MOST_HANGS = 5  # of one family; then the rest of it is not tried
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 SHOWN_CHARACTERS = 6000
 SHOWN_SLOW = 5
+PER_UNIT = {"ms": 1000.0, "KiB": 1.0}  # shown for what is measured in seconds, or in KiB
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Bar:
     key: str
     limit: float = 0
     statistic: str = "count"
+    unit: str = "ms"
+
+    def shown(self, value: float) -> str:
+        return f"{PER_UNIT[self.unit] * value:.0f}"
 
 
 @dataclass(frozen=True)
@@ -37,14 +42,15 @@ class Ledger:
         self.trial = ""
         self.trials = 0
         self.faults: dict[str, int] = defaultdict(int)
-        self.measured: dict[str, list[tuple[float, str]]] = defaultdict(list)  # seconds, and in which trial
+        self.measured: dict[str, list[tuple[float, str]]] = defaultdict(list)  # what, and in which trial
 
     def begin(self, trial: str) -> None:
         self.trial = trial
         self.trials += 1
 
-    def measure(self, key: str, seconds: float) -> None:
-        self.measured[key].append((seconds, self.trial))
+    def measure(self, key: str, value: float) -> None:
+        """Seconds, or what the bar's unit says."""
+        self.measured[key].append((value, self.trial))
 
     def fault(self, key: str, what: str) -> None:
         self.faults[key] += 1
@@ -67,15 +73,15 @@ def judge(bar: Bar, ledger: Ledger) -> tuple[str, str, bool]:
     if bar.statistic == "count":
         count = ledger.faults[bar.key]
         return f"{bar.limit:g}", f"{count} of {ledger.trials}", count <= bar.limit
-    values = [seconds for seconds, _ in ledger.measured[bar.key]]
-    limit = f"< {1000 * bar.limit:.0f} ms"
+    values = [value for value, _ in ledger.measured[bar.key]]
+    limit = f"< {bar.shown(bar.limit)} {bar.unit}"
     if not values:
         return limit, "not measured", False
     value = max(values) if bar.statistic == "max" else percentile(values, 0.99)
     median = percentile(values, 0.5)
-    text = f"{1000 * value:.0f} ms ({bar.statistic} of {len(values)}; median {1000 * median:.0f}"
+    text = f"{bar.shown(value)} {bar.unit} ({bar.statistic} of {len(values)}; median {bar.shown(median)}"
     if bar.statistic != "max":
-        text += f", max {1000 * max(values):.0f}"
+        text += f", max {bar.shown(max(values))}"
     return limit, text + ")", value < bar.limit
 
 
@@ -83,9 +89,10 @@ def print_slow(bar: Bar, ledger: Ledger) -> None:
     """The slowest trials of those beyond the bar's limit."""
     if bar.statistic == "count":
         return
-    for seconds, trial in sorted(ledger.measured[bar.key], reverse=True)[:SHOWN_SLOW]:
-        if seconds >= bar.limit:
-            print(f"SLOW [{bar.key}] {1000 * seconds:.0f} ms: {ledger.rerun.format(trial)}", flush=True)
+    for value, trial in sorted(ledger.measured[bar.key], reverse=True)[:SHOWN_SLOW]:
+        if value >= bar.limit:
+            shown = f"{bar.shown(value)} {bar.unit}"
+            print(f"SLOW [{bar.key}] {shown}: {ledger.rerun.format(trial)}", flush=True)
 
 
 def print_table(rows: list[tuple[str, str, str, str, str]]) -> None:

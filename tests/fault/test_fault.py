@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-FAMILIES = ("mismatch", "death", "interruption", "stopping", "absence", "simulation", "threads", "leaving")
+FAMILIES = (
+    "mismatch",
+    "death",
+    "interruption",
+    "stopping",
+    "absence",
+    "simulation",
+    "threads",
+    "leaving",
+    "strangers",
+)
 DEADLINE_S = 100
 TESTS = Path(__file__).parent.parent
 

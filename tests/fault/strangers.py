@@ -1,0 +1,266 @@
+"""A thousand strangers at every listener: honest ranks join all the same, and nothing stays when they have gone.
+
+A join is measured from the last rank's call of init() until init() has returned on every rank. The other ranks wait in
+theirs meanwhile, and strangers hold the store's port and that of every rank whom others call; data and control
+connections both come in there. Joins without strangers go before, in the same world, and say what a join costs here.
+
+Who talks nonsense is shut out by the store at once, before the join: what a thousand of them do to it is seen where
+they come back. At the ranks they wait until all have met. Bars for those who come back, and for those who overheard a
+hello, are wider: they keep the processors busy that the ranks need. A few joins have no 99th percentile that a busy
+machine leaves alone: with --quick the median of each kind counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from .bars import Bar, Ledger, Trial, percentile
+from .orders import Call, complaint, enter, must_work, obey
+from .siege import besiege
+from .world import PATIENCE_S, Event, Hang, World
+
+NAME = "strangers"
+BARS = (
+    Bar("the last rank's init, no strangers", "alone", 0.1, "p99"),
+    Bar("the last rank's init, 1000 idle, garbage or half-open", "join", 0.1, "p99"),
+    Bar("the last rank's init, 1000 who come back at once", "flood", 0.25, "p99"),
+    Bar("the last rank's init, 1000 who overheard a hello", "overheard", 0.25, "p99"),
+    Bar("memory that strangers took at their most", "memory", 4096, "max", "KiB"),
+    Bar("descriptors kept when they have left", "kept"),
+    Bar("joins that ended otherwise", "otherwise"),
+    Bar("groups that were not usable", "unusable"),
+    Bar("sieges without a thousand at each listener", "siege"),
+    Bar("hangs and crashes", "hang"),
+)
+SIZE = 3
+LAST = SIZE - 1
+STRANGERS = 1000  # at each listener
+DESCRIPTORS = 8192  # that each process may have: the strangers' process needs them
+WARM_UPS = 3
+FULL, QUICK = 40, 4  # joins of each kind
+GONE_S = 2.0  # for a rank to see that its strangers have left
+INIT_S = 20.0
+ROLE, RANK, EPOCH = 5, slice(8, 20), slice(20, 24)  # of a hello, docs/protocol.md section 1
+CONTROL = 2
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    words: str  # what each of them says as soon as it is connected
+    bar: str
+    comes_back: bool = False  # as soon as it is shut out, as often as it is
+
+    @property
+    def stays(self) -> bool:
+        """The store, which has room for all of them, does not shut it out at once."""
+        return self.words in ("nothing", "half a hello", "a hello")
+
+
+KINDS = (
+    Kind("idle", "nothing", "join"),
+    Kind("half-open", "half a hello", "join"),
+    Kind("garbage", "garbage", "join"),
+    Kind("lengths-of-4-GiB", "lengths", "join"),
+    Kind("idle-and-back", "nothing", "flood", comes_back=True),
+    Kind("garbage-and-back", "garbage", "flood", comes_back=True),
+    Kind("overheard", "a hello", "overheard"),
+    Kind("overheard-and-back", "a hello and no proof", "overheard", comes_back=True),
+)
+
+
+def words_of(kind: Kind, hello: bytes, listener: str, epoch: int, rng: random.Random) -> bytes:
+    """What a stranger of this kind says to the store or to a rank. `hello`: what a rank has said to the store."""
+    said = bytearray(hello)
+    if listener != "store":  # to ranks it says that it is the last one, and wants the costlier connection
+        said[ROLE] = CONTROL
+        said[RANK] = b"".join(n.to_bytes(4, "little", signed=True) for n in (LAST, -1, SIZE))
+        said[EPOCH] = epoch.to_bytes(4, "little")
+    return {
+        "nothing": b"",
+        "half a hello": bytes(said[: len(said) // 2]),
+        "a hello": bytes(said),
+        "garbage": rng.randbytes(4096),
+        "lengths": b"\xff" * 4096,
+        "a hello and no proof": bytes(said) + rng.randbytes(32),
+    }[kind.words]
+
+
+# ---- what the system says of a process
+
+
+def memory_kib(pid: int, name: str) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(name + ":"))
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """Where this process listens."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    found = []
+    with open("/proc/net/tcp") as table:
+        for line in table:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                ip, port = words[1].split(":")
+                found.append((".".join(str(each) for each in reversed(bytes.fromhex(ip))), int(port, 16)))
+    return found
+
+
+# ---- one world and its besiegers
+
+
+@dataclass
+class Scene:
+    kind: Kind
+    world: World
+    strangers: World
+    ledger: Ledger
+    rng: random.Random
+    hello: bytes = b""
+    joins: int = 0  # which is the epoch
+    descriptors: dict[int, int] = field(default_factory=dict)  # of each rank in a world without strangers
+    inside: list[int] = field(default_factory=list)  # at the least besieged listener, before each join
+    tried: int = 0  # connections
+    took: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # joins, by bar
+
+    @property
+    def store(self) -> tuple[str, int]:
+        host, _, port = self.world.address.rpartition(":")
+        return host, int(port)
+
+    def overhear(self) -> None:
+        """A stranger hears what a rank says to the store: he stands where it will be."""
+        self.strangers.tell(["overhear", *self.store])
+        self.strangers.expect("listens")
+        enter(self.world, Call("init", timeout=0.3), [LAST])
+        self.hello = bytes.fromhex(self.strangers.expect("overheard")[0]["hello"])
+        self.world.expect("outcome", [LAST])
+
+    def gather(self) -> dict[str, tuple[str, int]]:
+        """All but the last rank wait for it in init(). Returns where they listen: the store, and each rank."""
+        waiting = list(range(LAST))
+        enter(self.world, Call("init", timeout=INIT_S), waiting)
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            found = {rank: set(listening(self.world.ranks[rank].pid)) - {self.store} for rank in waiting}
+            if all(len(addresses) == 1 for addresses in found.values()):
+                self.world.until_blocked(waiting)
+                return {"store": self.store, **{f"rank {rank}": each.pop() for rank, each in found.items()}}
+            self.world.pause(0.001)
+        raise Hang(f"ranks {waiting} do not listen\n{self.world.stacks(waiting)}")
+
+    def join(self, key: str) -> None:
+        enter(self.world, Call("init", timeout=INIT_S), [LAST])
+        ended = self.world.expect("outcome")
+        self.joins += 1
+        self.took[key].append(max(event["ended"] for event in ended.values()) - ended[LAST]["began"])
+        for rank, event in ended.items():
+            what = complaint_of(event)
+            self.ledger.require("otherwise", not what, f"{self.kind.name}: rank {rank} {what}: {event.facts}")
+
+    def besiege(self, listeners: dict[str, tuple[str, int]]) -> None:
+        targets = [
+            (*address, words_of(self.kind, self.hello, name, self.joins, self.rng).hex())
+            for name, address in listeners.items()
+        ]
+        self.strangers.tell(["come", STRANGERS, self.kind.comes_back, *targets])
+        self.strangers.expect("there")
+        counted = self.count()
+        # The store shuts out who talks nonsense. Nobody looks at those at the ranks before all have met.
+        lasting = counted["inside"][0 if self.kind.stays else 1 :]
+        self.inside.append(min(lasting))
+        self.ledger.require("siege", min(lasting) >= STRANGERS, f"{self.kind.name}: {counted}")
+
+    def count(self) -> Event:
+        self.strangers.tell(["count"])
+        return self.strangers.expect("counted")[0]
+
+    def end_siege(self) -> None:
+        self.tried += sum(self.count()["tried"])
+        self.strangers.tell(["leave"])
+        self.strangers.expect("left")
+        until = time.monotonic() + GONE_S
+        while (kept := self.kept()) and time.monotonic() < until:
+            self.world.pause(0.001)
+        for rank, number in kept.items():
+            self.ledger.fault("kept", f"{self.kind.name}: rank {rank} keeps {number} descriptors")
+
+    def kept(self) -> dict[int, int]:
+        """By rank: more descriptors than in a world without strangers."""
+        now = {rank: descriptors(each.pid) for rank, each in self.world.ranks.items()}
+        return {rank: now[rank] - before for rank, before in self.descriptors.items() if now[rank] > before}
+
+    def part(self) -> None:
+        self.world.tell(["call", asdict(Call("shutdown"))])
+        self.world.expect("enters")
+        self.world.expect("outcome")
+
+
+def complaint_of(event: Event) -> str:
+    return "" if event["raised"] is None else complaint(event, "nothing", None)
+
+
+def join_alone(scene: Scene, key: str) -> None:
+    scene.gather()
+    scene.join(key)
+    must_work(scene.world, scene.ledger, resync=False, what=scene.kind)
+    scene.descriptors = {rank: descriptors(each.pid) for rank, each in scene.world.ranks.items()}
+    scene.part()
+
+
+def join_among_strangers(scene: Scene) -> None:
+    scene.besiege(scene.gather())
+    scene.join(scene.kind.bar)
+    must_work(scene.world, scene.ledger, resync=False, what=scene.kind)  # some are still at the store
+    scene.end_siege()
+    must_work(scene.world, scene.ledger, resync=False, what=scene.kind)
+    scene.part()
+
+
+def run(kind: Kind, joins: int, seed: int, ledger: Ledger) -> None:
+    with World(1, besiege) as strangers, World(SIZE, obey) as world:
+        scene = Scene(kind, world, strangers, ledger, random.Random(f"{seed}/{NAME}/{kind.name}"))
+        scene.overhear()
+        for number in range(WARM_UPS + joins):
+            join_alone(scene, "alone" if number >= WARM_UPS else "warm-up")
+        before = {rank: memory_kib(each.pid, "VmHWM") for rank, each in world.ranks.items()}
+        for _ in range(joins):
+            join_among_strangers(scene)
+        for key, took in scene.took.items():
+            for seconds in took if joins == FULL else [percentile(took, 0.5)]:
+                ledger.measure(key, seconds)
+        for rank, each in world.ranks.items():
+            ledger.measure("memory", memory_kib(each.pid, "VmHWM") - before[rank])
+        inside, tried = min(scene.inside), scene.tried
+        print(
+            f"{NAME}: {kind.name}: at least {inside} inside, {tried} connections for {joins} joins",
+            flush=True,
+        )
+
+
+@contextlib.contextmanager
+def trials(quick: bool, seed: int) -> Iterator[Iterator[Trial]]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(before[0], min(before[1], DESCRIPTORS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    joins = QUICK if quick else FULL
+    try:
+        yield (Trial(kind.name, partial(run, kind, joins, seed)) for kind in KINDS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
