@@ -133,16 +133,25 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
   return std::unique_ptr<Work>(std::move(work));
 }
 
+// What is known of earlier calls keeps nobody from leaving. The first of it is raised afterwards: there is no next call.
 Status GroupCommunicator::leave(double timeout_s) {
+  Status earlier;
+  const auto take = [&](const Status& news) {
+    if (earlier.is_ok())
+      earlier = news;
+    else
+      parts_.calls.log.warning(news.to_string());
+  };
   for (Status before = usable(); !before.is_ok(); before = usable()) {
     if (*shared_->calls.word() != 0 || before.code() == Code::kInvalidArgument) return before;
-    parts_.calls.log.warning(before.to_string());  // about an earlier call; there is no next one to raise it
+    take(before);
   }
-  if (size_ == 1) return Status::ok();
-  Status left = make(Request{}, timeout_s, Purpose::kLeave);
-  if (left.is_ok()) left = shared_->calls.noticed();  // there is no next call to raise it
-  return left.code() == Code::kPeerExited ? Status::ok()
-                                          : left;  // who has gone already need not be waited for
+  if (size_ == 1) return earlier;
+  const Status left = make(Request{}, timeout_s, Purpose::kLeave);
+  // Who has gone already need not be waited for.
+  if (!left.is_ok() && left.code() != Code::kPeerExited) return left;
+  for (Status news = shared_->calls.noticed(); !news.is_ok(); news = shared_->calls.noticed()) take(news);
+  return earlier;
 }
 
 Status GroupCommunicator::resync(double timeout_s, const char* site) {

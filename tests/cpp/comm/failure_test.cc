@@ -370,7 +370,8 @@ TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_th
       // Who is told second may see the other one go.
       EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)
           << text_of(outcomes);
-      EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
+      // Of two that leave one may be gone before it can hear (ARCHITECTURE, late news of a wrong root).
+      EXPECT_TRUE(shuts_down || !(outcomes[0].is_ok() || outcomes[1].is_ok())) << text_of(outcomes);
     }
   }
 }
