@@ -2,10 +2,9 @@
 
     sudo .venv/bin/python benchmarks/hosts.py --hosts 2 --rate 10gbit
 
-Every host is a network namespace with one veth into a common bridge, shaped by tbf. Each round measures every size
-twice, one right after the other in the same processes: as a raw stream of the bytes that a bandwidth-optimal allreduce
-moves, 2 (n - 1) / n of the array, from every host to the next one over plain sockets; and as an allreduce. Times are
-the slowest rank's. Needs root, iproute2 and a kernel with veth and tbf.
+The hosts come from namespaces.py. Each round measures every size twice, one right after the other in the same
+processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of the array, from every
+host to the next one over plain sockets; and as an allreduce. Times are the slowest rank's.
 """
 
 from __future__ import annotations
@@ -19,59 +18,26 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from namespaces import hosts
 
-NETWORK, SWITCH, RAW_PORT, STORE_PORT = "10.78.0", "pchosts-switch", 29500, 29501
+RAW_PORT, STORE_PORT = 29500, 29501
 UNITS = {"K": 1 << 10, "M": 1 << 20}
-
-
-def sh(*commands: str) -> None:
-    """Runs them one after the other; none of them needs a shell."""
-    for command in commands:
-        subprocess.run(command.split(), check=True, capture_output=True, text=True)
-
-
-@contextmanager
-def hosts(count: int, rate: str, congestion: str) -> Iterator[list[str]]:
-    """The names of the namespaces, which are gone afterwards."""
-    names = [f"pchosts-{number}" for number in range(count)]
-
-    def down() -> None:
-        for name in (*names, SWITCH):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-    down()
-    try:
-        sh(f"ip netns add {SWITCH}", f"ip -n {SWITCH} link add bridge type bridge")
-        sh(f"ip -n {SWITCH} link set bridge up")
-        for number, name in enumerate(names):
-            sh(f"ip netns add {name}")
-            sh(f"ip link add eth0 netns {name} type veth peer name port{number} netns {SWITCH}")
-            sh(f"ip -n {SWITCH} link set port{number} master bridge up", f"ip -n {name} link set lo up")
-            sh(f"ip -n {name} addr add {NETWORK}.{number + 1}/24 dev eth0", f"ip -n {name} link set eth0 up")
-            if congestion:
-                sh(f"ip netns exec {name} sysctl -qw net.ipv4.tcp_congestion_control={congestion}")
-            if rate != "none":
-                sh(f"ip netns exec {name} tc qdisc add dev eth0 root tbf rate {rate} burst 256kb limit 4mb")
-        yield names
-    finally:
-        down()
 
 
 class RawRing:
     """A plain TCP connection from every host to the next one."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        listener = socket.create_server((f"{NETWORK}.{rank + 1}", RAW_PORT))
+    def __init__(self, rank: int, addresses: list[str]) -> None:
+        listener = socket.create_server((addresses[rank], RAW_PORT))
         deadline = time.monotonic() + 10
         while True:
             try:
-                self.to = socket.create_connection((f"{NETWORK}.{(rank + 1) % size + 1}", RAW_PORT), 5)
+                self.to = socket.create_connection((addresses[(rank + 1) % len(addresses)], RAW_PORT), 5)
                 break
             except OSError:  # not there yet
                 if time.monotonic() > deadline:
@@ -99,12 +65,12 @@ class RawRing:
                         self.poll.unregister(self.source)
 
 
-def measure(sizes: list[int], rounds: int, budget_s: float) -> None:
+def measure(addresses: list[str], sizes: list[int], rounds: int, budget_s: float) -> None:
     """One rank. Rank 0 prints one JSON line per size and round."""
     import pycollective as pc
 
     rank, size = pc.rank(), pc.size()
-    ring = RawRing(rank, size)
+    ring = RawRing(rank, addresses)
     slowest = np.zeros(1)
 
     def median_s(once: Callable[[], object], nbytes: int) -> float:
@@ -165,16 +131,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget-s", type=float, default=0.3, help="roughly, per size and way, at 1 GB/s")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--addresses", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes = [nbytes_of(word) for word in options.sizes.split(",")]
     if options.rank is not None:
         import pycollective as pc
 
-        pc.init(f"{NETWORK}.1:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
-        measure(sizes, options.rounds, options.budget_s)
+        first = options.addresses[0]
+        pc.init(f"{first}:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
+        measure(options.addresses, sizes, options.rounds, options.budget_s)
         pc.shutdown()
         return 0
-    with hosts(options.hosts, options.rate, options.congestion) as names:
+    with hosts(options.hosts, rate=options.rate, congestion=options.congestion) as made:
         command = [
             sys.executable,
             str(Path(__file__).resolve()),
@@ -182,14 +150,15 @@ def main() -> int:
             "--hosts",
             str(options.hosts),
         ]
+        command += ["--addresses", *(host.address for host in made)]
         ranks = [
             subprocess.Popen(
-                ["ip", "netns", "exec", name, *command, "--rank", str(rank)],
+                host.command([*command, "--rank", str(rank)]),
                 stdout=subprocess.PIPE if rank == 0 else None,
                 text=True,
                 env=os.environ,
             )
-            for rank, name in enumerate(names)
+            for rank, host in enumerate(made)
         ]
         text, _ = ranks[0].communicate(timeout=600)
         codes = [each.wait(60) for each in ranks]

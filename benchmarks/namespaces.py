@@ -1,0 +1,131 @@
+"""Hosts made of network namespaces: each has one veth into a common switch, as fast as tbf lets it be.
+
+To pycollective each is a host of its own: another network namespace, another host name, no way around the switch.
+Needs root, iproute2 and a kernel with veth, bridge and tbf; `missing()` says what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+NETWORKS = {4: ("10.78.0.{}", 24), 6: ("fd00:78::{}", 64)}
+OURS = re.compile(r"pchosts-(\d+)-\S+")  # with the pid of whoever made it
+PATIENCE_S = 20
+# As an own host name, whose name space ends with the process.
+NAMED = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
+_worlds = itertools.count()
+
+
+class Unavailable(Exception):
+    """There can be no such hosts here."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of them. `switch` and `port` are the far end of its only cable."""
+
+    name: str
+    address: str
+    switch: str
+    port: str
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """What to execute to have these words executed there. It is the same process throughout."""
+        return ["ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", NAMED, self.name, *words]
+
+    def ip(self, *commands: str) -> None:
+        """Runs `ip` there, once for each of these."""
+        sh(*(f"ip -n {self.name} {command}" for command in commands))
+
+    def unplug(self) -> None:
+        """Pulls the cable out of the switch: what is on its way is lost, and nobody is told."""
+        sh(f"ip -n {self.switch} link set {self.port} down")
+
+
+def sh(*commands: str) -> None:
+    """Runs them one after the other; none of them needs a shell."""
+    for command in commands:
+        done = subprocess.run(command.split(), capture_output=True, text=True, timeout=PATIENCE_S)
+        if done.returncode != 0:
+            raise Unavailable(f"{command}: {done.stderr.strip() or done.returncode}")
+
+
+def missing() -> str | None:
+    """Why there can be no such hosts here."""
+    for name in ("ip", "tc", "unshare"):
+        if shutil.which(name) is None:
+            return f"{name} is not installed (on Debian: iproute2, util-linux)"
+    if os.geteuid() != 0:
+        return "only root can make network namespaces"
+    try:
+        with hosts(1, rate="1gbit"):
+            return None
+    except Unavailable as error:
+        return str(error)
+
+
+@contextlib.contextmanager
+def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int = 4) -> Iterator[list[Host]]:
+    """Hosts that reach each other by IPv4 or by IPv6, not by both. They and what runs there are gone afterwards.
+
+    Parameters:
+        count: how many.
+        rate: of each host's way out, in tbf's notation, or "none".
+        congestion: net.ipv4.tcp_congestion_control of all of them.
+        family: 4 or 6.
+    """
+    remove_those_of_the_dead()
+    world = f"pchosts-{os.getpid()}-{next(_worlds)}"
+    network, prefix = NETWORKS[family]
+    made = [
+        Host(f"{world}-{number}", network.format(number + 1), f"{world}-switch", f"port{number}")
+        for number in range(count)
+    ]
+    try:
+        sh(f"ip netns add {world}-switch", f"ip -n {world}-switch link add bridge type bridge")
+        sh(f"ip -n {world}-switch link set bridge up")
+        for host in made:
+            plug_in(host, prefix)
+            if congestion:
+                sh(f"ip netns exec {host.name} sysctl -qw net.ipv4.tcp_congestion_control={congestion}")
+            if rate != "none":
+                sh(f"tc -n {host.name} qdisc add dev eth0 root tbf rate {rate} burst 256kb limit 4mb")
+        yield made
+    finally:
+        for name in (*(host.name for host in made), f"{world}-switch"):
+            remove(name)
+
+
+def plug_in(host: Host, prefix: int) -> None:
+    """Makes the host's namespace and cable."""
+    sh(f"ip netns add {host.name}")
+    sh(f"ip link add eth0 netns {host.name} type veth peer name {host.port} netns {host.switch}")
+    sh(f"ip -n {host.switch} link set {host.port} master bridge up")
+    sixth = " nodad" if ":" in host.address else ""  # an address is there at once, not after a look around
+    host.ip("link set lo up", f"addr add {host.address}/{prefix} dev eth0{sixth}", "link set eth0 up")
+
+
+def remove(name: str) -> None:
+    """The namespace and all that still runs in it."""
+    listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=PATIENCE_S)
+    for pid in listed.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=PATIENCE_S)
+
+
+def remove_those_of_the_dead() -> None:
+    """What a process that was killed could not take away itself."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=PATIENCE_S)
+    for line in listed.stdout.splitlines():
+        found = OURS.match(line)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            remove(found[0])

@@ -1,0 +1,78 @@
+"""One rank of a world over several hosts; test_hosts.py starts it. Says in lines of JSON how it went.
+
+usage: rank_on_host.py exact | until_broken [address rank size]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import pycollective as pc
+from pycollective.doctor.sockets import own_addresses
+
+LARGE = 100_003  # 800 kB: above every threshold, and no multiple of anything
+INIT_S = float(os.environ.get("INIT_S", "20"))
+
+
+def say(**facts: object) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def exact() -> None:
+    """Every call with every length that is cut differently, and the very result that it must have."""
+    rank, size = pc.rank(), pc.size()
+    for count in (0, 1, size - 1, size, size + 1, LARGE):
+        ramp = np.arange(count, dtype=np.float64)
+        assert np.array_equal(pc.allreduce(ramp + rank), size * ramp + size * (size - 1) // 2)
+        for root in range(size):
+            assert np.array_equal(pc.broadcast(ramp + rank, root=root), ramp + root)
+            reduced = pc.reduce(ramp * (rank + 1), root=root)
+            assert rank != root or np.array_equal(reduced, ramp * (size * (size + 1) // 2))
+        messages(ramp)
+        pc.barrier()
+
+
+def messages(ramp: np.ndarray) -> None:
+    """From every rank to every other."""
+    rank, size = pc.rank(), pc.size()
+    for sender in range(size):
+        for receiver in range(size):
+            if rank == sender != receiver:
+                pc.send(ramp + sender, receiver)
+            if rank == receiver != sender:
+                assert np.array_equal(pc.recv(np.empty_like(ramp), sender), ramp + sender)
+
+
+def until_broken() -> None:
+    """Only an error ends it."""
+    say(ready=pc.rank())
+    x = np.zeros(LARGE)
+    while True:
+        pc.allreduce(x)
+
+
+def main(what: str, address: str | None = None, rank: str | None = None, size: str | None = None) -> None:
+    began = time.monotonic()
+    try:
+        if address is None or rank is None or size is None:
+            pc.init(timeout=INIT_S)
+        else:
+            pc.init(address, rank=int(rank), size=int(size), timeout=INIT_S)
+        began = time.monotonic()
+        {"exact": exact, "until_broken": until_broken}[what]()
+        here = {"addresses": own_addresses(Path("/proc/self")), "host": os.uname().nodename}
+        say(rank=pc.rank(), size=pc.size(), local_rank=pc.local_rank(), local_size=pc.local_size(), **here)
+        pc.shutdown()
+    except pc.CollectiveError as error:
+        say(error=type(error).__name__, message=str(error), seconds=time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
