@@ -13,7 +13,13 @@ from _thread import allocate_lock  # threading itself takes long to import
 from typing import TYPE_CHECKING
 
 from pycollective import _core
-from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, Unsupported
+from pycollective.errors import (
+    CollectiveError,
+    CollectiveTimeout,
+    ForkedProcess,
+    InvalidArgument,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from pycollective.launch.detect import Placement
@@ -133,8 +139,10 @@ def _join(placement: Placement, epoch: int, timeout: float | None, backend: str 
             init_timeout_s=max(0.0, deadline - time.monotonic()),
             transport=backend,
         )
-    except BaseException:
+    except BaseException as error:
         meeting.close()
+        if isinstance(error, CollectiveTimeout) and meeting.advice:
+            error.args = (f"{error}. {meeting.advice}",)
         raise
     meeting.all_joined()
     _server = meeting.server

@@ -7,11 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-ESTABLISHED = "01"
+ESTABLISHED, LISTENING = "01", "0A"
 
 
-def own_addresses(process: Path) -> list[str]:
-    """The local addresses of the TCP connections of the process whose folder in /proc this is."""
+def own_addresses(process: Path, state: str = ESTABLISHED) -> list[str]:
+    """The local addresses of the TCP sockets in this state of the process whose folder in /proc this is."""
     inodes = set()
     for fd in (process / "fd").iterdir():
         try:
@@ -26,7 +26,7 @@ def own_addresses(process: Path) -> list[str]:
             rows = [line.split() for line in (process / "net" / name).read_text().splitlines()[1:]]
         except OSError:
             continue
-        found |= {_address(row[1]) for row in rows if row[3] == ESTABLISHED and row[9] in inodes}
+        found |= {_address(row[1]) for row in rows if row[3] == state and row[9] in inodes}
     return sorted(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pycollective.errors import InvalidArgument
 from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
@@ -68,6 +68,34 @@ def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | Non
             raise InvalidArgument(f"{VARIABLE}={text!r}: {word!r} is down, or has only link-local addresses")
         chosen += sorted(up, key=lambda address: ":" in address)
     return list(dict.fromkeys(chosen))
+
+
+def all_here(hosts: Iterable[str], found: Interfaces | None = None) -> bool:
+    """Whether each of these numeric addresses is one of this host's."""
+    own = {ipaddress.ip_address(address) for _, address, _ in (interfaces() if found is None else found)}
+    return all(ipaddress.ip_address(host) in own for host in hosts)
+
+
+def advice(
+    stores: Sequence[str], env: Mapping[str, str] | None = None, found: Interfaces | None = None
+) -> str:
+    """What may be wrong if ranks that are on several hosts do not find each other; empty: nothing that we know of."""
+    environment = os.environ if env is None else env
+    there = interfaces() if found is None else found
+    if chosen := chosen_by_user(environment, there):
+        only = listed([each for each in there if each[1] in chosen])
+        end = " (loopback, which reaches no other host)" if all(map(is_loopback, chosen)) else ""
+        return (
+            f"{VARIABLE}={environment[VARIABLE]!r} lets this rank listen at {only} alone{end}: name an interface by "
+            f"which all other ranks reach {socket.gethostname()}. It has {listed(there)}"
+        )
+    hosts = list(dict.fromkeys(split(store)[0] for store in stores))
+    if not hosts or not all(map(is_loopback, hosts)):
+        return ""
+    return (
+        f"{', '.join(hosts)} is loopback, which reaches no other host: if there are ranks on others, rank 0 must have "
+        f"an address that all of them reach (MASTER_ADDR, or init's address)"
+    )
 
 
 def is_usable(interface: tuple[str, str, int]) -> bool:

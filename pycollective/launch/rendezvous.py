@@ -30,6 +30,7 @@ class Meeting:
     encrypts: bool = False
     server: _core.StoreServer | None = None  # open on rank 0 if there is a board
     withdraw: Callable[[], None] | None = None  # takes rank 0's card off the board
+    advice: str = ""  # what to add if not all ranks come
 
     def all_joined(self) -> None:
         if self.withdraw is not None:
@@ -62,15 +63,21 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
         encrypts=encrypts,
         server=sent.server,
         withdraw=(lambda: board.withdraw(name)) if placement.rank == 0 else None,
+        advice=advice(placement, sent.card.addresses),
     )
 
 
 def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
-    """Rank 0 does not know yet which of its addresses the others will use: it listens wherever its store does."""
+    """Nobody on rank 0's host knows which of its addresses the others will use: they listen wherever the store does."""
     if chosen := addresses.chosen_by_user():
         return chosen
-    hosts = [addresses.split(store)[0] for store in stores] if placement.rank == 0 else []
-    return list(dict.fromkeys(hosts))
+    hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
+    opens_it = placement.hosts_store or (placement.board is not None and placement.rank == 0)
+    return hosts if opens_it or addresses.all_here(hosts) else []
+
+
+def advice(placement: Placement, stores: Sequence[str]) -> str:
+    return "" if placement.one_host else addresses.advice(stores)
 
 
 def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
@@ -85,6 +92,7 @@ def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
         job=job_id(placement.job.encode()),
         key=key,
         key_source=source,
-        listen=listen_at(placement, stores if placement.hosts_store else []),
+        listen=listen_at(placement, stores),
         encrypts=encrypts,
+        advice=advice(placement, stores),
     )

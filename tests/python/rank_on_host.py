@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import pycollective as pc
-from pycollective.doctor.sockets import own_addresses
+from pycollective.doctor.sockets import LISTENING, own_addresses
 
 LARGE = 100_003  # 800 kB: above every threshold, and no multiple of anything
-INIT_S = float(os.environ.get("INIT_S", "20"))
+INIT_S = float(os.environ["INIT_S"])
+ME = Path("/proc/self")
 
 
 def say(**facts: object) -> None:
@@ -67,8 +68,8 @@ def main(what: str, address: str | None = None, rank: str | None = None, size: s
             pc.init(address, rank=int(rank), size=int(size), timeout=INIT_S)
         began = time.monotonic()
         {"exact": exact, "until_broken": until_broken}[what]()
-        here = {"addresses": own_addresses(Path("/proc/self")), "host": os.uname().nodename}
-        say(rank=pc.rank(), size=pc.size(), local_rank=pc.local_rank(), local_size=pc.local_size(), **here)
+        place = [pc.rank(), pc.size(), pc.local_rank(), pc.local_size(), os.uname().nodename]
+        say(place=place, talks_from=own_addresses(ME), listens_at=own_addresses(ME, LISTENING))
         pc.shutdown()
     except pc.CollectiveError as error:
         say(error=type(error).__name__, message=str(error), seconds=time.monotonic() - began)

@@ -102,6 +102,32 @@ def test_the_interfaces_of_this_host_are_found() -> None:
     assert set(default_route()) <= {name for _, name in socket.if_nameindex()}
 
 
+def test_what_is_here_is_known_however_it_is_written() -> None:
+    assert addresses.all_here([], HOST)
+    assert addresses.all_here(["192.0.2.7", "2001:0db8::0007"], HOST)
+    assert not addresses.all_here(["192.0.2.7", "192.0.2.8"], HOST)
+
+
+@pytest.mark.parametrize(
+    ("interface", "stores", "words"),
+    [
+        ("", ["192.0.2.1:80"], []),
+        ("", ["127.0.0.1:80", "192.0.2.1:80"], []),
+        ("", [], []),
+        ("", ["127.0.0.1:80", "127.0.0.1:81"], ["127.0.0.1 is loopback", "MASTER_ADDR, or init's address"]),
+        ("", ["[::1]:80"], ["::1 is loopback"]),
+        ("docker0", ["192.0.2.1:80"], ["at docker0 172.17.0.1 (down) alone: name", "eth0 192.0.2.7"]),
+        ("192.0.2.7", ["192.0.2.1:80"], ["at eth0 192.0.2.7 alone: name"]),
+        ("lo", ["127.0.0.1:80"], ["at lo 127.0.0.1, lo ::1 alone (loopback", "PYCOLLECTIVE_INTERFACE='lo'"]),
+    ],
+)
+def test_advice_names_what_may_be_wrong(interface: str, stores: list[str], words: list[str]) -> None:
+    text = addresses.advice(stores, {"PYCOLLECTIVE_INTERFACE": interface}, HOST)
+    assert bool(text) == bool(words)
+    for each in words:
+        assert each in text
+
+
 def test_nothing_is_restricted_without_the_variable() -> None:
     assert chosen_by_user({}) == []
     assert chosen_by_user({"PYCOLLECTIVE_INTERFACE": " , "}) == []

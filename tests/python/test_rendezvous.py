@@ -15,6 +15,7 @@ from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
 from pycollective.launch import addresses, invitation
 from pycollective.launch.card import LONGEST, Card, parse
 from pycollective.launch.detect import Placement
+from pycollective.launch.interfaces import RUNNING, UP
 from pycollective.launch.key import KEY_BYTES, key_id
 from pycollective.launch.rendezvous import Meeting, meet
 
@@ -238,7 +239,32 @@ def test_without_a_board_the_users_key_is_shared(met: Callable[..., Meeting], ho
     assert root.key == other.key == (home / "pycollective/key").read_bytes()
     assert root.job == other.job
     assert root.listen == ["127.0.0.1"], "where its store is"
-    assert other.listen == []
+    assert other.listen == ["127.0.0.1"], "it is on the same host"
+
+
+@pytest.mark.usefixtures("home")
+def test_on_rank_0s_host_every_rank_listens_wherever_the_store_does(
+    met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whichever it reached the store itself, others may reach it by another."""
+    own = [("nat0", "10.0.2.15", UP | RUNNING), ("eth0", "192.0.2.1", UP | RUNNING)]
+    monkeypatch.setattr(addresses, "interfaces", lambda: own)
+
+    def listens(*stores: str) -> list[str]:
+        return met(Placement(1, 2, 1, 0, "a fake", store_addresses=stores, job="a/2")).listen
+
+    assert listens("10.0.2.15:80", "192.0.2.1:80", "192.0.2.1:81") == ["10.0.2.15", "192.0.2.1"]
+    assert listens("10.0.2.15:80", "192.0.2.7:80") == []  # another host that has one of the same addresses
+    assert listens("192.0.2.7:80") == []
+
+
+@pytest.mark.usefixtures("home")
+def test_advice_is_for_ranks_that_may_be_on_several_hosts(met: Callable[..., Meeting]) -> None:
+    for one_host, words in ((False, "127.0.0.1 is loopback"), (True, "")):
+        store = ("127.0.0.1:80",)
+        place = Placement(1, 2, 1, 0, "a fake", store_addresses=store, job="a/2", one_host=one_host)
+        assert met(place).advice.startswith(words)
+        assert bool(met(place).advice) == bool(words)
 
 
 def test_a_key_that_the_launcher_handed_over_comes_first(met: Callable[..., Meeting], key_file: Path) -> None:
