@@ -141,7 +141,8 @@ def _join(placement: Placement, epoch: int, timeout: float | None, backend: str 
         )
     except BaseException as error:
         meeting.close()
-        if isinstance(error, CollectiveTimeout) and meeting.advice:
+        about_a_peer = isinstance(error, InvalidArgument) and error.peer is not None
+        if meeting.advice and (about_a_peer or isinstance(error, CollectiveTimeout)):
             error.args = (f"{error}. {meeting.advice}",)
         raise
     meeting.all_joined()

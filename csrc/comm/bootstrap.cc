@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <set>
 
 #include "base/socket.h"
 
@@ -149,26 +151,53 @@ Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& o
   return why.with_peer(options.rank);
 }
 
-// A rank that listens on loopback cannot be reached from elsewhere: better said now than at a deadline.
-Status check_reachable(const Meeting& meeting, const RuntimeOptions& options) {
-  const auto on_loopback = [](const std::string& addresses) {
-    for (const std::string& each : cut(addresses, ',')) {
-      const Result<SocketAddress> address = parse_endpoint(each);
-      if (!address.is_ok() || !is_loopback(address.value())) return false;
-    }
-    return true;
+std::vector<std::string> ips_of(const std::string& addresses) {
+  std::vector<std::string> ips;
+  for (const std::string& each : cut(addresses, ',')) {
+    const Result<SocketAddress> address = parse_endpoint(each);
+    ips.push_back(!address.is_ok() ? each : is_loopback(address.value()) ? "" : ip_of(address.value()));
+  }
+  return ips;  // "": loopback
+}
+
+Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
+  const std::string& addresses = meeting.addresses[static_cast<std::size_t>(called)];
+  const std::vector<std::string> ips = ips_of(addresses);
+  const bool loopback = std::all_of(ips.begin(), ips.end(), [](const std::string& ip) { return ip.empty(); });
+  const auto person = [&](Rank rank) {
+    return "rank " + std::to_string(rank) + " on host " +
+           meeting.hosts.ranks[static_cast<std::size_t>(rank)].host_name;
   };
-  const HostMap::Entry& here = meeting.hosts.ranks[static_cast<std::size_t>(options.rank)];
-  for (Rank rank = 0; rank < options.rank; ++rank) {  // those that we shall call
-    const HostMap::Entry& there = meeting.hosts.ranks[static_cast<std::size_t>(rank)];
-    const std::string& addresses = meeting.addresses[static_cast<std::size_t>(rank)];
-    if (there.host_key == here.host_key || !on_loopback(addresses)) continue;
-    return Status(Code::kInvalidArgument,
-                  "rank " + std::to_string(rank) + " on host " + there.host_name + " listens on loopback (" +
-                      addresses + "), which this host (" + here.host_name +
-                      ") cannot reach: give rank 0 an address that all hosts reach (MASTER_ADDR, or init's "
-                      "address), or set PYCOLLECTIVE_INTERFACE there")
-        .with_peer(rank);
+  return Status(
+             Code::kInvalidArgument,
+             person(called) + " listens at " + addresses + ", " +
+                 (loopback ? "which is loopback: " : "which the other host has as well: ") + person(caller) +
+                 " cannot reach it there. Give rank 0 an address that all hosts reach (MASTER_ADDR, or "
+                 "init's "
+                 "address), or name in PYCOLLECTIVE_INTERFACE the interface by which they reach each other")
+      .with_peer(called);
+}
+
+// Addresses that can only lead back to where a call comes from: better said now, by every rank, than at a deadline. Higher
+// ranks call lower ones.
+Status check_reachable(const Meeting& meeting) {
+  const std::vector<HostMap::Entry>& ranks = meeting.hosts.ranks;
+  if (meeting.hosts.count() == 1) return Status::ok();
+  std::map<std::string, std::set<std::string_view>> hosts_of;  // by address
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (const std::string& ip : ips_of(meeting.addresses[i])) hosts_of[ip].insert(ranks[i].host_key);
+  }
+  for (std::size_t called = 0; called < ranks.size(); ++called) {
+    const std::vector<std::string> ips = ips_of(meeting.addresses[called]);
+    const auto unique = [&](const std::string& ip) { return !ip.empty() && hosts_of[ip].size() == 1; };
+    if (std::any_of(ips.begin(), ips.end(), unique)) continue;
+    for (std::size_t caller = called + 1; caller < ranks.size(); ++caller) {
+      const auto leads_back = [&](const std::string& ip) {
+        return ip.empty() || hosts_of[ip].contains(ranks[caller].host_key);
+      };
+      if (ranks[caller].host_key != ranks[called].host_key && std::all_of(ips.begin(), ips.end(), leads_back))
+        return cannot_meet(meeting, static_cast<Rank>(called), static_cast<Rank>(caller));
+    }
   }
   return Status::ok();
 }
@@ -232,7 +261,7 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
     if (rank == options.rank) meeting.hosts.local_rank = meeting.hosts.local_size;
     ++meeting.hosts.local_size;
   }
-  if (!options.make_transport) PC_TRY(check_reachable(meeting, options));
+  if (!options.make_transport) PC_TRY(check_reachable(meeting));
   return meeting;
 }
 
