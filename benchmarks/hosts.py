@@ -4,7 +4,8 @@
 
 The hosts come from namespaces.py. Each round measures every size twice, one right after the other in the same
 processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of the array, from every
-host to the next one over plain sockets; and as an allreduce. Times are the slowest rank's.
+host to the next one over plain sockets; and as an allreduce. Times are the slowest rank's. With --encrypt each round
+has a second world whose data are encrypted, and the last column says how many times as long an allreduce takes there.
 """
 
 from __future__ import annotations
@@ -65,38 +66,57 @@ class RawRing:
                         self.poll.unregister(self.source)
 
 
-def measure(addresses: list[str], sizes: list[int], rounds: int, budget_s: float) -> None:
-    """One rank. Rank 0 prints one JSON line per size and round."""
+def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:
+    """Of single calls."""
+    iterations = int(np.clip(budget_s * 1e9 / max(nbytes, 8 << 10), 5, 2000))
+    times = []
+    for _ in range(iterations + 2):
+        began = time.perf_counter()
+        once()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[2:])
+
+
+def measure(
+    sizes: list[int], name: str, budget_s: float, ring: RawRing | None
+) -> dict[int, dict[str, float]]:
+    """Seconds of the slowest rank, by size: of the raw stream, if there is a ring, and of what `name` says."""
     import pycollective as pc
 
-    rank, size = pc.rank(), pc.size()
-    ring = RawRing(rank, addresses)
-    slowest = np.zeros(1)
+    size, slowest = pc.size(), np.zeros(1)
+    figures: dict[int, dict[str, float]] = {}
+    for nbytes in sizes:
+        x = np.zeros(max(nbytes // 4, 1), np.float32)
+        moved = nbytes * 2 * (size - 1) // size
+        out, into = memoryview(bytearray(moved)), memoryview(bytearray(moved))
+        ways = {"raw": partial(ring.stream, out, into)} if ring else {}
+        for way, once in {**ways, name: partial(pc.allreduce, x)}.items():
+            pc.barrier()
+            slowest[0] = median_s(once, nbytes, budget_s)
+            figures.setdefault(nbytes, {})[way] = float(pc.allreduce(slowest, "max")[0])
+    return figures
 
-    def median_s(once: Callable[[], object], nbytes: int) -> float:
-        iterations = int(np.clip(budget_s * 1e9 / max(nbytes, 8 << 10), 5, 2000))
-        times = []
-        for _ in range(iterations + 2):
-            began = time.perf_counter()
-            once()
-            times.append(time.perf_counter() - began)
-        return statistics.median(times[2:])
 
-    for number in range(rounds):
-        for nbytes in sizes:
-            x = np.zeros(max(nbytes // 4, 1), np.float32)
-            moved = nbytes * 2 * (size - 1) // size
-            out, into = memoryview(bytearray(moved)), memoryview(bytearray(moved))
-            figures = {}
-            for name, once in (
-                ("raw", partial(ring.stream, out, into)),
-                ("allreduce", partial(pc.allreduce, x)),
-            ):
-                pc.barrier()
-                slowest[0] = median_s(once, nbytes)
-                figures[name] = float(pc.allreduce(slowest, "max")[0])
-            if rank == 0:
-                print(json.dumps({"round": number, "nbytes": nbytes, **figures}), flush=True)
+def be_a_rank(options: argparse.Namespace, sizes: list[int]) -> None:
+    """Rank 0 prints one JSON line per size and round."""
+    import pycollective as pc
+
+    ring = RawRing(options.rank, options.addresses)
+    for number in range(options.rounds):
+        figures: dict[int, dict[str, float]] = {nbytes: {} for nbytes in sizes}
+        for encrypts in (False, True) if options.encrypt else (False,):
+            if encrypts:
+                os.environ["PYCOLLECTIVE_SECURITY"] = "encrypt"
+            pc.init(f"{options.addresses[0]}:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
+            name = "encrypted" if encrypts else "allreduce"
+            for nbytes, each in measure(sizes, name, options.budget_s, None if encrypts else ring).items():
+                figures[nbytes].update(each)
+            pc.shutdown()
+            if encrypts:
+                del os.environ["PYCOLLECTIVE_SECURITY"]
+        if options.rank == 0:
+            for nbytes, each in figures.items():
+                print(json.dumps({"round": number, "nbytes": nbytes, **each}), flush=True)
 
 
 def nbytes_of(text: str) -> int:
@@ -106,17 +126,23 @@ def nbytes_of(text: str) -> int:
 
 def report(lines: list[dict[str, float]], rate: str) -> None:
     """The table: medians of the rounds, and the share of the raw stream's speed."""
+    encrypts = "encrypted" in lines[0]
     print(
         f"{'bytes':>10} {'raw us':>10} {'allreduce us':>13} {'raw / allreduce':>16}   min .. max   ({rate})"
+        + (f" {'encrypted us':>13} {'times':>6}" if encrypts else "")
     )
     for nbytes in dict.fromkeys(line["nbytes"] for line in lines):
         here = [line for line in lines if line["nbytes"] == nbytes]
         raw, ours = (statistics.median(line[name] for line in here) * 1e6 for name in ("raw", "allreduce"))
         shares = sorted(line["raw"] / line["allreduce"] for line in here)
-        print(
+        row = (
             f"{nbytes:>10} {raw:>10.1f} {ours:>13.1f} {statistics.median(shares):>16.3f}"
             f"   {shares[0]:.3f} .. {shares[-1]:.3f}"
         )
+        if encrypts:
+            longer = statistics.median(line["encrypted"] / line["allreduce"] for line in here)
+            row += f"   {statistics.median(line['encrypted'] for line in here) * 1e6:>13.1f} {longer:>6.2f}"
+        print(row)
 
 
 def main() -> int:
@@ -129,18 +155,14 @@ def main() -> int:
     parser.add_argument("--congestion", default="", help="net.ipv4.tcp_congestion_control of the namespaces")
     parser.add_argument("--sizes", default="8,64K,1M,16M")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--encrypt", action="store_true", help="also say what encryption costs")
     parser.add_argument("--budget-s", type=float, default=0.3, help="roughly, per size and way, at 1 GB/s")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--addresses", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes = [nbytes_of(word) for word in options.sizes.split(",")]
     if options.rank is not None:
-        import pycollective as pc
-
-        first = options.addresses[0]
-        pc.init(f"{first}:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
-        measure(options.addresses, sizes, options.rounds, options.budget_s)
-        pc.shutdown()
+        be_a_rank(options, sizes)
         return 0
     with hosts(options.hosts, rate=options.rate, congestion=options.congestion) as made:
         command = [

@@ -243,9 +243,9 @@ class PyRuntime {
     const Deadline deadline = Deadline::after(options.init_timeout_s.value_or(native.timeout_s));
     if (options.host_store) PC_TRY(host_store(*options.host_store, native));
     if (!options.store_addresses.empty()) {
-      PC_ASSIGN_OR_RETURN(
-          StoreConnection to_store,
-          connect_tcp_store(options.store_addresses, native.credentials, deadline, native.interrupted));
+      PC_ASSIGN_OR_RETURN(StoreConnection to_store,
+                          connect_tcp_store(options.store_addresses, native.credentials, deadline,
+                                            native.interrupted, native.epoch));
       native.store = std::move(to_store.store);
       native.before_leaving = [shared = native.store, rank = native.rank, epoch = native.epoch,
                                credentials = native.credentials] {
@@ -278,8 +278,8 @@ class PyRuntime {
       std::vector<std::string> same_port;
       std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(same_port),
                    [&](const std::string& each) { return port(each) == port(address); });
-      Result<std::unique_ptr<TcpStoreServer>> server =
-          TcpStoreServer::open(same_port, native.credentials, {}, native.log.with_rank(native.rank));
+      Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open(
+          same_port, native.credentials, {}, native.log.with_rank(native.rank), native.epoch);
       if (server.is_ok()) {
         session_->server = std::move(server).value();
         return Status::ok();

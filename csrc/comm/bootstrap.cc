@@ -168,13 +168,13 @@ Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
     return "rank " + std::to_string(rank) + " on host " +
            meeting.hosts.ranks[static_cast<std::size_t>(rank)].host_name;
   };
-  return Status(
-             Code::kInvalidArgument,
-             person(called) + " listens at " + addresses + ", " +
-                 (loopback ? "which is loopback: " : "which the other host has as well: ") + person(caller) +
-                 " cannot reach it there. Give rank 0 an address that all hosts reach (MASTER_ADDR, or "
-                 "init's "
-                 "address), or name in PYCOLLECTIVE_INTERFACE the interface by which they reach each other")
+  constexpr const char* kMend =
+      "Give rank 0 an address that all hosts reach (MASTER_ADDR, or init's address), or name in "
+      "PYCOLLECTIVE_INTERFACE the interface by which they reach each other";
+  return Status(Code::kInvalidArgument,
+                person(called) + " listens at " + addresses +
+                    (loopback ? ", which is loopback: " : ", which the other host has as well: ") +
+                    person(caller) + " cannot reach it there. " + kMend)
       .with_peer(called);
 }
 

@@ -77,9 +77,10 @@ Result<Fd> open_connection(const SocketAddress& address, Deadline deadline, cons
 }
 
 // `differs`: set if a store of this job answered that does not go with us. That is not proven.
-Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, Deadline deadline,
+Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t epoch, Deadline deadline,
                                const Interrupted& interrupted, bool& differs) {
-  PC_ASSIGN_OR_RETURN(Handshake begun, Handshake::initiator(credentials, Hello{.role = Role::kStore}));
+  const Hello ours{.role = Role::kStore, .epoch = epoch};
+  PC_ASSIGN_OR_RETURN(Handshake begun, Handshake::initiator(credentials, ours));
   Greeting greeting(std::move(fd), std::move(begun));
   const Handshake& handshake = greeting.handshake();
   PC_TRY(greeting.write());
@@ -87,7 +88,7 @@ Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, Deadline d
     PC_TRY(wait_for(greeting.fd(), POLLIN, deadline, interrupted));
     const Status status = greeting.move();
     differs = status.code() == Code::kMismatch && handshake.has_theirs() &&
-              handshake.theirs().job == credentials.job;
+              handshake.theirs().job == credentials.job && handshake.theirs().epoch == epoch;
     PC_TRY(status);
   }
   return greeting.finish();
@@ -123,9 +124,11 @@ bool waits(StoreOp op) { return op == StoreOp::kGet || op == StoreOp::kPop || op
 // Thread-safety: all methods.
 class TcpStore final : public Store {
  public:
-  TcpStore(std::vector<std::string> addresses, const Credentials& credentials, Interrupted interrupted)
+  TcpStore(std::vector<std::string> addresses, const Credentials& credentials, Interrupted interrupted,
+           uint32_t epoch)
       : addresses_(std::move(addresses)),
         credentials_(credentials),
+        epoch_(epoch),
         interrupted_(std::move(interrupted)) {}
 
   Status set(std::string_view key, std::string_view value, Deadline deadline) override {
@@ -253,7 +256,7 @@ class TcpStore final : public Store {
     PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_endpoint(text));
     const Deadline attempt = Deadline::after(std::min(kAttemptS, std::max(deadline.remaining_s(), 0.0)));
     PC_ASSIGN_OR_RETURN(Fd fd, open_connection(address, attempt, interrupted_));
-    return shake_hands(std::move(fd), credentials_, attempt, interrupted_, differs);
+    return shake_hands(std::move(fd), credentials_, epoch_, attempt, interrupted_, differs);
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
@@ -281,6 +284,7 @@ class TcpStore final : public Store {
 
   const std::vector<std::string> addresses_;
   const Credentials credentials_;
+  const uint32_t epoch_;
   const Interrupted interrupted_;
   std::mutex mutex_;  // guards idle_
   std::vector<ByteStream> idle_;
@@ -290,9 +294,9 @@ class TcpStore final : public Store {
 
 Result<StoreConnection> connect_tcp_store(const std::vector<std::string>& addresses,
                                           const Credentials& credentials, Deadline deadline,
-                                          std::function<bool()> interrupted) {
+                                          std::function<bool()> interrupted, uint32_t epoch) {
   if (addresses.empty()) return Status(Code::kInvalidArgument, "no store address was given");
-  auto store = std::make_unique<TcpStore>(addresses, credentials, std::move(interrupted));
+  auto store = std::make_unique<TcpStore>(addresses, credentials, std::move(interrupted), epoch);
   PC_ASSIGN_OR_RETURN(std::string local_ip, store->connect(deadline));
   return StoreConnection{std::move(store), std::move(local_ip)};
 }

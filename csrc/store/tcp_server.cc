@@ -59,8 +59,9 @@ std::size_t strangers_allowed(std::size_t limit) {
 }  // namespace
 
 struct TcpStoreServer::State {
-  State(const Credentials& credentials_, const StoreServerLimits& limits_, const Logger& log)
+  State(const Credentials& credentials_, const StoreServerLimits& limits_, const Logger& log, uint32_t epoch_)
       : credentials(credentials_),
+        epoch(epoch_),
         limits(limits_),
         door(strangers_allowed(limits_.strangers), limits_.handshake_s),
         refusals(log),
@@ -85,6 +86,7 @@ struct TcpStoreServer::State {
   bool listen(bool on);
 
   const Credentials credentials;
+  const uint32_t epoch;
   const StoreServerLimits limits;
   std::vector<std::string> addresses;
   std::vector<Fd> listeners;
@@ -195,7 +197,7 @@ void TcpStoreServer::State::add(Fd fd) {
   expect_answers(number);
   epoll_event event{EPOLLIN, {.fd = number}};
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, number, &event) != 0) return;  // closes it
-  Result<Handshake> handshake = Handshake::acceptor(credentials, Hello{.role = Role::kStore});
+  Result<Handshake> handshake = Handshake::acceptor(credentials, Hello{.role = Role::kStore, .epoch = epoch});
   if (!handshake.is_ok()) return;
   const int evicted = door.enter(number, host_bytes(peer_address(number)), std::chrono::steady_clock::now());
   if (evicted >= 0) drop(evicted);
@@ -231,8 +233,11 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
   Greeting& greeting = *c.greeting;
   const int fd = greeting.fd();
   if (const Status status = greeting.move(); !status.is_ok()) {
-    // Whoever only looks whether somebody listens is not worth a word.
-    if (greeting.handshake().has_heard()) refusals.add(to_string(peer_address(fd)), status.message());
+    // Whoever only looks whether somebody listens is not worth a word, nor is a rank that is in the next world already.
+    const Handshake& handshake = greeting.handshake();
+    const bool early = handshake.has_theirs() && handshake.theirs().job == credentials.job &&
+                       epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
+    if (handshake.has_heard() && !early) refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }
   if (greeting.handshake().must_decide() && !greeting.decide(Verdict::kWelcome).is_ok()) return false;
@@ -354,8 +359,8 @@ const std::vector<std::string>& TcpStoreServer::addresses() const { return state
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(const std::vector<std::string>& addresses,
                                                              const Credentials& credentials,
                                                              const StoreServerLimits& limits,
-                                                             const Logger& log) {
-  auto state = std::make_unique<State>(credentials, limits, log);
+                                                             const Logger& log, uint32_t epoch) {
+  auto state = std::make_unique<State>(credentials, limits, log, epoch);
   PC_TRY(state->open(addresses));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
 }

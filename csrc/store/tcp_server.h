@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "store/store.h"
 #include "wire/credentials.h"
+#include "wire/hello.h"
 
 namespace pc {
 
@@ -24,11 +25,13 @@ struct StoreServerLimits {
 class TcpStoreServer {
  public:
   // Listens on all of `addresses`, numeric "ip:port" each. Port 0: any free one. Only exact addresses are bound, never the
-  // wildcard. `log` hears of connections that were turned away.
+  // wildcard. `log` hears of connections that were turned away. `epoch`: the only one that is served; who is of another one of
+  // this job, and early or late, is turned away without a word.
   static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
                                                       const Credentials& credentials,
                                                       const StoreServerLimits& limits = {},
-                                                      const Logger& log = Logger());
+                                                      const Logger& log = Logger(),
+                                                      uint32_t epoch = kEveryEpoch);
   ~TcpStoreServer();
   const std::vector<std::string>& addresses() const;  // with the ports that were really bound
   // In a forked child, which has not the server's thread: closes every descriptor. Then it must not be destroyed.

@@ -175,8 +175,8 @@ Status Handshake::read_hello() {
     return taken;
   }
   std::copy_n(in_.begin(), kHelloBytes, hellos_[0].begin());
-  // A store outlives epochs and serves whatever has the key. Ranks must fit, and are answered first, so that both sides can say what differs.
-  if (ours_.role == Role::kStore) ours_.epoch = theirs_.epoch;
+  // Who does not fit is answered all the same, so that both sides can say what differs.
+  if (ours_.epoch == kEveryEpoch) ours_.epoch = theirs_.epoch;
   if (theirs_.role == Role::kControl && ours_.role == Role::kData) ours_.role = Role::kControl;
   ours_.peer = theirs_.rank;
   choose_seal();

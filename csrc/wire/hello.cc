@@ -102,6 +102,11 @@ Status compatible(const Hello& ours, const Hello& theirs) {
                    std::string(ours.encrypts ? "we encrypt and it does not" : "it encrypts and we do not") +
                        ": give every rank the same PYCOLLECTIVE_SECURITY");
   }
+  if (ours.epoch != theirs.epoch && ours.role == Role::kStore) {
+    return refused(ours, theirs,
+                   "it is of world " + std::to_string(theirs.epoch) + " of this job, we of world " +
+                       std::to_string(ours.epoch) + ": each has a store of its own");
+  }
   if (ours.epoch != theirs.epoch) {
     return refused(ours, theirs,
                    "it is in epoch " + std::to_string(theirs.epoch) + ", we are in epoch " +

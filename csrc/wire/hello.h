@@ -17,6 +17,9 @@ namespace pc {
 enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
 std::string_view name_of(Role role);
 
+inline constexpr uint32_t kEveryEpoch =
+    ~uint32_t{0};  // of a store that serves them all, before it has heard which
+
 struct Hello {
   Role role = Role::kData;
   Rank rank = -1;  // the sender's, in the world; -1: not a rank (a store, a launcher)

@@ -47,7 +47,7 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
         return Meeting([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
     encrypts = "encrypt" in key_sources.security(os.environ)
     if placement.board is None:
-        return at_known_addresses(placement, encrypts, number)
+        return at_known_addresses(placement, encrypts)
     board, name = placement.board(), f"pycollective.{number}"
     if placement.rank == 0:
         sent = invitation.send(board, name, placement, timeout_s=timeout_s)
@@ -80,20 +80,16 @@ def advice(placement: Placement, stores: Sequence[str]) -> str:
     return "" if placement.one_host else addresses.advice(stores)
 
 
-def at_known_addresses(placement: Placement, encrypts: bool, number: int) -> Meeting:
-    job = placement.job
-    if placement.key is not None:  # whoever made it keeps the store for all worlds
+def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
+    if placement.key is not None:
         key, source = placement.key, f"handed over by {placement.launcher}"
     else:
         key, source = key_sources.named_key(os.environ) or key_sources.users_key(os.environ)
-        # Each world has a store of its own, on rank 0: a rank that is back before rank 0 has closed the last one must
-        # not take it for the next.
-        job += f"/{number}"
     stores = list(placement.store_addresses)
     return Meeting(
         store_addresses=stores,
         host_store=stores if placement.hosts_store else None,
-        job=job_id(job.encode()),
+        job=job_id(placement.job.encode()),
         key=key,
         key_source=source,
         listen=listen_at(placement, stores),

@@ -11,15 +11,12 @@ from pathlib import Path
 import pytest
 from fake_launcher import S, together
 
-from pycollective import _core
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
 from pycollective.launch import addresses, invitation
 from pycollective.launch.card import LONGEST, Card, parse
 from pycollective.launch.detect import Placement
-from pycollective.launch.environment import free_port
 from pycollective.launch.interfaces import RUNNING, UP
 from pycollective.launch.key import KEY_BYTES, key_id
-from pycollective.launch.local_store import open_store
 from pycollective.launch.rendezvous import Meeting, meet
 
 pytestmark = pytest.mark.timeout(60)
@@ -243,31 +240,6 @@ def test_without_a_board_the_users_key_is_shared(met: Callable[..., Meeting], ho
     assert root.job == other.job
     assert root.listen == ["127.0.0.1"], "where its store is"
     assert other.listen == ["127.0.0.1"], "it is on the same host"
-
-
-@pytest.mark.usefixtures("home")
-def test_the_store_of_the_world_before_which_is_just_closing_is_not_joined(
-    met: Callable[..., Meeting],
-) -> None:
-    """A rank that is quick is back before rank 0 has closed it, and must wait for the next one."""
-    store = f"127.0.0.1:{free_port()}"
-    place = Placement(1, 2, 1, 0, "a fake", store_addresses=(store,), job="a/2")
-    before, now = met(place, 0), met(place, 1)
-    with (
-        open_store([store], key=before.key, job=before.job, key_source=""),
-        pytest.raises(CollectiveTimeout, match="cannot reach the store"),
-    ):
-        _core.Runtime(
-            1, 2, store_addresses=now.store_addresses, key=now.key, job=now.job, epoch=1, init_timeout_s=0.5
-        )
-
-
-@pytest.mark.usefixtures("home")
-def test_the_launchers_store_serves_all_worlds_of_its_job(met: Callable[..., Meeting]) -> None:
-    place = Placement(
-        1, 2, 1, 2, "a fake", store_addresses=("127.0.0.1:80",), job="a/2", key=bytes(KEY_BYTES)
-    )
-    assert met(place, 0).job == met(place, 1).job
 
 
 @pytest.mark.usefixtures("home")

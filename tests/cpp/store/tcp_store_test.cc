@@ -1,5 +1,7 @@
 // What the TCP store promises against strangers, wrong jobs, missing servers and clients that go away.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -77,6 +79,37 @@ TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_NE(status.message().find("belongs to job " + fingerprint(kJob.job)), std::string::npos)
       << status.message();
+}
+
+TEST_F(TcpStore, a_rank_that_is_in_the_next_world_already_waits_for_its_store_and_nobody_is_alarmed) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Fd reads(ends[0]), writes(ends[1]);
+  const Logger log(LogLevel::kWarning, -1, writes.get());
+  const auto serves = [&](const std::string& where, uint32_t epoch) {
+    return TcpStoreServer::open({where}, kJob, {}, log, epoch).value();
+  };
+  server_ = serves("127.0.0.1:0", 0);
+  const std::string where = address();
+  int looks = 0;  // by the third one the store of world 0 has turned it away
+  const auto rank_0_moves_on = [&] {
+    if (++looks == 3) {
+      server_.reset();
+      server_ = serves(where, 1);
+    }
+    return false;
+  };
+  const Result<StoreConnection> store = connect_tcp_store({where}, kJob, soon(), rank_0_moves_on, 1);
+  ASSERT_TRUE(store.is_ok()) << store.status().to_string();
+  EXPECT_GE(looks, 3);
+  EXPECT_TRUE(store.value().store->add("n", 1, soon()).is_ok());
+  char said;
+  EXPECT_EQ(::read(reads.get(), &said, 1), -1) << "there is a warning";
+  const Status late = connect_tcp_store({where}, kJob, Deadline::after(0.05), {}, 0).status();
+  EXPECT_NE(late.message().find("we of world 0"), std::string::npos) << late.message();
+  EXPECT_FALSE(connect_tcp_store({where}, credentials_of(9), Deadline::after(0.05), {}, 1).is_ok());
+  server_.reset();  // its thread has said all that it will
+  EXPECT_EQ(::read(reads.get(), &said, 1), 1) << "another job is worth a warning";
 }
 
 TEST_F(TcpStore, a_client_of_this_job_with_another_key_is_refused_at_once_with_both_ids_and_its_source) {

@@ -85,10 +85,14 @@ TEST(Handshake, TwoWithOneKeyGetThroughAndKnowEachOther) {
   control.role = Role::kControl;
   EXPECT_TRUE(shake(credentials_of(1), credentials_of(1), control).initiator_done)
       << "a listener of ranks takes both";
-  EXPECT_TRUE(
-      shake(credentials_of(1), credentials_of(1), {.role = Role::kStore, .epoch = 5}, {.role = Role::kStore})
-          .initiator_done)
-      << "a store outlives epochs";
+  const auto at_store = [](uint32_t epoch) {
+    return shake(credentials_of(1), credentials_of(1), {.role = Role::kStore, .epoch = 5},
+                 {.role = Role::kStore, .epoch = epoch})
+        .initiator_done;
+  };
+  EXPECT_TRUE(at_store(kEveryEpoch)) << "a launcher's store outlives epochs";
+  EXPECT_TRUE(at_store(5));
+  EXPECT_FALSE(at_store(4));
 }
 
 Bytes sealed(SealKey& key, const std::string& text) {
