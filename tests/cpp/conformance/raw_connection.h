@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/socket.h"
 #include "wire/handshake.h"
+#include "wire/seal.h"
 
 namespace pc::testing {
 
@@ -35,9 +39,14 @@ class RawConnection {
     const timeval patience{10, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
+  // Sealed where the handshake has agreed on that: one record.
   void say(std::span<const std::byte> bytes) {
-    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
+    if (seal_ == nullptr) return say_raw(bytes);
+    std::vector<std::byte> record(bytes.size() + kSealOverheadBytes);
+    begin_sealed_record(record);
+    std::copy(bytes.begin(), bytes.end(), record.begin() + kSealHeadBytes);
+    seal_->sends.seal(record);
+    say_raw(record);
   }
   void say(const std::string& text) { say(std::as_bytes(std::span(text))); }
   // How many of `bytes` came before the other side closed.
@@ -48,6 +57,12 @@ class RawConnection {
   std::size_t hear(std::size_t count) {
     std::vector<std::byte> bytes(count);
     return hear(bytes);
+  }
+  // Whether the other side ends the connection without another byte; not, if it only says nothing.
+  bool is_cut_off() {
+    std::byte byte;
+    const ssize_t got = ::recv(fd_.get(), &byte, 1, 0);
+    return got == 0 || (got < 0 && errno == ECONNRESET);
   }
   // As an initiator, to the end. An error: what our side found wrong, or kPeerFailure if the other one hung up.
   Status shake_hands(const Hello& ours, const Credentials& credentials) {
@@ -60,6 +75,7 @@ class RawConnection {
       if (hear(handshake.input()) != wanted) return Status(Code::kPeerFailure, "hung up");
       PC_TRY(handshake.received(wanted));
     }
+    seal_ = handshake.take_seal();
     return Status::ok();
   }
   void hang_up() { fd_.reset(); }
@@ -70,7 +86,12 @@ class RawConnection {
   }
 
  private:
+  void say_raw(std::span<const std::byte> bytes) {
+    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
   Fd fd_;
+  std::unique_ptr<Seal> seal_;
 };
 
 }  // namespace pc::testing
