@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/socket.h"
@@ -260,10 +261,18 @@ class TcpStore final : public Store {
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
-    std::string text = "cannot reach the store";
+    std::vector<std::pair<std::string, std::string>> told;  // where, and why
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
-      text += (i == 0 ? " at " : "; at ") + addresses_[i] + ": " + causes[i];
+      const auto same =
+          std::find_if(told.begin(), told.end(), [&](auto& each) { return each.second == causes[i]; });
+      if (same == told.end())
+        told.emplace_back(addresses_[i], causes[i]);
+      else
+        same->first += ", " + addresses_[i];
     }
+    std::string text = "cannot reach the store";
+    for (const auto& [where, why] : told)
+      text += (&where == &told.front().first ? " at " : "; at ") + where + ": " + why;
     text += " (" + std::to_string(rounds) + (rounds == 1 ? " attempt" : " attempts") +
             "). Check that rank 0 runs, that " +
             "every rank was given its address and this job's key, and that no firewall stands between";

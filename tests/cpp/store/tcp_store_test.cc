@@ -73,6 +73,15 @@ TEST_F(TcpStore, an_unreachable_store_is_a_timeout_that_names_address_attempts_a
   }
 }
 
+TEST_F(TcpStore, addresses_that_fail_for_the_same_reason_share_a_line) {
+  serve();
+  const std::string where = address();
+  server_.reset();
+  const Status status = connect_tcp_store({where, where}, kJob, Deadline::after(0.05)).status();
+  EXPECT_NE(status.message().find("at " + where + ", " + where + ": "), std::string::npos)
+      << status.message();
+}
+
 TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
   serve();
   const Status status = connect_tcp_store({address()}, credentials_of(9), Deadline::after(0.1)).status();
