@@ -105,15 +105,13 @@ def be_a_rank(options: argparse.Namespace, sizes: list[int]) -> None:
     for number in range(options.rounds):
         figures: dict[int, dict[str, float]] = {nbytes: {} for nbytes in sizes}
         for encrypts in (False, True) if options.encrypt else (False,):
-            if encrypts:
-                os.environ["PYCOLLECTIVE_SECURITY"] = "encrypt"
+            if options.encrypt:
+                os.environ["PYCOLLECTIVE_SECURITY"] = "encrypt" if encrypts else "auth"
             pc.init(f"{options.addresses[0]}:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
             name = "encrypted" if encrypts else "allreduce"
             for nbytes, each in measure(sizes, name, options.budget_s, None if encrypts else ring).items():
                 figures[nbytes].update(each)
             pc.shutdown()
-            if encrypts:
-                del os.environ["PYCOLLECTIVE_SECURITY"]
         if options.rank == 0:
             for nbytes, each in figures.items():
                 print(json.dumps({"round": number, "nbytes": nbytes, **each}), flush=True)

@@ -7,17 +7,21 @@ Needs root, iproute2 and a kernel with veth, bridge and tbf; `missing()` says wh
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 NETWORKS = {4: ("10.78.0.{}", 24), 6: ("fd00:78::{}", 64)}
-OURS = re.compile(r"pchosts-(\d+)-\S+")  # with the pid of whoever made it
+OURS = re.compile(r"(pchosts-\d+-\d+)-\S+")  # a world, and what it is in it
+LOCKS = Path(tempfile.gettempdir())  # a world's file is locked as long as whoever made it lives
 PATIENCE_S = 20
 # As an own host name, whose name space ends with the process.
 NAMED = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
@@ -58,7 +62,7 @@ def sh(*commands: str) -> None:
             raise Unavailable(f"{command}: {done.stderr.strip() or done.returncode}")
 
 
-def missing() -> str | None:
+def missing(family: int = 4) -> str | None:
     """Why there can be no such hosts here."""
     for name in ("ip", "tc", "unshare"):
         if shutil.which(name) is None:
@@ -66,10 +70,13 @@ def missing() -> str | None:
     if os.geteuid() != 0:
         return "only root can make network namespaces"
     try:
-        with hosts(1, rate="1gbit"):
-            return None
-    except Unavailable as error:
+        with hosts(1, rate="1gbit", family=family) as made:
+            entered = subprocess.run(
+                made[0].command(["true"]), capture_output=True, text=True, timeout=PATIENCE_S
+            )
+    except (Unavailable, subprocess.TimeoutExpired) as error:
         return str(error)
+    return None if entered.returncode == 0 else entered.stderr.strip() or "a host cannot be entered"
 
 
 @contextlib.contextmanager
@@ -84,6 +91,8 @@ def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int =
     """
     remove_those_of_the_dead()
     world = f"pchosts-{os.getpid()}-{next(_worlds)}"
+    lock = locked(world)
+    assert lock is not None, f"another {world} is alive"
     network, prefix = NETWORKS[family]
     made = [
         Host(f"{world}-{number}", network.format(number + 1), f"{world}-switch", f"port{number}")
@@ -102,6 +111,8 @@ def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int =
     finally:
         for name in (*(host.name for host in made), f"{world}-switch"):
             remove(name)
+        (LOCKS / world).unlink()
+        os.close(lock)
 
 
 def plug_in(host: Host, prefix: int) -> None:
@@ -122,10 +133,27 @@ def remove(name: str) -> None:
     subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=PATIENCE_S)
 
 
+def locked(world: str) -> int | None:
+    """A descriptor of this world's file, locked; none: somebody else has it."""
+    lock = os.open(LOCKS / world, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
 def remove_those_of_the_dead() -> None:
     """What a process that was killed could not take away itself."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=PATIENCE_S)
-    for line in listed.stdout.splitlines():
-        found = OURS.match(line)
-        if found and not os.path.exists(f"/proc/{found[1]}"):
-            remove(found[0])
+    worlds: dict[str, list[str]] = {}
+    for found in map(OURS.match, listed.stdout.splitlines()):
+        if found:
+            worlds.setdefault(found[1], []).append(found[0])
+    for world, names in worlds.items():
+        if (lock := locked(world)) is not None:
+            for name in names:
+                remove(name)
+            (LOCKS / world).unlink()
+            os.close(lock)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pycollective import _core
 from pycollective.errors import (
     CollectiveError,
+    CollectiveMismatch,
     CollectiveTimeout,
     ForkedProcess,
     InvalidArgument,
@@ -215,7 +216,8 @@ def shutdown(*, timeout: float | None = None) -> None:
 
     Raises:
         CollectiveTimeout, CollectiveMismatch, PeerFailure: not every rank came; those in another call get PeerExited.
-            This one has left the world all the same.
+            This one has left the world all the same. CollectiveMismatch also for an earlier call that was wrong and of
+            which nobody has been told yet.
 
     Example:
         >>> import pycollective as pc
@@ -261,6 +263,8 @@ def _at_exit() -> None:
         return
     try:
         shutdown(timeout=AT_EXIT_S)
+    except CollectiveMismatch as error:  # about calls whose results this program has used
+        sys.stderr.write(f"pycollective: {error}\n")
     except CollectiveError:
         pass  # the others are gone or busy; there is nobody left to tell
 

@@ -19,6 +19,10 @@ class Refusals {
     if (count_ <= kTold) log_.warning("turned away a connection from " + last_);
     if (count_ == kTold) log_.warning("further connections will be turned away silently");
   }
+  // Somebody who is expected, only not now: no reason to worry anybody.
+  void add_expected(const std::string& from, const std::string& why) const {
+    log_.info([&] { return "turned away a connection from " + from + ": " + why; });
+  }
   std::size_t count() const { return count_; }
   const std::string& last() const { return last_; }
 

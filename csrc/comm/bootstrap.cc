@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "base/socket.h"
 
@@ -142,13 +144,15 @@ Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& o
     return "process " + std::to_string(entry.pid) + " on " + entry.host_name;
   };
   const std::string who = first.is_ok() ? person(first.value().entry) + " and " : "another process and ";
-  const Status why(Code::kMismatch,
-                   "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
-                       person(here) +
-                       ". Give every process its own rank; a second run needs its own address or store");
+  const Status why =
+      Status(Code::kMismatch,
+             "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
+                 person(here) +
+                 ". Give every process its own rank; a second run needs its own address or store")
+          .with_peer(options.rank);
   for (const Rank missing : missing_ranks(store, keys, options.size, soon))
     (void)store.set(keys.member(missing), publish(why), Deadline::after(kNamingS));
-  return why.with_peer(options.rank);
+  return why;
 }
 
 std::vector<std::string> ips_of(const std::string& addresses) {
@@ -277,6 +281,19 @@ void forget_failure(Store& store, const Keys& keys, Rank size) {
     (void)store.erase(keys.member(missing), soon);
 }
 
+// Rank 0 gives up, and its store may end with it: not before those who came have read why. They release their ranks then.
+void await_the_others(Store& store, const Keys& keys, Rank size) {
+  const Deadline soon = Deadline::after(kNamingS);
+  for (Rank rank = 1; rank < size; ++rank) {
+    for (;;) {
+      const Result<int64_t> claims = store.add(keys.claim(rank), 0, soon);
+      if (!claims.is_ok() || soon.expired()) return;
+      if (claims.value() == 0) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 // After the rank has been claimed.
 Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& options, const Member& us,
                         Deadline patience, Deadline deadline) {
@@ -287,10 +304,13 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
       const Status why = explain_wait(store, keys, options, list.status(), deadline);
       // So that the others need not wait for their own deadlines. If this fails too, they have them.
       (void)store.set(keys.list(), publish(why), Deadline::after(kNamingS));
+      await_the_others(store, keys, options.size);
       return why;
     }
     PC_TRY(store.set(keys.list(), list.value(), deadline));
-    return read_list(list.value(), options);
+    Result<Meeting> meeting = read_list(list.value(), options);
+    if (!meeting.is_ok()) await_the_others(store, keys, options.size);
+    return meeting;
   }
   const Result<std::string> list = store.get(keys.list(), patience);
   if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);

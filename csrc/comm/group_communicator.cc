@@ -142,14 +142,18 @@ Status GroupCommunicator::leave(double timeout_s) {
     else
       parts_.calls.log.warning(news.to_string());
   };
+  const auto failed = [&](const Status& why) {  // which is raised instead
+    if (!earlier.is_ok()) parts_.calls.log.warning(earlier.to_string());
+    return why;
+  };
   for (Status before = usable(); !before.is_ok(); before = usable()) {
-    if (*shared_->calls.word() != 0 || before.code() == Code::kInvalidArgument) return before;
+    if (*shared_->calls.word() != 0 || before.code() == Code::kInvalidArgument) return failed(before);
     take(before);
   }
   if (size_ == 1) return earlier;
   const Status left = make(Request{}, timeout_s, Purpose::kLeave);
   // Who has gone already need not be waited for.
-  if (!left.is_ok() && left.code() != Code::kPeerExited) return left;
+  if (!left.is_ok() && left.code() != Code::kPeerExited) return failed(left);
   for (Status news = shared_->calls.noticed(); !news.is_ok(); news = shared_->calls.noticed()) take(news);
   return earlier;
 }

@@ -242,7 +242,9 @@ class TcpStore final : public Store {
         if (differs)
           difference = Status(stream.status().code(),
                               "the store at " + addresses_[i] + ": " + stream.status().message());
-        causes[i] = stream.status().message();
+        // The last attempt, which has no time left, says nothing about the store.
+        if (causes[i].empty() || stream.status().code() != Code::kTimeout)
+          causes[i] = stream.status().message();
       }
       if (in_doubt.expired() && !difference.is_ok()) return difference;
       const Deadline pause = Deadline::after(std::min(pause_ms / 1e3, std::max(deadline.remaining_s(), 0.0)));

@@ -233,11 +233,13 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
   Greeting& greeting = *c.greeting;
   const int fd = greeting.fd();
   if (const Status status = greeting.move(); !status.is_ok()) {
-    // Whoever only looks whether somebody listens is not worth a word, nor is a rank that is in the next world already.
     const Handshake& handshake = greeting.handshake();
-    const bool early = handshake.has_theirs() && handshake.theirs().job == credentials.job &&
-                       epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
-    if (handshake.has_heard() && !early) refusals.add(to_string(peer_address(fd)), status.message());
+    const bool in_another_world = handshake.has_theirs() && handshake.theirs().job == credentials.job &&
+                                  epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
+    if (in_another_world)
+      refusals.add_expected(to_string(peer_address(fd)), status.message());
+    else if (handshake.has_heard())  // whoever only looks whether somebody listens is not worth a word
+      refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }
   if (greeting.handshake().must_decide() && !greeting.decide(Verdict::kWelcome).is_ok()) return false;

@@ -26,7 +26,7 @@ class TcpStoreServer {
  public:
   // Listens on all of `addresses`, numeric "ip:port" each. Port 0: any free one. Only exact addresses are bound, never the
   // wildcard. `log` hears of connections that were turned away. `epoch`: the only one that is served; who is of another one of
-  // this job, and early or late, is turned away without a word.
+  // this job, and early or late, is turned away without a warning.
   static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
                                                       const Credentials& credentials,
                                                       const StoreServerLimits& limits = {},

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 
-from pycollective.errors import InvalidArgument
+from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
@@ -71,8 +71,11 @@ def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | Non
 
 
 def all_here(hosts: Iterable[str], found: Interfaces | None = None) -> bool:
-    """Whether each of these numeric addresses is one of this host's."""
-    own = {ipaddress.ip_address(address) for _, address, _ in (interfaces() if found is None else found)}
+    """Whether each of these numeric addresses is one of this host's, as far as the system tells."""
+    try:
+        own = {ipaddress.ip_address(address) for _, address, _ in (interfaces() if found is None else found)}
+    except CollectiveError:  # a sandbox may forbid the question
+        return False
     return all(ipaddress.ip_address(host) in own for host in hosts)
 
 
@@ -81,13 +84,13 @@ def advice(
 ) -> str:
     """What may be wrong if ranks that are on several hosts do not find each other; empty: nothing that we know of."""
     environment = os.environ if env is None else env
-    there = interfaces() if found is None else found
-    if chosen := chosen_by_user(environment, there):
+    if chosen := chosen_by_user(environment, found):
+        there = interfaces() if found is None else found
         only = listed([each for each in there if each[1] in chosen])
         end = " (loopback, which reaches no other host)" if all(map(is_loopback, chosen)) else ""
         return (
-            f"{VARIABLE}={environment[VARIABLE]!r} lets this rank listen at {only} alone{end}: name an interface by "
-            f"which all other ranks reach {socket.gethostname()}. It has {listed(there)}"
+            f"{VARIABLE}={environment[VARIABLE]!r} lets this rank listen at {only} alone{end}: if ranks on other hosts "
+            f"cannot reach that, name another interface of {socket.gethostname()}. It has {listed(there)}"
         )
     hosts = list(dict.fromkeys(split(store)[0] for store in stores))
     if not hosts or not all(map(is_loopback, hosts)):

@@ -73,7 +73,7 @@ def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
     opens_it = placement.hosts_store or (placement.board is not None and placement.rank == 0)
-    return hosts if opens_it or addresses.all_here(hosts) else []
+    return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
 
 
 def advice(placement: Placement, stores: Sequence[str]) -> str:

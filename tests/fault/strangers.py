@@ -80,10 +80,10 @@ KINDS = (
 def words_of(kind: Kind, hello: bytes, listener: str, epoch: int, rng: random.Random) -> bytes:
     """What a stranger of this kind says to the store or to a rank. `hello`: what a rank has said to the store."""
     said = bytearray(hello)
+    said[EPOCH] = epoch.to_bytes(4, "little")
     if listener != "store":  # to ranks it says that it is the last one, and wants the costlier connection
         said[ROLE] = CONTROL
         said[RANK] = b"".join(n.to_bytes(4, "little", signed=True) for n in (LAST, -1, SIZE))
-        said[EPOCH] = epoch.to_bytes(4, "little")
     return {
         "nothing": b"",
         "half a hello": bytes(said[: len(said) // 2]),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from typing import NoReturn
 
 import pytest
 
-from pycollective.errors import InvalidArgument
+from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.launch import addresses
 from pycollective.launch.addresses import candidates, chosen_by_user, join, split
 from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
@@ -108,6 +109,17 @@ def test_what_is_here_is_known_however_it_is_written() -> None:
     assert not addresses.all_here(["192.0.2.7", "192.0.2.8"], HOST)
 
 
+def test_where_the_system_names_no_interfaces_no_address_is_known_to_be_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden() -> NoReturn:
+        raise CollectiveError("getifaddrs: Address family not supported by protocol")
+
+    monkeypatch.setattr(addresses, "interfaces", forbidden)
+    assert not addresses.all_here(["192.0.2.7"])
+    assert addresses.advice(["192.0.2.7:80"], {}) == ""
+
+
 @pytest.mark.parametrize(
     ("interface", "stores", "words"),
     [
@@ -116,8 +128,15 @@ def test_what_is_here_is_known_however_it_is_written() -> None:
         ("", [], []),
         ("", ["127.0.0.1:80", "127.0.0.1:81"], ["127.0.0.1 is loopback", "MASTER_ADDR, or init's address"]),
         ("", ["[::1]:80"], ["::1 is loopback"]),
-        ("docker0", ["192.0.2.1:80"], ["at docker0 172.17.0.1 (down) alone: name", "eth0 192.0.2.7"]),
-        ("192.0.2.7", ["192.0.2.1:80"], ["at eth0 192.0.2.7 alone: name"]),
+        (
+            "docker0",
+            ["192.0.2.1:80"],
+            [
+                "at docker0 172.17.0.1 (down) alone: if ranks on other hosts cannot reach that",
+                "eth0 192.0.2.7",
+            ],
+        ),
+        ("192.0.2.7", ["192.0.2.1:80"], ["at eth0 192.0.2.7 alone: if"]),
         ("lo", ["127.0.0.1:80"], ["at lo 127.0.0.1, lo ::1 alone (loopback", "PYCOLLECTIVE_INTERFACE='lo'"]),
     ],
 )

@@ -228,6 +228,18 @@ def test_a_process_may_end_without_shutdown(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_a_wrong_call_of_which_only_the_end_of_the_process_hears_is_told(tmp_path: Path) -> None:
+    ended = run_ranks(
+        tmp_path,
+        """
+pc.init()
+pc.broadcast(np.zeros(1), root=pc.rank())  # each sends, nobody receives
+pc.barrier()
+""",
+    )
+    assert "was wrong" in ended.stderr
+
+
 def test_an_exception_that_ends_a_process_is_known_to_the_others_at_once(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = run_ranks(

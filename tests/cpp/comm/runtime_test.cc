@@ -208,6 +208,7 @@ TEST(Runtime, a_rank_that_is_given_twice_instead_of_another_is_reported_on_all) 
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10)) << "not at the deadline";
   for (const Status& s : outcomes)
     EXPECT_TRUE(has(s, "two processes say that they are rank 1: process")) << text_of(outcomes);
+  EXPECT_EQ(outcomes[0].peer(), 1) << text_of(outcomes);
 }
 
 TEST(Runtime, an_init_that_failed_can_be_tried_again_through_the_same_store) {
