@@ -27,6 +27,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
+constexpr double kForgettingS = 0.5;  // for the end of what nobody needs any more
+
 // Throws the Python exception that `status` stands for.
 void check(const State& state, const Status& status) {
   if (status.is_ok() && PyErr_Occurred() == nullptr) return;
@@ -178,6 +180,7 @@ class PyRuntime {
     native.interrupted = interrupt_probe();
     native.log = value_or_raise(*state, Logger::from_environment());
     timeout_s_ = native.timeout_s;
+    rank_ = native.rank;
     Status status;
     std::unique_ptr<Runtime> runtime;
     {
@@ -210,6 +213,8 @@ class PyRuntime {
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
+      // Everybody has left: these values are nobody's, and the store may be a launcher's.
+      if (status.is_ok() && rank_ == 0) (void)session_->store->erase_all("", Deadline::after(kForgettingS));
     }
     end(std::move(runtime));
     check(*state_, status);
@@ -293,6 +298,7 @@ class PyRuntime {
   std::shared_ptr<Session> session_ = std::make_shared<Session>();
   std::unique_ptr<PrintRequest> print_request_;
   py::object world_;
+  Rank rank_ = 0;
   double timeout_s_ = 0;
 };
 

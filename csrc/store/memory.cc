@@ -74,4 +74,12 @@ Status MemoryStore::erase(std::string_view key, Deadline) {
   return Status::ok();
 }
 
+Status MemoryStore::erase_all(std::string_view prefix, Deadline) {
+  PC_TRY(check_key(prefix));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix);)
+    at = values_.erase(at);
+  return Status::ok();
+}
+
 }  // namespace pc

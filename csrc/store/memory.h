@@ -21,6 +21,7 @@ class MemoryStore final : public Store {
   Status wait(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
   Status erase(std::string_view key, Deadline deadline) override;
+  Status erase_all(std::string_view prefix, Deadline deadline) override;
 
  private:
   using Values = std::map<std::string, std::string, std::less<>>;

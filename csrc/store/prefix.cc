@@ -34,4 +34,8 @@ Status PrefixStore::erase(std::string_view key, Deadline deadline) {
   return inner_->erase(full(key), deadline);
 }
 
+Status PrefixStore::erase_all(std::string_view prefix, Deadline deadline) {
+  return inner_->erase_all(full(prefix), deadline);
+}
+
 }  // namespace pc

@@ -20,6 +20,7 @@ class PrefixStore final : public Store {
   Status wait(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
   Status erase(std::string_view key, Deadline deadline) override;
+  Status erase_all(std::string_view prefix, Deadline deadline) override;  // "": all that this part holds
   void close_in_child() noexcept override { inner_->close_in_child(); }
 
  private:

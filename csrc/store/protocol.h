@@ -1,7 +1,7 @@
 // What travels between a store client and the store server. Little-endian, one request at a time per connection:
 //
 //   first             the handshake (wire/handshake.h), role kStore; the client begins
-//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase, 5 pop, 6 wait
+//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase, 5 pop, 6 wait, 7 erase all that begin with the key
 //                     1  u8   0
 //                     2  u16  key bytes, 1..4096
 //                     4  u32  value bytes, at most 8 MiB; 0 unless set
@@ -29,7 +29,7 @@ namespace pc {
 static_assert(std::endian::native == std::endian::little,
               "store/protocol.h copies fields as they lie in memory");
 
-enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4, kPop = 5, kWait = 6 };
+enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4, kPop = 5, kWait = 6, kEraseAll = 7 };
 inline constexpr std::size_t kStoreHeaderBytes = 16;
 using StoreHeader = std::array<char, kStoreHeaderBytes>;
 
@@ -68,7 +68,7 @@ inline Result<StoreRequest> decode_request(const StoreHeader& h) {
   std::memcpy(&request.key_nbytes, &h[2], 2);
   std::memcpy(&request.value_nbytes, &h[4], 4);
   std::memcpy(&request.delta, &h[8], 8);
-  const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kWait;
+  const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kEraseAll;
   const bool sizes =
       request.key_nbytes >= 1 && request.key_nbytes <= kMaxKeyBytes && request.value_nbytes <= kMaxValueBytes;
   const bool fields = h[1] == 0 && (request.op == StoreOp::kSet || request.value_nbytes == 0) &&

@@ -24,7 +24,8 @@ class Store {
   virtual Status wait(std::string_view key, Deadline deadline) = 0;  // the same, without the value
   virtual Result<int64_t> add(std::string_view key, int64_t delta,
                               Deadline deadline) = 0;  // missing counts as 0; returns the new value
-  virtual Status erase(std::string_view key, Deadline deadline) = 0;  // of a missing key: OK
+  virtual Status erase(std::string_view key, Deadline deadline) = 0;         // of a missing key: OK
+  virtual Status erase_all(std::string_view prefix, Deadline deadline) = 0;  // every key that begins so
   // In a forked child: closes every descriptor. Nothing may follow.
   virtual void close_in_child() noexcept {}
 };

@@ -48,6 +48,13 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreReques
       take_out(key);
       answers.push_back({client, reply(Code::kOk, {})});
       break;
+    case StoreOp::kEraseAll:
+      for (auto at = values_.lower_bound(key); at != values_.end() && at->first.starts_with(key);) {
+        nbytes_ -= at->first.size() + at->second.size();
+        at = values_.erase(at);
+      }
+      answers.push_back({client, reply(Code::kOk, {})});
+      break;
   }
   return answers;
 }

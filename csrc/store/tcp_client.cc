@@ -114,6 +114,7 @@ std::string_view name_of(StoreOp op) {
     case StoreOp::kGet: return "get";
     case StoreOp::kAdd: return "add";
     case StoreOp::kErase: return "erase";
+    case StoreOp::kEraseAll: return "erase all";
     case StoreOp::kPop: return "pop";
     case StoreOp::kWait: return "wait";
   }
@@ -158,6 +159,10 @@ class TcpStore final : public Store {
   Status erase(std::string_view key, Deadline deadline) override {
     PC_TRY(check_key(key));
     return call(StoreOp::kErase, key, {}, 0, deadline).status();
+  }
+  Status erase_all(std::string_view prefix, Deadline deadline) override {
+    PC_TRY(check_key(prefix));
+    return call(StoreOp::kEraseAll, prefix, {}, 0, deadline).status();
   }
 
   void close_in_child() noexcept override {

@@ -143,6 +143,9 @@ class StoreThatGoes final : public Store {
   Status erase(std::string_view key, Deadline deadline) override {
     return gone() ? unreachable() : inner_.erase(key, deadline);
   }
+  Status erase_all(std::string_view prefix, Deadline deadline) override {
+    return gone() ? unreachable() : inner_.erase_all(prefix, deadline);
+  }
 
  private:
   bool gone() { return left_-- <= 0; }

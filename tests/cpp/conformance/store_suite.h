@@ -101,6 +101,15 @@ TEST_P(StoreSuite, add_to_text_or_beyond_64_bits_is_refused_and_changes_nothing)
   EXPECT_EQ(one_.add("max", 0, soon()).value(), INT64_MAX);
 }
 
+TEST_P(StoreSuite, all_keys_that_begin_alike_are_erased_and_no_other) {
+  for (const char* key : {"a", "a/", "a/1", "a/2", "a0", "b/1"})
+    ASSERT_TRUE(one_.set(key, "1", soon()).is_ok());
+  EXPECT_TRUE(other_.erase_all("a/", soon()).is_ok());
+  EXPECT_TRUE(other_.erase_all("nothing", soon()).is_ok());
+  for (const char* key : {"a/", "a/1", "a/2"}) EXPECT_EQ(one_.add(key, 0, soon()).value(), 0) << key;
+  for (const char* key : {"a", "a0", "b/1"}) EXPECT_EQ(one_.add(key, 0, soon()).value(), 1) << key;
+}
+
 TEST_P(StoreSuite, an_erased_key_is_gone_and_erasing_it_again_is_fine) {
   ASSERT_TRUE(one_.set("a", "1", soon()).is_ok());
   EXPECT_TRUE(other_.erase("a", soon()).is_ok());

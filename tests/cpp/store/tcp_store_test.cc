@@ -222,7 +222,7 @@ TEST_F(TcpStore, another_role_of_this_job_is_told_what_differs) {
 TEST_F(TcpStore, malformed_requests_are_cut_off) {
   serve();
   const std::vector<StoreRequest> bad = {
-      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(7), 1, 0, 0},
+      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(8), 1, 0, 0},
       {StoreOp::kGet, 0, 0, 0},           {StoreOp::kGet, 4097, 0, 0},
       {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
       {StoreOp::kSet, 1, 0, 1},
@@ -275,6 +275,8 @@ TEST_F(TcpStore, a_full_store_refuses_new_keys_and_keeps_the_old) {
   EXPECT_EQ(store->get("a", soon()).value(), "1");
   ASSERT_TRUE(store->erase("a", soon()).is_ok());
   EXPECT_TRUE(store->set("c", "3", soon()).is_ok());
+  ASSERT_TRUE(store->erase_all("c", soon()).is_ok());
+  EXPECT_TRUE(store->set("d", std::string(97, 'x'), soon()).is_ok()) << "what was erased counts no more";
 }
 
 TEST_F(TcpStore, the_wildcard_and_bad_addresses_are_refused) {
