@@ -128,6 +128,12 @@ bool GroupCalls::given_up_before(uint64_t sequence) {
   return endings_.count(sequence) != 0;
 }
 
+Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {
+  const std::lock_guard lock(mutex_);
+  const auto ending = endings_.find(sequence);
+  return ending == endings_.end() ? otherwise : verdict_of(ending->second.why, {}, names_);
+}
+
 void GroupCalls::done(const Call& call) {
   recorder_of(call).end(call.ticket, Code::kOk, now_ns());
   if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;

@@ -64,6 +64,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t next_number() { return ++sequence_; }  // turn() held
   // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
   bool given_up_before(uint64_t sequence);
+  Status why_given_up(uint64_t sequence,
+                      const Status& otherwise);  // by others, as far as this rank has heard
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);

@@ -64,7 +64,8 @@ class StartedCall {
     finished_ = true;
     if (!confirmation.exists()) return made.tell(group_, ended, context, operation);
     if (!ended.is_ok()) {
-      confirmation.drop(group_, ended);  // first: others wait in it, and telling may take a while
+      // First: others wait in it, and telling may take a while. They shall hear what was wrong, not that this rank was late.
+      confirmation.drop(group_, group_.calls.why_given_up(made.call.sequence, ended));
       return made.tell(group_, ended, context, operation);
     }
     group_.calls.done(made.call);
