@@ -171,11 +171,27 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
       .with_cause(ended.cause());
 }
 
+// What had gone wrong with this call when the group ended. Who heard of it first may have raised and gone already: that is
+// a consequence, which the next call raises. Mutex held.
+std::optional<Status> GroupCalls::before_the_end(uint64_t sequence, const Status& ended) const {
+  if (ended.code() == Code::kMismatch || ended.code() == Code::kInterrupted) return ended;
+  const auto ending = endings_.find(sequence);
+  if (ending == endings_.end()) return std::nullopt;
+  const CallEnd& why = ending->second.why;
+  if (why.code != Code::kMismatch && why.code != Code::kInterrupted) return std::nullopt;
+  return verdict_of(why, ending->second.standings.value_or(std::vector<Standing>()), names_);
+}
+
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
                             const Probe* probe) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
-  if (ended.code() == Code::kPeerFailure)
-    return told(first_failure(ended, operation, probe), call, operation);
+  if (ended.code() == Code::kPeerFailure) {
+    const Status failure = first_failure(ended, operation, probe);
+    const std::lock_guard lock(mutex_);
+    const Status first = before_the_end(call.sequence, ended).value_or(failure);
+    forget(call.sequence);
+    return told(first, call, operation);
+  }
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
   const CallEnd ours{ended.code(), names_.to_world(by), ended.message()};
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
@@ -185,8 +201,9 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   {
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok()) {
+      const Status first = before_the_end(call.sequence, ended).value_or(cause_);
       forget(call.sequence);
-      return told(ended.code() == Code::kInterrupted ? ended : cause_, call, operation);
+      return told(first, call, operation);
     }
     if (closing_) {
       forget(call.sequence);
@@ -298,7 +315,7 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
   if (worth_waiting(endings_[sequence].why.code)) (void)wait_briefly(lock, probe, known);
-  if (!cause_.is_ok()) return cause_;
+  if (!cause_.is_ok()) return before_the_end(sequence, cause_).value_or(cause_);
   const CallEnd why = endings_[sequence].why;
   std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
   lock.unlock();

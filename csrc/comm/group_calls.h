@@ -107,6 +107,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void peer_ended(Rank peer, const Status& why) override;
 
  private:
+  std::optional<Status> before_the_end(uint64_t sequence, const Status& ended) const;
   // A call that ended for all, until its caller here has been told.
   struct Ending {
     CallEnd why;

@@ -228,6 +228,23 @@ def test_a_process_may_end_without_shutdown(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_ranks_that_end_of_a_mismatch_do_not_hide_it_from_the_others(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import numpy as np, pycollective as pc
+pc.init()
+pc.allreduce(np.ones(3 + (pc.rank() == 1)))
+"""
+    )
+    cli = [sys.executable, "-c", "import sys; from pycollective.cli import main; sys.exit(main())"]
+    for _ in range(5):
+        command = [*cli, "run", "-n", "4", str(program)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "CollectiveMismatch" in ended.stderr
+        assert "PeerFailure" not in ended.stderr, ended.stderr
+
+
 def test_a_wrong_call_of_which_only_the_end_of_the_process_hears_is_told(tmp_path: Path) -> None:
     ended = run_ranks(
         tmp_path,
