@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -70,6 +71,18 @@ std::function<bool()> interrupt_probe() {
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);
     return raised;
+  };
+}
+
+// The probe of `options`, which is asked all the time, and says once if there is no store for long.
+std::function<bool()> warns_of_silence(const RuntimeOptions& options, const std::string& address,
+                                       std::shared_ptr<std::atomic<bool>> connected) {
+  return [probe = options.interrupted, log = options.log.with_rank(options.rank), address, connected,
+          at = Deadline::after(options.warn_after_s)] {
+    if (at.expired() && !connected->exchange(true))
+      log.warning("init waits for long: there is no store at " + address +
+                  " yet. Does rank 0 run, with this address?");
+    return probe();
   };
 }
 
@@ -248,9 +261,12 @@ class PyRuntime {
     const Deadline deadline = Deadline::after(options.init_timeout_s.value_or(native.timeout_s));
     if (options.host_store) PC_TRY(host_store(*options.host_store, native));
     if (!options.store_addresses.empty()) {
+      const auto connected = std::make_shared<std::atomic<bool>>(false);
+      native.interrupted = warns_of_silence(native, options.store_addresses.front(), connected);
       PC_ASSIGN_OR_RETURN(StoreConnection to_store,
                           connect_tcp_store(options.store_addresses, native.credentials, deadline,
                                             native.interrupted, native.epoch));
+      *connected = true;
       native.store = std::move(to_store.store);
       native.before_leaving = [shared = native.store, rank = native.rank, epoch = native.epoch,
                                credentials = native.credentials] {

@@ -38,10 +38,11 @@ def _stores(address: str) -> tuple[str, ...]:
     host, port = _split(address)
     try:
         numeric = resolve(host)
-    except InvalidArgument as error:
+    except InvalidArgument:
+        hint = ': write "host:port" without a scheme' if "://" in host else ""
         raise InvalidArgument(
-            f"init(address={address!r}): the host {host!r} does not resolve on this machine"
-        ) from error
+            f"init(address={address!r}): the host {host!r} does not resolve on this machine{hint}"
+        ) from None
     if ipaddress.ip_address(numeric).is_unspecified:
         raise InvalidArgument(
             f"init(address={address!r}): name the address by which the others reach rank 0, not {host}"

@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="start ranks of a program on this host")
     run.add_argument(
-        "-n", "--ranks", type=positive, default=usable_cores(), help="how many (default: usable cores)"
+        "-n", "-np", "--ranks", type=positive, default=usable_cores(), help="how many (default: usable cores)"
     )
     run.add_argument("--log-dir", type=Path, help="also write rank0.out, rank0.err, ... into this folder")
     run.add_argument(
@@ -62,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
 
     measure = commands.add_parser("bench", help="measure collectives between ranks on this host")
-    measure.add_argument("-n", "--ranks", type=positive, default=2, help="how many (default 2)")
+    measure.add_argument("-n", "-np", "--ranks", type=positive, default=2, help="how many (default 2)")
     bench.add_arguments(measure)
 
     look = commands.add_parser(

@@ -71,8 +71,10 @@ def init(
 
     Raises:
         InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
-            the ranks have different keys.
+            the addresses that ranks were given cannot be reached from each other.
+        CollectiveMismatch: the ranks have different keys, sizes or versions, or two say that they are the same one.
         CollectiveTimeout: not all ranks came; the message names those that are missing.
+        CollectiveError: the address of rank 0 is taken, or the system refuses something else.
         PeerFailure: the launcher is gone, or cannot be asked where rank 0 is.
         Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
         ForkedProcess: the launcher's place belongs to the process that this one was forked from.

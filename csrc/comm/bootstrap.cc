@@ -206,14 +206,32 @@ Status check_reachable(const Meeting& meeting) {
   return Status::ok();
 }
 
+// What rank 0 or another rank publishes. While it does not come, a warning says once who is missing.
+Result<std::string> await_key(Store& store, const Keys& keys, const RuntimeOptions& options,
+                              const std::string& key, Deadline deadline, bool& warned) {
+  if (!warned && deadline.remaining_s() > options.warn_after_s) {
+    const Result<std::string> soon = store.get(key, Deadline::after(options.warn_after_s));
+    if (soon.is_ok() || soon.status().code() != Code::kTimeout) return soon;
+    warned = true;
+    const std::vector<Rank> missing = missing_ranks(store, keys, options.size, Deadline::after(kNamingS));
+    if (!missing.empty()) {
+      options.log.warning("init waits for long: of " + std::to_string(options.size) +
+                          " ranks these have not come: " + names_of(missing));
+    }
+  }
+  return store.get(key, deadline);
+}
+
 Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions& options, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(const SelectionTable table, SelectionTable::parse(options.tune));
   JobId world;
   PC_TRY(fill_randomly(world));
   std::string list = "ok " + std::string(kCheckNames[static_cast<std::size_t>(options.check)]) + " " +
                      fingerprint(world) + " " + table.to_string();
+  bool warned = false;
   for (Rank rank = 0; rank < options.size; ++rank) {
-    PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.member(rank), deadline));
+    PC_ASSIGN_OR_RETURN(const std::string text,
+                        await_key(store, keys, options, keys.member(rank), deadline, warned));
     PC_ASSIGN_OR_RETURN(const Member member, decode_member(rank, text));
     if (member.size != options.size) {
       return Status(Code::kMismatch, "rank " + std::to_string(rank) + " was started for " +
@@ -312,7 +330,8 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
     if (!meeting.is_ok()) await_the_others(store, keys, options.size);
     return meeting;
   }
-  const Result<std::string> list = store.get(keys.list(), patience);
+  bool warned = false;
+  const Result<std::string> list = await_key(store, keys, options, keys.list(), patience, warned);
   if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);
   return read_list(list.value(), options);
 }

@@ -127,7 +127,8 @@ Status disagreement(std::span<const Standing> standings, const GroupNames& names
 std::string position(const CallReport& report) {
   std::string text = report.last_call.empty() ? "it has completed no collective of this group yet"
                                               : "its last completed collective is " + report.last_call;
-  if (!report.where.empty()) text += "; it stands at " + report.where;
+  if (!report.where.empty())
+    text += (report.where.starts_with("outside") ? "; it stands " : "; it stands at ") + report.where;
   return text;
 }
 

@@ -4,29 +4,39 @@
 
 namespace pc {
 
+Status PrefixStore::shown(const Status& status) const {
+  const std::size_t at = status.message().find("'" + prefix_);
+  if (status.is_ok() || at == std::string::npos) return status;
+  return Status(status.code(), std::string(status.message()).erase(at + 1, prefix_.size()))
+      .with_peer(status.peer());
+}
+
 Status PrefixStore::set(std::string_view key, std::string_view value, Deadline deadline) {
   PC_TRY(check_entry(key, value));
-  return inner_->set(full(key), value, deadline);
+  return shown(inner_->set(full(key), value, deadline));
 }
 
 Result<std::string> PrefixStore::get(std::string_view key, Deadline deadline) {
   PC_TRY(check_key(key));
-  return inner_->get(full(key), deadline);
+  Result<std::string> value = inner_->get(full(key), deadline);
+  return value.is_ok() ? std::move(value) : shown(value.status());
 }
 
 Result<std::string> PrefixStore::pop(std::string_view key, Deadline deadline) {
   PC_TRY(check_key(key));
-  return inner_->pop(full(key), deadline);
+  Result<std::string> value = inner_->pop(full(key), deadline);
+  return value.is_ok() ? std::move(value) : shown(value.status());
 }
 
 Status PrefixStore::wait(std::string_view key, Deadline deadline) {
   PC_TRY(check_key(key));
-  return inner_->wait(full(key), deadline);
+  return shown(inner_->wait(full(key), deadline));
 }
 
 Result<int64_t> PrefixStore::add(std::string_view key, int64_t delta, Deadline deadline) {
   PC_TRY(check_key(key));
-  return inner_->add(full(key), delta, deadline);
+  const Result<int64_t> sum = inner_->add(full(key), delta, deadline);
+  return sum.is_ok() ? sum : shown(sum.status());
 }
 
 Status PrefixStore::erase(std::string_view key, Deadline deadline) {

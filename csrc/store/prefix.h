@@ -24,6 +24,7 @@ class PrefixStore final : public Store {
   void close_in_child() noexcept override { inner_->close_in_child(); }
 
  private:
+  Status shown(const Status& status) const;  // in which the key is called as its user called it
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   const std::string prefix_;
   const std::shared_ptr<Store> inner_;

@@ -87,9 +87,11 @@ Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
 Status compatible(const Hello& ours, const Hello& theirs) {
   const auto number = [](Rank rank) { return std::to_string(rank); };
   if (ours.job != theirs.job) {
-    return refused(ours, theirs,
-                   "it belongs to job " + fingerprint(theirs.job) + ", we to job " + fingerprint(ours.job) +
-                       ": two jobs use the same address; give each job its own port");
+    return refused(
+        ours, theirs,
+        "it belongs to job " + fingerprint(theirs.job) + ", we to job " + fingerprint(ours.job) +
+            ": two jobs use the same address, or ranks of one were given different sizes; give each job its "
+            "own port, and all its ranks the same size");
   }
   if (ours.role != theirs.role) {
     return refused(ours, theirs,

@@ -118,6 +118,32 @@ TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
   }
 }
 
+TEST(Runtime, ranks_that_do_not_come_for_long_are_named_in_a_warning) {
+  const auto store = std::make_shared<MemoryStore>();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reads(ends[0]);
+  Fd writes(ends[1]);
+  std::vector<std::thread> ranks;
+  for (const Rank rank : {0, 2}) {
+    ranks.emplace_back([&, rank] {
+      RuntimeOptions options = options_of(rank, 3, store, 1);
+      options.warn_after_s = 0.05;
+      options.log = Logger(LogLevel::kWarning, rank, writes.get());
+      EXPECT_EQ(create(std::move(options)).status().code(), Code::kTimeout);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  writes.reset();
+  char text[4096];
+  const std::string said(
+      text, static_cast<std::size_t>(std::max<ssize_t>(::read(reads.get(), text, sizeof text), 0)));
+  const std::string warning = "warning: init waits for long: of 3 ranks these have not come: 1\n";
+  EXPECT_NE(said.find("[rank 0] " + warning), std::string::npos) << said;
+  EXPECT_NE(said.find("[rank 2] " + warning), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+}
+
 // Answers so many requests, then can no longer be reached.
 class StoreThatGoes final : public Store {
  public:
