@@ -70,18 +70,18 @@ def test_of_runs_that_race_for_a_path_one_wins_and_the_others_are_told(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_card_that_takes_the_place_of_an_old_one_meanwhile_is_put_back(
+def test_a_card_that_takes_the_place_of_an_old_one_meanwhile_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_board(tmp_path).publish("key", "old", timeout_s=S)
-    rename = os.rename
+    link = os.link
 
     def another_was_quicker(source: Path, target: Path) -> None:
-        monkeypatch.setattr(os, "rename", rename)
+        monkeypatch.setattr(os, "link", link)
         file_board(tmp_path).publish("key", "its card", timeout_s=S)
-        rename(source, target)
+        link(source, target)
 
-    monkeypatch.setattr(os, "rename", another_was_quicker)
+    monkeypatch.setattr(os, "link", another_was_quicker)
     with pytest.raises(InvalidArgument, match="another run is meeting"):
         file_board(tmp_path).publish("key", "ours", timeout_s=S)
     assert file_board(tmp_path).read("key", timeout_s=S) == "its card"

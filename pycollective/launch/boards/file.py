@@ -9,6 +9,7 @@ every lasting board, launch.rendezvous sees to that).
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import stat
@@ -37,7 +38,7 @@ class FileBoard:
         try:
             fresh = self.write_beside(path, text)
             try:
-                self.clear_away(path)
+                self.clear_away(path, fresh)
                 os.link(fresh, path)
             finally:
                 os.unlink(fresh)
@@ -78,21 +79,26 @@ class FileBoard:
             os.fsync(fd)
         return fresh
 
-    def clear_away(self, path: Path) -> None:
-        """Removes what an earlier run has left. Moved first, so that of two runs only one takes it away."""
+    def clear_away(self, path: Path, fresh: Path) -> None:
+        """Removes what an earlier run has left. Of all who see it, one at a time has the right to take it away."""
         old = self.content(path)
         if old is None:
             return
         if self.in_use(old):
             raise self.taken(path)
-        aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        os.rename(path, aside)
+        right = path.with_name(f".{path.name}.{hashlib.sha256(old.encode()).hexdigest()[:16]}")
         try:
-            if self.content(aside) != old:  # another rank 0 was quicker, and this is its card
-                os.link(aside, path)
+            os.link(fresh, right)
+        except FileExistsError:
+            raise self.taken(path, f". If there is none, remove {right}") from None
+        try:
+            now = self.content(path)
+            if now not in (None, old):  # another rank 0 was quicker, and this is its card
                 raise self.taken(path)
+            if now == old:
+                os.unlink(path)
         finally:
-            os.unlink(aside)
+            os.unlink(right)
 
     def content(self, path: Path) -> str | None:
         """What stands there, or None if nothing does yet. Refuses what somebody else may have written."""
@@ -113,9 +119,9 @@ class FileBoard:
             os.close(fd)
         return text[:-1] if text.endswith("\n") else None
 
-    def taken(self, path: Path) -> InvalidArgument:
+    def taken(self, path: Path, remedy: str = "") -> InvalidArgument:
         return InvalidArgument(
-            f"{self.name}: another run is meeting at {path} right now. Give each run a path of its own"
+            f"{self.name}: another run is meeting at {path} right now. Give each run a path of its own{remedy}"
         )
 
 
