@@ -184,8 +184,9 @@ std::optional<Status> GroupCalls::before_the_end(uint64_t sequence, const Status
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
                             const Probe* probe) {
-  recorder_of(call).end(call.ticket, ended.code(), now_ns());
+  const auto record = [&] { recorder_of(call).end(call.ticket, ended.code(), now_ns()); };
   if (ended.code() == Code::kPeerFailure) {
+    record();
     const Status failure = first_failure(ended, operation, probe);
     const std::lock_guard lock(mutex_);
     const Status first = before_the_end(call.sequence, ended).value_or(failure);
@@ -195,11 +196,15 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
   const CallEnd ours{ended.code(), names_.to_world(by), ended.message()};
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
-  if (call.leaving && ended.code() == Code::kTimeout)
+  if (call.leaving && ended.code() == Code::kTimeout) {
+    record();
     return told(verdict_of(ours, survey(call.sequence, probe), names_), call, operation);
+  }
   bool others_know = false;
   {
     const std::lock_guard lock(mutex_);
+    // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
+    record();
     if (!cause_.is_ok()) {
       const Status first = before_the_end(call.sequence, ended).value_or(cause_);
       forget(call.sequence);
