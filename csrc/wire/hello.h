@@ -30,8 +30,7 @@ struct Hello {
   KeyId key = {};
   bool encrypts = false, has_aes = false;
   std::array<std::byte, 16> nonce = {};
-  std::array<std::byte, 32> public_key =
-      {};  // X25519, of an initiator that encrypts, made for this connection; else zero
+  std::array<std::byte, 32> public_key = {};  // X25519, of an initiator that encrypts; else zero
 };
 inline constexpr std::size_t kHelloBytes = 96;
 using HelloBytes = std::array<std::byte, kHelloBytes>;

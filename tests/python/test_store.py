@@ -138,7 +138,7 @@ def shares_counts_and_waits() -> None:
     one.set("k", rank)
     pc.barrier()
     assert one.get("k") in range(size)
-    with pytest.raises(CollectiveTimeout, match="two/k"):
+    with pytest.raises(CollectiveTimeout, match="'two/k'"):
         other_part.get("k", timeout=0.01)
     if rank == size - 1:
         store.set("token", "it")
