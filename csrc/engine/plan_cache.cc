@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "plan/contracts.h"
+
 namespace pc {
 namespace {
 
@@ -11,7 +13,10 @@ bool sends(const Step& s) { return s.kind == StepKind::kSend; }
 bool receives(const Step& s) { return s.kind == StepKind::kRecv || s.kind == StepKind::kRecvReduce; }
 
 bool inside(const Plan& plan, Area area, Chunks range) {
-  return uint64_t{range.first} + range.count <= (area == Area::kScratch ? plan.scratch_chunks : plan.chunks);
+  if (range.count == 0) return true;
+  if (area != Area::kScratch) return held(plan.shape, plan.chunks, area).has(range);
+  if (range.count > 1 && !packs(plan.shape)) return false;
+  return uint64_t{range.first} + range.count <= plan.scratch_chunks;
 }
 
 bool sound(const Plan& plan, std::size_t index) {
@@ -24,7 +29,8 @@ bool sound(const Plan& plan, std::size_t index) {
   if (reads && (!inside(plan, s.src_area, s.src) || s.src.count != moved_chunks(s).count)) return false;
   if (writes && (!inside(plan, s.dst_area, s.dst) || s.dst.count != moved_chunks(s).count)) return false;
   if (writes && s.dst_area == Area::kInput) return false;
-  if (!inside(plan, Area::kOutput, moved_chunks(s))) return false;
+  const Chunks moved = moved_chunks(s);
+  if (uint64_t{moved.first} + moved.count > plan.chunks) return false;
   // A local step between two chunks of the array must stay on one chunk, or the short last one would be overrun.
   return !local || (s.src_area == Area::kScratch) != (s.dst_area == Area::kScratch) || s.src == s.dst;
 }

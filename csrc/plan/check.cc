@@ -37,32 +37,38 @@ std::string counted(const Fingerprint& value, Rank size) {
 // The memory of all ranks while the plans run on fingerprints.
 class Memory {
  public:
-  explicit Memory(Plans plans) : plans_(plans) {
+  explicit Memory(Plans plans) {
     for (const Plan& plan : plans) {
       const Shape& shape = plan.shape;
-      std::vector<Fingerprint> cells(2 * std::size_t{plan.chunks} + plan.scratch_chunks);
-      for (uint32_t c = 0; c < plan.chunks; ++c) {
-        cells[c] =
-            has_input(shape) ? contribution(shape.rank, c) : never_written(shape.rank, Area::kInput, c);
-        cells[plan.chunks + c] =
-            has_input(shape) ? contribution(shape.rank, c) : never_written(shape.rank, Area::kOutput, c);
-      }
-      for (uint32_t c = 0; c < plan.scratch_chunks; ++c) {
-        cells[2 * std::size_t{plan.chunks} + c] = never_written(shape.rank, Area::kScratch, c);
-      }
-      cells_.push_back(std::move(cells));
+      Cells cells{held(shape, plan.chunks, Area::kInput), held(shape, plan.chunks, Area::kOutput), {}};
+      for (uint32_t i = 0; i < cells.input.count; ++i)
+        cells.values.push_back(first_input(shape, plan.chunks, i));
+      for (uint32_t i = 0; i < cells.output.count; ++i)
+        cells.values.push_back(first_output(shape, plan.chunks, i));
+      for (uint32_t i = 0; i < plan.scratch_chunks; ++i)
+        cells.values.push_back(never_written(shape.rank, Area::kScratch, i));
+      ranks_.push_back(std::move(cells));
     }
   }
 
+  // `chunk`: a chunk of scratch, or the name of one of input or output, which must be there.
   Fingerprint& at(Rank rank, Area area, uint32_t chunk) {
-    const std::size_t chunks = plans_[static_cast<std::size_t>(rank)].chunks;
-    const std::size_t first = area == Area::kScratch ? 2 * chunks : area == Area::kOutput ? chunks : 0;
-    return cells_[static_cast<std::size_t>(rank)][first + chunk];
+    Cells& cells = ranks_[static_cast<std::size_t>(rank)];
+    if (area == Area::kInput) return cells.values[cells.input.place(chunk)];
+    if (area == Area::kOutput) return output(rank, cells.output.place(chunk));
+    return cells.values[cells.input.count + cells.output.count + chunk];
+  }
+  Fingerprint& output(Rank rank, uint32_t place) {
+    Cells& cells = ranks_[static_cast<std::size_t>(rank)];
+    return cells.values[cells.input.count + place];
   }
 
  private:
-  Plans plans_;
-  std::vector<std::vector<Fingerprint>> cells_;
+  struct Cells {  // of one rank: input, output, scratch
+    Held input, output;
+    std::vector<Fingerprint> values;
+  };
+  std::vector<Cells> ranks_;
 };
 
 // Runs one step other than a send; a receive reads the sender's memory, which cannot have changed since it was posted.
@@ -104,14 +110,14 @@ Status check_result(Plans plans, const Schedule& schedule) {
     const Step& step = plans[static_cast<std::size_t>(at.rank)].steps[at.index];
     if (step.kind != StepKind::kSend) PC_TRY(run_step(plans, schedule, memory, at));
   }
-  for (uint32_t c = 0; c < plans[0].chunks; ++c) {
-    const Fingerprint wanted = wanted_output(plans[0].shape, c);
-    for (const Plan& plan : plans) {
-      if (!has_output(plan.shape)) continue;
-      const Fingerprint& got = memory.at(plan.shape.rank, Area::kOutput, c);
+  for (const Plan& plan : plans) {
+    const Held names = held(plan.shape, plan.chunks, Area::kOutput);
+    for (uint32_t i = 0; i < names.count; ++i) {
+      const Fingerprint wanted = wanted_output(plan.shape, plan.chunks, i);
+      const Fingerprint& got = memory.output(plan.shape.rank, i);
       if (got == wanted) continue;
       const bool mixed_up = got.contributions == wanted.contributions;
-      return plan_error(plan, "ends with a wrong chunk " + std::to_string(c) + ": it holds " +
+      return plan_error(plan, "ends with a wrong chunk " + std::to_string(names.name(i)) + ": it holds " +
                                   (mixed_up ? "the right number of contributions, but not the right ones"
                                             : counted(got, plan.shape.size)));
     }

@@ -1,5 +1,7 @@
 #include "plan/contracts.h"
 
+#include <algorithm>
+
 namespace pc {
 namespace {
 
@@ -14,27 +16,111 @@ uint64_t word_for(uint64_t kind, Rank rank, uint32_t chunk) {
   return mixed(mixed(kind) + (static_cast<uint64_t>(rank) << 32) + chunk);
 }
 
+enum class Extent : uint8_t { kNothing, kAll, kPart, kRow, kColumn };
+struct Arrays {
+  Extent input, output;
+};
+constexpr Arrays off_the_root(Arrays root, Arrays others, bool at_root) { return at_root ? root : others; }
+
+Arrays arrays_of(const Shape& shape) {
+  using enum Extent;
+  const bool at_root = shape.rank == shape.root;
+  switch (shape.collective) {
+    case Collective::kAllreduce:
+    case Collective::kScan: return {kAll, kAll};
+    case Collective::kExscan: return {kAll, shape.rank == 0 ? kNothing : kAll};  // no rank is before rank 0
+    case Collective::kBroadcast: return {at_root ? kAll : kNothing, kAll};
+    case Collective::kReduce: return {kAll, at_root ? kAll : kNothing};
+    case Collective::kAllgather: return {kPart, kAll};
+    case Collective::kGather: return {kPart, at_root ? kAll : kNothing};
+    case Collective::kReduceScatter: return {kAll, kPart};
+    case Collective::kScatter: return {at_root ? kAll : kNothing, kPart};
+    case Collective::kAlltoall: return {kRow, kColumn};
+    case Collective::kBarrier: break;
+  }
+  return {kNothing, kNothing};
+}
+
+Extent extent_of(const Shape& shape, Area area) {
+  const Arrays arrays = arrays_of(shape);
+  return area == Area::kInput ? arrays.input : area == Area::kOutput ? arrays.output : Extent::kNothing;
+}
+
 }  // namespace
 
-bool has_input(const Shape& shape) {
-  switch (shape.collective) {
-    case Collective::kAllreduce:
-    case Collective::kReduce: return true;
-    case Collective::kBroadcast: return shape.rank == shape.root;
-    case Collective::kBarrier: return false;
-  }
-  return false;
+bool Held::has(Chunks names) const {
+  if (names.count == 0) return false;
+  if (stride == 1) return names.first >= first && uint64_t{names.first} + names.count <= uint64_t{first} + count;
+  return names.count == 1 && names.first >= first && (names.first - first) % stride == 0 && place(names.first) < count;
 }
 
-bool has_output(const Shape& shape) {
-  switch (shape.collective) {
-    case Collective::kAllreduce:
-    case Collective::kBroadcast: return true;
-    case Collective::kReduce: return shape.rank == shape.root;
-    case Collective::kBarrier: return false;
+Held held(const Shape& shape, uint32_t chunks, Area area) {
+  const uint32_t rank = static_cast<uint32_t>(shape.rank), size = static_cast<uint32_t>(shape.size);
+  switch (extent_of(shape, area)) {
+    case Extent::kNothing: return {};
+    case Extent::kAll: return {0, chunks};
+    case Extent::kPart: return {rank * (chunks / size), chunks / size};
+    case Extent::kRow: return {rank * size, size};
+    case Extent::kColumn: return {rank, size, size};
   }
-  return false;
+  return {};
 }
+
+bool has_input(const Shape& shape) { return extent_of(shape, Area::kInput) != Extent::kNothing; }
+bool has_output(const Shape& shape) { return extent_of(shape, Area::kOutput) != Extent::kNothing; }
+
+Chunks shared_chunks(const Shape& shape, uint32_t chunks) {
+  const Held in = held(shape, chunks, Area::kInput), out = held(shape, chunks, Area::kOutput);
+  if (in.count == 0 || out.count == 0) return {};
+  if (out.stride != 1) return {in.name(out.first), 1};  // alltoall: what a rank has for itself
+  return in.count < out.count ? Chunks{in.first, in.count} : Chunks{out.first, out.count};
+}
+
+bool is_rooted(Collective collective) {
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter: return true;
+    default: return false;
+  }
+}
+
+bool reduces(Collective collective) {
+  switch (collective) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
+    case Collective::kScan:
+    case Collective::kExscan: return true;
+    default: return false;
+  }
+}
+
+bool moves_data(Collective collective) { return collective != Collective::kBarrier; }
+
+bool has_parts(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgather:
+    case Collective::kReduceScatter:
+    case Collective::kAlltoall:
+    case Collective::kGather:
+    case Collective::kScatter: return true;
+    default: return false;
+  }
+}
+
+bool in_place(Collective collective) { return collective != Collective::kAlltoall; }
+bool synchronizes(Collective collective) { return collective == Collective::kBarrier; }
+
+bool right_chunks(const Shape& shape, uint32_t chunks) {
+  if (!moves_data(shape.collective)) return chunks == 0;
+  const uint64_t size = static_cast<uint64_t>(shape.size);
+  if (shape.collective == Collective::kAlltoall) return chunks == size * size;
+  return has_parts(shape.collective) ? chunks == size * shape.split : chunks > 0;
+}
+
+bool packs(const Shape& shape) { return has_parts(shape.collective) && shape.even && shape.split == 1; }
 
 Fingerprint operator+(const Fingerprint& a, const Fingerprint& b) {
   return {a.word + b.word, a.contributions + b.contributions};
@@ -47,14 +133,37 @@ Fingerprint never_written(Rank rank, Area area, uint32_t chunk) {
   return {word_for(kind, rank, chunk), mixed(word_for(kind, rank, chunk))};
 }
 
-Fingerprint wanted_output(const Shape& shape, uint32_t chunk) {
-  if (shape.collective == Collective::kBroadcast) return contribution(shape.root, chunk);
-  Fingerprint sum;
-  for (Rank rank = 0; rank < shape.size; ++rank) sum = sum + contribution(rank, chunk);
-  return sum;
+Fingerprint first_input(const Shape& shape, uint32_t chunks, uint32_t place) {
+  return contribution(shape.rank, held(shape, chunks, Area::kInput).name(place));
 }
 
-bool synchronizes(Collective collective) { return collective == Collective::kBarrier; }
-bool moves_data(Collective collective) { return collective != Collective::kBarrier; }
+Fingerprint first_output(const Shape& shape, uint32_t chunks, uint32_t place) {
+  const uint32_t name = held(shape, chunks, Area::kOutput).name(place);
+  const Chunks both = shared_chunks(shape, chunks);
+  const bool copied = name >= both.first && name - both.first < both.count;
+  return copied ? contribution(shape.rank, name) : never_written(shape.rank, Area::kOutput, name);
+}
+
+Fingerprint wanted_output(const Shape& shape, uint32_t chunks, uint32_t place) {
+  const uint32_t name = held(shape, chunks, Area::kOutput).name(place);
+  const uint32_t size = static_cast<uint32_t>(shape.size);
+  Rank from = 0, to = shape.size;  // whose contributions it is the sum of
+  switch (shape.collective) {
+    case Collective::kBroadcast:
+    case Collective::kScatter: return contribution(shape.root, name);
+    case Collective::kAllgather:
+    case Collective::kGather: return contribution(static_cast<Rank>(name / (chunks / size)), name);
+    case Collective::kAlltoall: return contribution(static_cast<Rank>(name / size), name);
+    case Collective::kScan: to = shape.rank + 1; break;
+    case Collective::kExscan: to = shape.rank; break;
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
+    case Collective::kBarrier: break;
+  }
+  Fingerprint sum;
+  for (; from < to; ++from) sum = sum + contribution(from, name);
+  return sum;
+}
 
 }  // namespace pc

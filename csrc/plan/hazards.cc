@@ -10,15 +10,21 @@ struct Access {
   bool write;
 };
 
-// Who touches which chunk on one rank. Input and output count as the same memory where both exist: they are, in place.
+// Who touches which chunk on one rank. What input and output share counts as the same memory: it is, in place.
 std::vector<std::vector<Access>> accesses_by_chunk(const Plan& plan) {
-  std::vector<std::vector<Access>> cells(2 * std::size_t{plan.chunks} + plan.scratch_chunks);
-  const bool in_place = has_input(plan.shape) && has_output(plan.shape);
+  const Held input = held(plan.shape, plan.chunks, Area::kInput);
+  const Held output = held(plan.shape, plan.chunks, Area::kOutput);
+  const bool shares = in_place(plan.shape.collective);
+  const std::size_t arrays = std::size_t{input.count} + output.count;
+  std::vector<std::vector<Access>> cells(arrays + plan.scratch_chunks);
+  const auto cell = [&](Area area, uint32_t chunk) -> std::size_t {
+    if (area == Area::kScratch) return arrays + chunk;
+    const bool of_input = area == Area::kInput || (shares && input.has({chunk, 1}));
+    return of_input ? input.place(chunk) : input.count + output.place(chunk);
+  };
   const auto touch = [&](uint32_t step, Area area, Chunks chunks, bool write) {
-    std::size_t first = chunks.first;
-    if (area == Area::kScratch) first += 2 * std::size_t{plan.chunks};
-    if (area == Area::kOutput && !in_place) first += plan.chunks;
-    for (std::size_t c = 0; c < chunks.count; ++c) cells[first + c].push_back({step, area, write});
+    for (uint32_t c = 0; c < chunks.count; ++c)
+      cells[cell(area, chunks.first + c)].push_back({step, area, write});
   };
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];

@@ -29,8 +29,22 @@ std::string_view name_of(Collective collective) {
     case Collective::kBroadcast: return "broadcast";
     case Collective::kReduce: return "reduce";
     case Collective::kBarrier: return "barrier";
+    case Collective::kAllgather: return "allgather";
+    case Collective::kReduceScatter: return "reduce_scatter";
+    case Collective::kAlltoall: return "alltoall";
+    case Collective::kGather: return "gather";
+    case Collective::kScatter: return "scatter";
+    case Collective::kScan: return "scan";
+    case Collective::kExscan: return "exscan";
   }
   return "unknown";
+}
+
+std::optional<Collective> collective_from_name(std::string_view name) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
+  }
+  return std::nullopt;
 }
 
 std::string_view name_of(StepKind kind) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,15 +16,21 @@
 
 namespace pc {
 
-enum class Collective : uint8_t { kAllreduce, kBroadcast, kReduce, kBarrier };
+// clang-format off
+enum class Collective : uint8_t {
+  kAllreduce, kBroadcast, kReduce, kBarrier, kAllgather, kReduceScatter, kAlltoall, kGather, kScatter, kScan, kExscan,
+};
+// clang-format on
+inline constexpr int kCollectiveCount = 11;
 std::string_view name_of(Collective collective);
+std::optional<Collective> collective_from_name(std::string_view name);
 
 enum class StepKind : uint8_t { kSend, kRecv, kRecvReduce, kReduce, kCopy };
 // kInput is the caller's array and is never written; kOutput is the result. In place means both are the same memory.
 enum class Area : uint8_t { kInput, kOutput, kScratch };
 
 struct Chunks {
-  uint32_t first = 0, count = 0;  // in chunks, never bytes
+  uint32_t first = 0, count = 0;  // in chunks, never bytes; of an array by name (see Held in contracts.h)
   bool operator==(const Chunks&) const = default;
 };
 
@@ -38,7 +45,8 @@ struct Chunks {
 // array chunks that it moves, and has their size: where one side is scratch the other side does, also in a
 // message, where that other side touches no memory here (a send from scratch names them in `dst`, a receive
 // into scratch in `src`). Both ends of a message name the same chunks. A step uses scratch one chunk at a time.
-// See moved_chunks().
+// See moved_chunks(). Where all chunks have one size (packs() in contracts.h), a message may go from or to several
+// chunks of scratch at once.
 // Weights: how many ranks' contributions `dst` and the incoming operand already hold. They let "avg" be computed as a
 // running mean that cannot overflow, and tell the executor which reduction completes a chunk (their sum is `size`).
 struct Step {
@@ -74,7 +82,8 @@ struct Shape {
   Rank rank = 0;
   Rank size = 1;
   Rank root = 0;       // broadcast, reduce
-  uint32_t split = 1;  // pipelining: into how many parts, that follow each other, the array is cut
+  uint32_t split = 1;  // pipelining: into how many pieces, that follow each other, the array or each part is cut
+  bool even = true;    // every rank's part is equally large
   bool operator==(const Shape&) const = default;
 };
 
@@ -86,9 +95,9 @@ struct Plan {
   uint8_t lanes = 1;
   std::vector<Step> steps;
 };
-// Before step 0 the executor has copied input to output where both exist and differ, so a plan finds this rank's
-// contribution in kOutput. Broadcast: only the root has an input. Reduce: only the root has an output; the others may
-// write kScratch alone, because their array must stay untouched.
+// Before step 0 the executor has copied the chunks that input and output share, so a plan finds this rank's
+// contribution in kOutput. Which rank has which chunks of input and output: contracts.h. Where it has no output it may
+// write kScratch alone, because the caller's array must stay untouched.
 
 constexpr uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;

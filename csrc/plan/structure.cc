@@ -9,16 +9,12 @@ namespace {
 bool starts_with_same_words(const Plan& a, const Plan& b) {
   return a.algorithm == b.algorithm && a.shape.collective == b.shape.collective &&
          a.shape.size == b.shape.size && a.shape.root == b.shape.root && a.shape.split == b.shape.split &&
-         a.chunks == b.chunks;
+         a.shape.even == b.shape.even && a.chunks == b.chunks;
 }
 
-uint32_t chunks_in(const Plan& plan, Area area) {
-  switch (area) {
-    case Area::kInput: return has_input(plan.shape) ? plan.chunks : 0;
-    case Area::kOutput: return has_output(plan.shape) ? plan.chunks : 0;
-    case Area::kScratch: return plan.scratch_chunks;
-  }
-  return 0;
+bool is_there(const Plan& plan, Area area, Chunks chunks) {
+  if (area != Area::kScratch) return held(plan.shape, plan.chunks, area).has(chunks);
+  return uint64_t{chunks.first} + chunks.count <= plan.scratch_chunks;
 }
 
 // Empty if fine, like everything below.
@@ -26,18 +22,18 @@ std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   if (area > Area::kScratch) return "names an area that does not exist";
   if (chunks.count == 0)
     return chunks.first == 0 && area == Area::kOutput ? "" : "names an empty place in memory";
-  if (uint64_t{chunks.first} + chunks.count > chunks_in(plan, area))
-    return "uses memory that this rank does not have";
-  if (area == Area::kScratch && chunks.count != 1) return "uses more than one chunk of scratch";
+  if (!is_there(plan, area, chunks)) return "uses memory that this rank does not have";
+  if (area == Area::kScratch && chunks.count != 1 && !packs(plan.shape))
+    return "uses more than one chunk of scratch";
   return "";
 }
 
 // The side without memory: it names the chunks whose data lies in scratch, else nothing.
-std::string wrong_name(const Plan& plan, Area memory, Area area, Chunks chunks) {
+std::string wrong_name(const Plan& plan, Area memory, Chunks in_memory, Area area, Chunks chunks) {
   if (area != Area::kOutput) return "has an area on the side that it does not use";
   if (memory != Area::kScratch)
     return chunks == Chunks{} ? "" : "has chunks on the side that it does not use";
-  if (chunks.count != 1 || chunks.first >= plan.chunks)
+  if (chunks.count != in_memory.count || uint64_t{chunks.first} + chunks.count > plan.chunks)
     return "does not name the chunk whose data is in scratch";
   return "";
 }
@@ -54,12 +50,13 @@ std::string wrong_local(const Step& step) {
 std::string wrong_sides(const Plan& plan, const Step& step) {
   std::string wrong;
   if (is_receive(step.kind)) {
-    wrong = wrong_name(plan, step.dst_area, step.src_area, step.src);
+    wrong = wrong_name(plan, step.dst_area, step.dst, step.src_area, step.src);
   } else {
     wrong = wrong_memory(plan, step.src_area, step.src);
   }
   if (!wrong.empty()) return wrong;
-  if (step.kind == StepKind::kSend) return wrong_name(plan, step.src_area, step.dst_area, step.dst);
+  if (step.kind == StepKind::kSend)
+    return wrong_name(plan, step.src_area, step.src, step.dst_area, step.dst);
   if (step.dst_area == Area::kInput) return "writes the input, which belongs to the caller";
   return wrong_memory(plan, step.dst_area, step.dst);
 }
@@ -96,8 +93,7 @@ Status check_plan(Plans plans, std::size_t rank) {
   if (!starts_with_same_words(plan, plans[0])) return plan_error(plan, "is for another call than rank 0's");
   if (shape.root < 0 || shape.root >= shape.size)
     return plan_error(plan, "has a root that is not in the group");
-  if ((plan.chunks > 0) != moves_data(shape.collective))
-    return plan_error(plan, "has the wrong number of chunks");
+  if (!right_chunks(shape, plan.chunks)) return plan_error(plan, "has the wrong number of chunks");
   if (plan.lanes == 0) return plan_error(plan, "has no lane");
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     if (std::string wrong = wrong_step(plan, i); !wrong.empty()) return step_error(plan, i, wrong);

@@ -99,24 +99,32 @@ class Explorer {
   void add_rank(const Plan& plan) {
     const Shape& shape = plan.shape;
     const std::size_t first_node = nodes_.size(), first_lane = lanes_.size(), input = cells_.size();
-    for (uint32_t c = 0; c < plan.chunks; ++c) {
-      cells_.push_back(packed(has_input(shape) ? contribution(shape.rank, c)
-                                               : never_written(shape.rank, Area::kInput, c)));
-    }
-    const std::size_t output =
-        options_.in_place && has_input(shape) && has_output(shape) ? input : cells_.size();
-    for (uint32_t c = 0; output != input && c < plan.chunks; ++c) {
-      cells_.push_back(packed(has_input(shape) ? contribution(shape.rank, c)
-                                               : never_written(shape.rank, Area::kOutput, c)));
+    const Held in = held(shape, plan.chunks, Area::kInput), out = held(shape, plan.chunks, Area::kOutput);
+    const bool one_memory = options_.in_place && in_place(shape.collective) && in.count > 0 && out.count > 0;
+    std::size_t output = input;
+    if (one_memory) {  // the larger array, with the smaller one in it
+      const Held& all = in.count < out.count ? out : in;
+      const Chunks both = shared_chunks(shape, plan.chunks);
+      for (uint32_t i = 0; i < all.count; ++i) {
+        const bool mine = in.count == all.count || all.name(i) - both.first < both.count;
+        cells_.push_back(packed(mine ? contribution(shape.rank, all.name(i)) : first_output(shape, plan.chunks, i)));
+      }
+    } else {
+      for (uint32_t i = 0; i < in.count; ++i) cells_.push_back(packed(first_input(shape, plan.chunks, i)));
+      output = cells_.size();
+      for (uint32_t i = 0; i < out.count; ++i) cells_.push_back(packed(first_output(shape, plan.chunks, i)));
     }
     const std::size_t scratch = cells_.size();
     for (uint32_t c = 0; c < plan.scratch_chunks; ++c) {
       cells_.push_back(packed(never_written(shape.rank, Area::kScratch, c)));
     }
-    const auto cell = [&](Area area, uint32_t chunk) {
-      return (area == Area::kInput ? input : area == Area::kOutput ? output : scratch) + chunk;
+    const auto cell = [&](Area area, uint32_t chunk) -> std::size_t {
+      if (area == Area::kScratch) return scratch + chunk;
+      if (one_memory) return input + chunk - (in.count < out.count ? out : in).first;
+      return area == Area::kInput ? input + in.place(chunk) : output + out.place(chunk);
     };
-    outputs_.push_back(output);
+    std::vector<std::size_t>& results = outputs_.emplace_back();
+    for (uint32_t i = 0; i < out.count; ++i) results.push_back(cell(Area::kOutput, out.name(i)));
     lanes_.resize(lanes_.size() + plan.lanes);
     for (const Step& step : plan.steps) {
       Node node{.rank = shape.rank, .step = step, .lane = first_lane + step.lane};
@@ -255,8 +263,8 @@ class Explorer {
     }
     for (std::size_t rank = 0; rank < plans_.size() && bad_.empty(); ++rank) {
       const Plan& plan = plans_[rank];
-      for (uint32_t c = 0; has_output(plan.shape) && c < plan.chunks; ++c) {
-        if (word(s, outputs_[rank] + c) != packed(wanted_output(plan.shape, c))) bad_ = "wrong result";
+      for (uint32_t i = 0; i < outputs_[rank].size(); ++i) {
+        if (word(s, outputs_[rank][i]) != packed(wanted_output(plan.shape, plan.chunks, i))) bad_ = "wrong result";
       }
     }
   }
@@ -329,7 +337,7 @@ class Explorer {
   std::vector<Node> nodes_;
   std::vector<std::vector<std::size_t>> lanes_;  // nodes, in order
   std::vector<uint64_t> cells_;                  // what they hold at the beginning
-  std::vector<std::size_t> outputs_;             // [rank]: the first cell
+  std::vector<std::vector<std::size_t>> outputs_;  // [rank]: the cells that hold the result
   std::size_t payload_words_ = 0;
   std::string bad_;
 };

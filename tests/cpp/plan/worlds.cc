@@ -11,8 +11,12 @@ std::vector<Family> catalogued(Rank sizes, uint32_t splits) {
     const bool rooted = is_rooted(algorithm.collective);
     for (Rank size = 1; size <= sizes; ++size) {
       for (Rank root = 0; root < (rooted ? size : 1); ++root) {
-        for (uint32_t split = 1; split <= (rooted ? splits : 1U); ++split) {
-          family.worlds.push_back(build_all(algorithm, size, root, split));
+        for (uint32_t split = 1; split <= (rooted && algorithm.pipelines ? splits : 1U); ++split) {
+          for (const bool even : {true, false}) {
+            if (!even && !has_parts(algorithm.collective)) continue;
+            if (!algorithm.supports({algorithm.collective, 0, size, root, split, even})) continue;
+            family.worlds.push_back(build_all(algorithm, size, root, split, even));
+          }
         }
       }
     }

@@ -5,20 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "plan/contracts.h"
 
 namespace pc {
 
-inline std::vector<Plan> build_all(const Algorithm& algorithm, Rank size, Rank root = 0, uint32_t split = 1) {
+inline std::vector<Plan> build_all(const Algorithm& algorithm, Rank size, Rank root = 0, uint32_t split = 1,
+                                   bool even = true) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < size; ++rank) {
-    plans.push_back(algorithm.build({algorithm.collective, rank, size, root, split}));
+    plans.push_back(algorithm.build({algorithm.collective, rank, size, root, split, even}));
   }
   return plans;
-}
-
-inline bool is_rooted(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
 
 // Plans that belong together, under one name in the tests' output.
