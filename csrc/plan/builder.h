@@ -19,6 +19,8 @@ struct Place {
 inline Place nothing() { return {}; }  // a message that carries no data, only the news that it was sent
 inline Place input(uint32_t chunk) { return {Area::kInput, {chunk, 1}, {chunk, 1}}; }
 inline Place output(uint32_t chunk) { return {Area::kOutput, {chunk, 1}, {chunk, 1}}; }
+inline Place inputs(Chunks chunks) { return {Area::kInput, chunks, chunks}; }
+inline Place outputs(Chunks chunks) { return {Area::kOutput, chunks, chunks}; }
 inline Place scratch(uint32_t slot, uint32_t chunk) { return {Area::kScratch, {slot, 1}, {chunk, 1}}; }
 
 struct Contributions {

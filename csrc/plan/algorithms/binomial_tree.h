@@ -16,6 +16,12 @@ struct BinomialTree {
   };
   Rank parent = -1;             // -1: this is the root
   std::vector<Child> children;  // smallest subtree first
+
+  Rank descendants() const {
+    Rank count = 1;
+    for (const Child& child : children) count += child.descendants;
+    return count;
+  }
 };
 
 inline BinomialTree binomial_tree(Rank self, Rank root, Rank size) {
