@@ -31,18 +31,108 @@ bool overlap(const ConstBuffer& a, const ConstBuffer& b) {
   return before(a.data, b.data + b.nbytes()) && before(b.data, a.data + a.nbytes());
 }
 
+Status check_dtypes(const Request& request) {
+  if (request.in.dtype == request.out.dtype) return Status::ok();
+  return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
+                 std::string(name_of(request.out.dtype)));
+}
+
 // Both are there: as large, of one dtype, and the same memory or memory apart.
 Status check_pair(const Request& request) {
   if (request.in.count != request.out.count) {
     return invalid("input has " + std::to_string(request.in.count) + " elements and output " +
                    std::to_string(request.out.count));
   }
-  if (request.in.dtype != request.out.dtype) {
-    return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
-                   std::string(name_of(request.out.dtype)));
-  }
+  PC_TRY(check_dtypes(request));
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
   return invalid("input and output overlap without being the same memory");
+}
+
+// The sum of what `counts` says; an error if it is no list of `size` sizes.
+Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::string_view name) {
+  if (counts.size() != static_cast<std::size_t>(size)) {
+    return invalid(std::string(name) + " has " + std::to_string(counts.size()) +
+                   " entries: give one for each of the " + std::to_string(size) + " ranks");
+  }
+  uint64_t total = 0;
+  for (const uint64_t count : counts) {
+    constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 64;
+    if (count > kMost || total > kMost - count) return invalid(std::string(name) + " are impossibly large");
+    total += count;
+  }
+  return total;
+}
+
+// An array of which every rank has a part, the other side of `part`.
+Status check_whole(const Request& request, const ConstBuffer& part, std::string_view part_name,
+                   const ConstBuffer& whole, std::string_view whole_name, Rank rank, Rank size) {
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  PC_TRY(check_dtypes(request));
+  if (request.counts.empty() && part.count * ranks != whole.count) {
+    return invalid(std::string(whole_name) + " has " + std::to_string(whole.count) + " elements and " +
+                   std::string(part_name) + " " + std::to_string(part.count) + ": that is not " +
+                   std::to_string(size) + " equal parts; uneven ones need counts=");
+  }
+  if (!request.counts.empty()) {
+    PC_ASSIGN_OR_RETURN(const std::size_t total, total_of(request.counts, size, "counts"));
+    if (total != whole.count) {
+      return invalid("counts add up to " + std::to_string(total) + " elements, and " +
+                     std::string(whole_name) + " has " + std::to_string(whole.count));
+    }
+  }
+  if (!overlap(part, whole)) return Status::ok();
+  std::size_t before = part.count * static_cast<std::size_t>(rank);
+  if (!request.counts.empty()) {
+    before = 0;
+    for (Rank r = 0; r < rank; ++r) before += request.counts[static_cast<std::size_t>(r)];
+  }
+  if (part.data == whole.data + before * size_of(whole.dtype)) return Status::ok();
+  return invalid(std::string(part_name) + " and " + std::string(whole_name) +
+                 " overlap: in place, the part must be this rank's own part of the whole");
+}
+
+// This rank's part, and the list that it must be in.
+Status check_part(const Request& request, const ConstBuffer& part, std::string_view name, Rank rank,
+                  Rank size) {
+  PC_TRY(check_buffer(part, name));
+  if (request.counts.empty()) {
+    if (part.count <= std::numeric_limits<std::size_t>::max() / 64 / static_cast<std::size_t>(size))
+      return Status::ok();
+    return invalid(std::string(name) + " is impossibly large");
+  }
+  PC_TRY(total_of(request.counts, size, "counts").status());
+  const uint64_t wanted = request.counts[static_cast<std::size_t>(rank)];
+  if (wanted == part.count) return Status::ok();
+  return invalid(std::string(name) + " has " + std::to_string(part.count) + " elements, and counts says " +
+                 std::to_string(wanted) + " for this rank");
+}
+
+Status check_alltoall(const Request& request, Rank rank, Rank size) {
+  PC_TRY(check_buffer(request.in, "input"));
+  PC_TRY(check_buffer(request.out, "output"));
+  PC_TRY(check_dtypes(request));
+  if (request.in.data != nullptr && overlap(request.in, request.out))
+    return invalid("input and output overlap: alltoall needs an output of its own");
+  if (request.counts.empty() != request.recv_counts.empty())
+    return invalid("alltoall needs the counts of both directions, or of none");
+  if (request.counts.empty()) {
+    if (request.in.count != request.out.count)
+      return invalid("input has " + std::to_string(request.in.count) + " elements and output " +
+                     std::to_string(request.out.count));
+    if (request.in.count % static_cast<std::size_t>(size) == 0) return Status::ok();
+    return invalid("input has " + std::to_string(request.in.count) + " elements: that is not " +
+                   std::to_string(size) + " equal parts; uneven ones need counts=");
+  }
+  PC_ASSIGN_OR_RETURN(const std::size_t sent, total_of(request.counts, size, "counts"));
+  PC_ASSIGN_OR_RETURN(const std::size_t received, total_of(request.recv_counts, size, "recv_counts"));
+  if (sent != request.in.count || received != request.out.count)
+    return invalid("counts add up to " + std::to_string(sent) + " and " + std::to_string(received) +
+                   " elements; input has " + std::to_string(request.in.count) + " and output " +
+                   std::to_string(request.out.count));
+  const std::size_t self = static_cast<std::size_t>(rank);
+  if (request.counts[self] == request.recv_counts[self]) return Status::ok();
+  return invalid("this rank sends itself " + std::to_string(request.counts[self]) + " elements and expects " +
+                 std::to_string(request.recv_counts[self]));
 }
 
 Status check_operator(DType dtype, ReduceOp op) {
@@ -91,22 +181,58 @@ Status check_root(const Request& request, Rank size) {
                  std::to_string(size - 1));
 }
 
+// A collective of which every rank has a part, besides alltoall.
+Status check_parts(Request& request, Rank rank, Rank size) {
+  const bool whole_at_root = is_rooted(request.collective);
+  const bool has_whole = !whole_at_root || rank == request.root;
+  const bool gathers =
+      request.collective == Collective::kGather || request.collective == Collective::kAllgather;
+  if (!has_whole && gathers) request.out = {};
+  if (!has_whole && !gathers) request.in = {};
+  const ConstBuffer in = request.in, out = request.out;
+  PC_TRY(check_part(request, gathers ? in : out, gathers ? "input" : "output", rank, size));
+  if (!has_whole) return Status::ok();
+  PC_TRY(check_buffer(gathers ? out : in, gathers ? "output" : "input"));
+  return gathers ? check_whole(request, in, "input", out, "output", rank, size)
+                 : check_whole(request, out, "output", in, "input", rank, size);
+}
+
+Status check_scan(const Request& request) {
+  PC_TRY(check_buffer(request.in, "input"));
+  PC_TRY(check_buffer(request.out, "output"));
+  PC_TRY(check_pair(request));
+  if (request.op != ReduceOp::kAvg) return Status::ok();
+  return Status(Code::kUnsupported, "avg is over all ranks, and " + std::string(name_of(request.collective)) +
+                                        " over some: take sum, and divide");
+}
+
 }  // namespace
 
 Status check_request(Request& request, Rank rank, Rank size) {
+  if (!has_parts(request.collective)) request.counts = {};
+  if (request.collective != Collective::kAlltoall) request.recv_counts = {};
+  if (is_rooted(request.collective)) PC_TRY(check_root(request, size));
   switch (request.collective) {
     case Collective::kBarrier:
       request.in = {};
       request.out = {};
       return Status::ok();
-    case Collective::kBroadcast:
-      PC_TRY(check_root(request, size));
-      return check_broadcast(request, rank == request.root);
+    case Collective::kBroadcast: return check_broadcast(request, rank == request.root);
     case Collective::kReduce:
-      PC_TRY(check_root(request, size));
       if (rank != request.root) request.out = {};
       break;
     case Collective::kAllreduce: break;
+    case Collective::kAlltoall: return check_alltoall(request, rank, size);
+    case Collective::kAllgather:
+    case Collective::kGather:
+    case Collective::kScatter: return check_parts(request, rank, size);
+    case Collective::kReduceScatter:
+      PC_TRY(check_parts(request, rank, size));
+      return check_operator(request.in.dtype, request.op);
+    case Collective::kScan:
+    case Collective::kExscan:
+      PC_TRY(check_scan(request));
+      return check_operator(request.in.dtype, request.op);
     default: return invalid("unknown collective");
   }
   PC_TRY(check_buffer(request.in, "input"));

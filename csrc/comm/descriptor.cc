@@ -34,16 +34,27 @@ std::string nbytes_text(std::size_t nbytes) {
 
 }  // namespace
 
-uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence) {
-  const bool reduces = request.collective != Collective::kBroadcast;
-  const bool rooted = request.collective != Collective::kAllreduce;
+uint64_t layout_of(const Request& request) {
+  if (request.counts.empty()) return 0;
+  Digest digest;
+  digest << request.counts.size();
+  if (knows_size(request)) {
+    for (const uint64_t count : request.counts) digest << count;
+  }
+  return digest.value();
+}
+
+uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
+                   uint64_t sequence) {
   const auto number = [](auto field) { return static_cast<uint64_t>(field); };
   Digest digest;
   digest << (uint64_t{group} << 8 | number(request.collective)) << sequence << choice.algorithm->name_hash;
   if (request.collective == Collective::kBarrier) return (digest << choice.split).value();
-  const auto [count, dtype] = elements_of(request);
-  digest << (uint64_t{choice.split} << 32 | (rooted ? number(request.root) : 0));
-  digest << (number(dtype) << 8 | (reduces ? number(request.op) : 255)) << count;
+  const auto [count, dtype] = elements_of(request, size);
+  digest << (uint64_t{choice.split} << 32 | (is_rooted(request.collective) ? number(request.root) : 0));
+  digest << (number(dtype) << 8 | (reduces(request.collective) ? number(request.op) : 255));
+  digest << (knows_size(request) ? count : 0);
+  if (!request.counts.empty()) digest << layout_of(request);
   return digest.value();
 }
 
@@ -80,8 +91,9 @@ std::string fields_of(const CallRecord& record) {
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {
     text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);
-    if (record.collective != Collective::kBroadcast) text += "\nop=" + std::string(name_of(record.op));
-    if (record.collective != Collective::kAllreduce) text += "\nroot=" + std::to_string(record.root_or_peer);
+    if (reduces(record.collective)) text += "\nop=" + std::string(name_of(record.op));
+    if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
+    if (record.layout != 0) text += "\nparts=uneven, list " + std::to_string(record.layout % 10'000);
   }
   return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
 }
@@ -102,19 +114,20 @@ std::string call_text(std::string_view fields) {
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
+  if (!field("parts").empty()) text += ", parts " + std::string(field("parts"));
   return text + " (" + std::string(field("algorithm")) + ")";
 }
 
-std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence) {
+std::string operation_text(const Request& request, const Choice& choice, Rank size, uint64_t sequence) {
   std::string text(name_of(request.collective));
   text += " #" + std::to_string(sequence);
   if (!request.label.empty()) text += " '" + std::string(request.label) + "'";
   text += " (" + std::string(choice.algorithm != nullptr ? choice.algorithm->name : "local");
   if (request.collective != Collective::kBarrier) {
-    const Elements elements = elements_of(request);
+    const Elements elements = elements_of(request, size);
     text += ", " + nbytes_text(elements.nbytes()) + " " + std::string(name_of(elements.dtype));
-    if (request.collective != Collective::kBroadcast) text += " " + std::string(name_of(request.op));
-    if (request.collective != Collective::kAllreduce) text += ", root " + std::to_string(request.root);
+    if (reduces(request.collective)) text += " " + std::string(name_of(request.op));
+    if (is_rooted(request.collective)) text += ", root " + std::to_string(request.root);
   }
   return text + ")";
 }

@@ -13,7 +13,10 @@
 
 namespace pc {
 
-uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence);
+uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
+                   uint64_t sequence);
+// Tells one list of parts from another; 0: all parts are equal, or only the two ends of each have to agree (alltoall).
+uint64_t layout_of(const Request& request);
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count);
@@ -26,7 +29,7 @@ std::string fields_of(const CallRecord& record);
 std::string call_text(std::string_view fields);
 
 // For errors: "allreduce #12 (ring, 64 MiB float32 sum)", "send to rank 1, tag 0 (8 B uint8)".
-std::string operation_text(const Request& request, const Choice& choice, uint64_t sequence);
+std::string operation_text(const Request& request, const Choice& choice, Rank size, uint64_t sequence);
 std::string message_text(std::string_view verb, Rank peer, uint32_t tag, const ConstBuffer& data);
 
 }  // namespace pc

@@ -14,8 +14,9 @@ namespace {
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-// With one rank every collective leaves the input in the output.
+// With one rank every collective leaves the input in the output, but for an exscan: no rank is before this one.
 void copy_input(const Request& request) {
+  if (request.collective == Collective::kExscan) return;
   const std::size_t nbytes = request.in.nbytes();
   if (nbytes != 0 && request.out.data != nullptr && request.out.data != request.in.data) {
     std::memcpy(request.out.data, request.in.data, nbytes);
@@ -25,13 +26,14 @@ void copy_input(const Request& request) {
 int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
 
 CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
-                     uint64_t digest, TimePoint began) {
+                     uint64_t digest, Rank size, TimePoint began) {
   CallRecord record;
   record.kind = CallRecord::Kind::kCollective;
   record.collective = request.collective;
-  const auto [count, dtype] = elements_of(request);
+  const auto [count, dtype] = elements_of(request, size);
   record.dtype = dtype;
   record.count = count;
+  record.layout = layout_of(request);
   record.op = request.op;
   record.root_or_peer = request.root;
   record.group = group;
@@ -112,7 +114,7 @@ Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose
   StartedCall started(*shared_);
   PC_TRY(start(request, choice, began, leaving, started));
   const Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
-    return leaving ? "shutdown" : operation_text(request, choice, started.made.call.sequence);
+    return leaving ? "shutdown" : operation_text(request, choice, size_, started.made.call.sequence);
   });
   if (ended.is_ok() && purpose == Purpose::kResync) shared_->calls.settle(started.made.call.sequence);
   return ended;
@@ -129,7 +131,7 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
   const Choice choice = choose(call);
   auto work = std::make_unique<GroupWork>(shared_);
   PC_TRY(start(call, choice, now(), false, work->started()));
-  work->set_operation(operation_text(call, choice, work->started().made.call.sequence));
+  work->set_operation(operation_text(call, choice, size_, work->started().made.call.sequence));
   return std::unique_ptr<Work>(std::move(work));
 }
 
@@ -174,7 +176,9 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 }
 
 Choice GroupCommunicator::choose(const Request& request) const {
-  return selection_.choose(request.collective, elements_of(request).nbytes(), {size_, parts_.hosts});
+  const bool even = request.counts.empty();
+  const uint64_t nbytes = knows_size(request) ? elements_of(request, size_).nbytes() : kUnknownSize;
+  return selection_.choose(request.collective, nbytes, {size_, parts_.hosts}, even);
 }
 
 Status GroupCommunicator::start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
@@ -205,10 +209,10 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
   if (as.leaving) {
     digest = digest_of_leaving(group_, sequence);
   } else if (parts_.check != Check::kOff) {
-    digest = digest_of(described, described_choice, group_, sequence);
+    digest = digest_of(described, described_choice, group_, size_, sequence);
     if (as.confirms != 0) digest = ~digest;  // another thing than a call of that description
   }
-  CallRecord record = record_of(described, described_choice, group_, sequence, digest, as.began);
+  CallRecord record = record_of(described, described_choice, group_, sequence, digest, size_, as.began);
   if (as.leaving) record.kind = CallRecord::Kind::kShutdown;
   if (as.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
   next.call = {sequence, calls.record(record), as.began, as.leaving, as.confirms};

@@ -45,14 +45,6 @@ std::string size_text(uint64_t nbytes) {
   return std::to_string(nbytes);
 }
 
-std::optional<Collective> collective_from(std::string_view name) {
-  for (const Collective c :
-       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
-    if (name_of(c) == name) return c;
-  }
-  return std::nullopt;
-}
-
 std::string algorithm_names(Collective collective) {
   std::string names;
   for (const Algorithm& a : algorithms()) {
@@ -88,6 +80,21 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
+      row(Collective::kAllgather, 32 * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllgather, 0, 32 * 1024, "bruck", 0, {3, 1}),
+      row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
+      row(Collective::kReduceScatter, 1024 * 1024, kInfinity, "ring", kSlice, {3, 2}),
+      row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
+      row(Collective::kAlltoall, 0, 32 * 1024, "bruck", 0, {9, 1}),
+      row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
+      row(Collective::kGather, 0, 32 * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kGather, 0, kInfinity, "linear", 0, {1, 1}),
+      row(Collective::kScatter, 0, 32 * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kScatter, 0, kInfinity, "linear", 0, {1, 1}),
+      row(Collective::kScan, 64 * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kScan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
+      row(Collective::kExscan, 64 * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kExscan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
   };
   return table;
 }
@@ -110,7 +117,7 @@ Result<SelectionTable> SelectionTable::parse(std::string_view text) {
 Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
   const std::vector<std::string_view> fields = cut(text, ':');
   if (fields.size() < 3) return bad_row(text, "too few fields");
-  const std::optional<Collective> collective = collective_from(fields[0]);
+  const std::optional<Collective> collective = collective_from_name(fields[0]);
   if (!collective) return bad_row(text, "no collective is called '" + std::string(fields[0]) + "'");
   const std::size_t dash = fields[1].find('-');
   if (dash == std::string_view::npos) return bad_row(text, "'" + std::string(fields[1]) + "' is no range");
@@ -123,14 +130,13 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
     return bad_row(
         text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
   }
-  const bool rooted = *collective == Collective::kBroadcast || *collective == Collective::kReduce;
-  Row row{*collective, *from, *to, algorithm, rooted ? kChunk : 0};
+  Row row{*collective, *from, *to, algorithm, algorithm->pipelines == Pipelines::kArray ? kChunk : 0};
   for (std::size_t i = 3; i < fields.size(); ++i) {
     const std::size_t equals = std::min(fields[i].find('='), fields[i].size() - 1);
     const std::string_view name = fields[i].substr(0, equals);
     const std::optional<uint64_t> value = size_from(fields[i].substr(equals + 1));
     if (!value) return bad_row(text, "'" + std::string(fields[i]) + "' has no number");
-    if (name == "chunk" && algorithm->pipelines) {
+    if (name == "chunk" && algorithm->pipelines != Pipelines::kNot) {
       row.chunk_nbytes = *value;
     } else if (*value >= 1 && *value <= kMostRanks && (name == "ranks" || name == "hosts")) {
       (name == "ranks" ? row.from.size : row.from.hosts) = static_cast<Rank>(*value);
@@ -147,25 +153,26 @@ std::string SelectionTable::to_string() const {
     if (!text.empty()) text += ';';
     text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
             size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
-    if (row.algorithm->pipelines) text += ":chunk=" + size_text(row.chunk_nbytes);
+    if (row.algorithm->pipelines != Pipelines::kNot) text += ":chunk=" + size_text(row.chunk_nbytes);
     if (row.from.size != 1) text += ":ranks=" + std::to_string(row.from.size);
     if (row.from.hosts != 1) text += ":hosts=" + std::to_string(row.from.hosts);
   }
   return text;
 }
 
-Choice SelectionTable::choose(Collective collective, uint64_t nbytes, const GroupShape& group) const {
+Choice SelectionTable::choose(Collective collective, uint64_t nbytes, const GroupShape& group,
+                              bool even) const {
   for (const Row& row : rows_) {
     if (row.collective != collective || nbytes < row.from_nbytes) continue;
     if (group.size < row.from.size || group.hosts < row.from.hosts) continue;
     if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
     uint64_t split = 1;
-    // A rooted algorithm passes on whole parts, a ring an n-th of one.
-    const bool rooted = collective == Collective::kBroadcast || collective == Collective::kReduce;
-    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(rooted ? 1 : group.size);
-    if (part != 0 && nbytes > part) split = (nbytes - 1) / part + 1;
+    // What is cut is the array, or a rank's part of it.
+    const bool cuts_parts = row.algorithm->pipelines == Pipelines::kParts;
+    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(cuts_parts ? group.size : 1);
+    if (part != 0 && nbytes > part && nbytes != kUnknownSize) split = (nbytes - 1) / part + 1;
     const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
-    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split})) return choice;
+    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, even})) return choice;
   }
   return {};  // not reached: the defaults stand at the end of every table
 }

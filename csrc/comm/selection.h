@@ -21,6 +21,8 @@ struct Choice {
   uint32_t split = 1;
 };
 
+inline constexpr uint64_t kUnknownSize = ~uint64_t{0};  // as nbytes: not all ranks know it
+
 // Thread-safety: immutable after construction.
 class SelectionTable {
  public:
@@ -29,8 +31,9 @@ class SelectionTable {
   // and list what there is. Text that to_string() wrote reads back to the same table.
   static Result<SelectionTable> parse(std::string_view text);
   std::string to_string() const;
-  // Never fails: every collective has a row that supports every shape.
-  Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group) const;
+  // `nbytes` of the whole array; `even`: every rank's part of it is equally large. Never fails: every collective has a row
+  // that supports every shape.
+  Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group, bool even = true) const;
 
  private:
   struct Row {

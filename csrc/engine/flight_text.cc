@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "plan/contracts.h"
+
 namespace pc {
 namespace {
 
@@ -37,12 +39,9 @@ bool is_collective(const CallRecord& call) {
 bool has_data(const CallRecord& call) {
   return is_message(call) || (is_collective(call) && call.collective != Collective::kBarrier);
 }
-bool reduces(const CallRecord& call) {
-  return is_collective(call) &&
-         (call.collective == Collective::kAllreduce || call.collective == Collective::kReduce);
-}
+bool has_op(const CallRecord& call) { return is_collective(call) && reduces(call.collective); }
 bool has_root_or_peer(const CallRecord& call) {
-  return has_data(call) && !(is_collective(call) && call.collective == Collective::kAllreduce);
+  return has_data(call) && !(is_collective(call) && !is_rooted(call.collective));
 }
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -107,7 +106,7 @@ std::string object_of(const CallRecord& call, int64_t now_ns) {
   fields.text("kind", name_of(call.kind));
   fields.text("collective", only_if(is_collective(call), name_of(call.collective)));
   fields.text("dtype", only_if(has_data(call), name_of(call.dtype)));
-  fields.text("op", only_if(reduces(call), name_of(call.op)));
+  fields.text("op", only_if(has_op(call), name_of(call.op)));
   fields.text("state", name_of(call.state));
   fields.text("result", only_if(call.state != CallRecord::State::kRunning, name_of(call.result)));
   fields.number("root_or_peer", only_if(has_root_or_peer(call), call.root_or_peer));
@@ -133,7 +132,7 @@ std::string line_of(const CallRecord& call, int64_t now_ns) {
   if (has_data(call)) {
     text += " " + std::string(name_of(call.dtype)) + "[" + std::to_string(call.count) + "]";
   }
-  if (reduces(call)) text += " " + std::string(name_of(call.op));
+  if (has_op(call)) text += " " + std::string(name_of(call.op));
   if (has_root_or_peer(call)) {
     text += is_collective(call) ? " root " : call.kind == Kind::kSend ? " to rank " : " from rank ";
     text += std::to_string(call.root_or_peer);

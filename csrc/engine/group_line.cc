@@ -14,7 +14,8 @@ constexpr int kSliceMs = 50;
 
 Status GroupLine::enter(const Request& request, const Launch& launch, PlanCache& plans,
                         std::unique_ptr<PlanRun>& run) {
-  const Shape shape{request.collective, launch.rank, launch.size, request.root, launch.split};
+  const Shape shape{request.collective, launch.rank,  launch.size,
+                    request.root,       launch.split, request.counts.empty()};
   Lock lock(mutex_);
   run = take_idle(*launch.algorithm, shape);
   if (run == nullptr) {

@@ -58,6 +58,7 @@ Result<CompiledPlan> compile(Plan plan) {
     }
     compiled.lane_begin.push_back(static_cast<uint32_t>(compiled.lane_steps.size()));
   }
+  compiled.shared = shared_chunks(plan.shape, plan.chunks);
   compiled.plan = std::move(plan);
   return compiled;
 }

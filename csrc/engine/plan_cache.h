@@ -15,6 +15,7 @@ struct CompiledPlan {
   Plan plan;
   std::vector<uint32_t> lane_steps;  // step indices, lane after lane, in list order
   std::vector<uint32_t> lane_begin;  // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
+  Chunks shared;                     // what input and output have in common
   std::vector<uint32_t>
       message_index;  // per step: which message of its (peer, lane, direction); sends and receives
 };

@@ -68,13 +68,7 @@ std::string_view PlanExecutor::name() const { return "plan"; }
 
 bool PlanExecutor::supports(const Request& request, Rank) const {
   if (request.in.device.type != DeviceType::kCpu || request.out.device.type != DeviceType::kCpu) return false;
-  switch (request.collective) {
-    case Collective::kAllreduce:
-    case Collective::kReduce: return can_reduce(request.in.dtype, request.op);
-    case Collective::kBroadcast:
-    case Collective::kBarrier: return true;
-  }
-  return false;
+  return !reduces(request.collective) || can_reduce(request.in.dtype, request.op);
 }
 
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {

@@ -16,8 +16,8 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
   }
   request_ = request;
   launch_ = launch;
-  const auto [count, dtype] = elements_of(request);
-  geometry_ = Geometry(count, size_of(dtype), plan_->plan.chunks);
+  const DType dtype = elements_of(request, launch.size).dtype;
+  geometry_.bind(request, plan_->plan.shape, plan_->plan.chunks);
   lanes_.resize(plan_->plan.lanes);
   for (uint32_t l = 0; l < lanes_.size(); ++l) {
     lanes_[l].position = plan_->lane_begin[l];
@@ -61,9 +61,11 @@ void PlanRun::begin(Scratch& scratch) {
           Status(Code::kSystem, "no memory for " + std::to_string(scratch_nbytes) + " bytes of scratch"));
     }
   }
-  const std::size_t nbytes = request_.in.nbytes();
-  if (nbytes != 0 && request_.out.data != nullptr && request_.in.data != request_.out.data) {
-    std::memcpy(request_.out.data, request_.in.data, nbytes);
+  if (const Chunks shared = plan_->shared; shared.count != 0) {
+    const std::byte* const from = at(Area::kInput, shared);
+    std::byte* const to = at(Area::kOutput, shared);
+    const std::size_t nbytes = geometry_.nbytes(shared);
+    if (from != to && nbytes != 0) std::memcpy(to, from, nbytes);
   }
   go_on();
 }
@@ -103,7 +105,7 @@ bool PlanRun::advance_lane(uint32_t index) {
 
 void PlanRun::start_step(uint32_t i, Lane& lane) {
   const Step& step = plan_->plan.steps[i];
-  const std::size_t nbytes = geometry_.of(moved_chunks(step)).nbytes;
+  const std::size_t nbytes = geometry_.nbytes(moved_chunks(step));
   set_state(i, kInFlight);
   switch (step.kind) {
     case StepKind::kSend: {
@@ -134,7 +136,7 @@ void PlanRun::start_step(uint32_t i, Lane& lane) {
 }
 
 void PlanRun::run_locally(const Step& step) {
-  const std::size_t nbytes = geometry_.of(moved_chunks(step)).nbytes;
+  const std::size_t nbytes = geometry_.nbytes(moved_chunks(step));
   if (nbytes == 0) return;
   std::byte* const dst = at(step.dst_area, step.dst);
   const std::byte* const src = at(step.src_area, step.src);
@@ -185,8 +187,8 @@ PlanRun::StepState PlanRun::state_of(uint32_t step) const {
 std::byte* PlanRun::at(Area area, Chunks chunks) const {
   switch (area) {
     case Area::kInput:  // never written: compile() sees to that
-      return const_cast<std::byte*>(request_.in.data) + geometry_.of(chunks).offset;
-    case Area::kOutput: return request_.out.data + geometry_.of(chunks).offset;
+      return const_cast<std::byte*>(request_.in.data) + geometry_.input(chunks.first);
+    case Area::kOutput: return request_.out.data + geometry_.output(chunks.first);
     case Area::kScratch: return scratch_ + chunks.first * geometry_.chunk_nbytes();
   }
   return nullptr;

@@ -2,35 +2,58 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/deadline.h"
 #include "base/types.h"
 #include "base/waiter.h"
-#include "plan/plan.h"
+#include "plan/contracts.h"
 
 namespace pc {
 
 struct Request {
   Collective collective = Collective::kBarrier;
-  ConstBuffer in;  // may be `out`'s memory (in place), else must not overlap it
-  Buffer out;      // off the root of a reduce: empty
+  // May be `out`'s memory (in place), else must not overlap it. Where one is a part of the other's array: in place means
+  // that part. Empty where a rank has none (contracts.h).
+  ConstBuffer in;
+  Buffer out;
   ReduceOp op = ReduceOp::kSum;
   Rank root = 0;
+  // Of a collective whose array has parts: the elements in each rank's part. Empty: all are equally large. They live as
+  // long as the operation. Alltoall: what goes to each rank, and what comes from each.
+  std::span<const uint64_t> counts = {}, recv_counts = {};
   void* stream = nullptr;      // device arrays only
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process
 };
 
-// What a checked call is about. Everybody has the output of a broadcast, and everybody has the input of all others.
+// What a checked call is about: the whole array, of which some ranks may have a part. Of an alltoall, what this rank sends.
 struct Elements {
   std::size_t count = 0;
   DType dtype = DType::kU8;
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
-inline Elements elements_of(const Request& request) {
-  if (request.collective == Collective::kBroadcast) return {request.out.count, request.out.dtype};
-  return {request.in.count, request.in.dtype};
+inline Elements elements_of(const Request& request, Rank size) {
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  switch (request.collective) {
+    case Collective::kBroadcast: return {request.out.count, request.out.dtype};
+    case Collective::kAllgather: return {request.out.count, request.out.dtype};
+    case Collective::kGather:
+    case Collective::kScatter: break;
+    default: return {request.in.count, request.in.dtype};
+  }
+  const bool gathers = request.collective == Collective::kGather;
+  Elements all{gathers ? request.in.count : request.out.count,
+               gathers ? request.in.dtype : request.out.dtype};
+  if (request.counts.empty()) return {all.count * ranks, all.dtype};
+  all.count = 0;
+  for (const uint64_t count : request.counts) all.count += count;
+  return all;
+}
+// Whether all ranks know that size. Uneven parts of an alltoall are nobody's business but sender's and receiver's.
+inline bool knows_size(const Request& request) {
+  return request.collective != Collective::kAlltoall || request.counts.empty();
 }
 
 // Hears of what a call finds out about earlier ones.

@@ -50,8 +50,10 @@ Extent extent_of(const Shape& shape, Area area) {
 
 bool Held::has(Chunks names) const {
   if (names.count == 0) return false;
-  if (stride == 1) return names.first >= first && uint64_t{names.first} + names.count <= uint64_t{first} + count;
-  return names.count == 1 && names.first >= first && (names.first - first) % stride == 0 && place(names.first) < count;
+  if (stride == 1)
+    return names.first >= first && uint64_t{names.first} + names.count <= uint64_t{first} + count;
+  return names.count == 1 && names.first >= first && (names.first - first) % stride == 0 &&
+         place(names.first) < count;
 }
 
 Held held(const Shape& shape, uint32_t chunks, Area area) {

@@ -15,11 +15,12 @@ namespace pc {
 // Which of them an array of the caller's holds, in the order of its memory: first, first + stride, ...
 struct Held {
   uint32_t first = 0, count = 0, stride = 1;
-  bool has(Chunks names) const;                     // several only where they are neighbours
+  bool has(Chunks names) const;  // several only where they are neighbours
   uint32_t place(uint32_t name) const { return (name - first) / stride; }
   uint32_t name(uint32_t place) const { return first + place * stride; }
 };
-Held held(const Shape& shape, uint32_t chunks, Area area);  // of kInput or kOutput; count 0: there is no such array
+Held held(const Shape& shape, uint32_t chunks,
+          Area area);  // of kInput or kOutput; count 0: there is no such array
 bool has_input(const Shape& shape);
 bool has_output(const Shape& shape);
 // What both hold: the executor copies it before step 0, and in place it is the same memory.

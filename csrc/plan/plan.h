@@ -81,9 +81,10 @@ struct Shape {
   Collective collective = Collective::kBarrier;
   Rank rank = 0;
   Rank size = 1;
-  Rank root = 0;       // broadcast, reduce
-  uint32_t split = 1;  // pipelining: into how many pieces, that follow each other, the array or each part is cut
-  bool even = true;    // every rank's part is equally large
+  Rank root = 0;  // broadcast, reduce
+  uint32_t split =
+      1;  // pipelining: into how many pieces, that follow each other, the array or each part is cut
+  bool even = true;  // every rank's part is equally large
   bool operator==(const Shape&) const = default;
 };
 
@@ -104,14 +105,16 @@ constexpr uint64_t fnv1a(std::string_view text) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }
+// What Shape::split cuts: nothing, the array, or each rank's part of it.
+enum class Pipelines : uint8_t { kNot, kArray, kParts };
 struct Algorithm {        // one row of plan/catalog.cc
   std::string_view name;  // "ring", "recursive_doubling", "binomial", "dissemination"
   Collective collective;
   bool (*supports)(const Shape&);
-  Plan (*build)(const Shape&);       // the pure function
-  std::string_view source;           // paper or textbook
-  std::string_view summary;          // one line: steps and bytes per rank
-  bool pipelines;                    // whether Shape::split means anything to it
+  Plan (*build)(const Shape&);  // the pure function
+  std::string_view source;      // paper or textbook
+  std::string_view summary;     // one line: steps and bytes per rank
+  Pipelines pipelines;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
 std::span<const Algorithm> algorithms();                                        // the whole catalog

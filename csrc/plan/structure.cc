@@ -55,8 +55,7 @@ std::string wrong_sides(const Plan& plan, const Step& step) {
     wrong = wrong_memory(plan, step.src_area, step.src);
   }
   if (!wrong.empty()) return wrong;
-  if (step.kind == StepKind::kSend)
-    return wrong_name(plan, step.src_area, step.src, step.dst_area, step.dst);
+  if (step.kind == StepKind::kSend) return wrong_name(plan, step.src_area, step.src, step.dst_area, step.dst);
   if (step.dst_area == Area::kInput) return "writes the input, which belongs to the caller";
   return wrong_memory(plan, step.dst_area, step.dst);
 }

@@ -15,7 +15,9 @@ Plan chain_exscan(const Shape& shape) {
   const Rank self = shape.rank, last = shape.size - 1;
   const bool is_inner = self > 0 && self < last;
   PlanBuilder plan("chain", shape, shape.split, is_inner ? std::min(kSlots, shape.split) : 0);
-  const auto keep = [&](uint32_t c, uint32_t sent) { plan.after(sent).copy(scratch(c % kSlots, c), output(c)); };
+  const auto keep = [&](uint32_t c, uint32_t sent) {
+    plan.after(sent).copy(scratch(c % kSlots, c), output(c));
+  };
   uint32_t sent_before = 0;
   for (uint32_t c = 0; c < shape.split; ++c) {
     if (self == 0 && self < last) plan.send(1, input(c));

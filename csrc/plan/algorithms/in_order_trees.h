@@ -25,7 +25,8 @@ inline TreePlace in_order_place(Rank self, Rank size) {
   TreePlace place;
   if (self == 0) {
     if (size > 1)
-      place.children.push_back({static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size - 1))), size - 1});
+      place.children.push_back(
+          {static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size - 1))), size - 1});
     return place;
   }
   const Rank low = self & -self;  // its subtree: all ranks nearer than that

@@ -20,7 +20,8 @@ inline std::vector<PartRun> part_runs(Rank first, Rank count, Rank size, bool ea
   for (Rank done = 0; done < count;) {
     const Rank rank = (first + done) % size;
     const Rank length = each ? 1 : std::min(count - done, size - rank);
-    runs.push_back({{static_cast<uint32_t>(rank), static_cast<uint32_t>(length)}, static_cast<uint32_t>(done)});
+    runs.push_back(
+        {{static_cast<uint32_t>(rank), static_cast<uint32_t>(length)}, static_cast<uint32_t>(done)});
     done += length;
   }
   return runs;

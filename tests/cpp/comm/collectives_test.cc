@@ -6,18 +6,30 @@ namespace {
 
 // Small chunks and a small array on the ring: many steps, empty chunks and short tails at little cost.
 constexpr const char* kSmallPieces =
-    "allreduce:0-inf:ring;broadcast:0-inf:binomial:chunk=64;reduce:0-inf:binomial:chunk=64";
+    "allreduce:0-inf:ring;broadcast:0-inf:binomial:chunk=64;reduce:0-inf:binomial:chunk=64;allgather:0-inf:"
+    "ring:chunk=2k;"
+    "reduce_scatter:0-inf:ring:chunk=2k;scan:0-inf:chain:chunk=2k;exscan:0-inf:chain:chunk=2k;alltoall:0-inf:"
+    "pairwise;"
+    "gather:0-inf:linear;scatter:0-inf:linear";
+// What is there for few or many ranks, and large or small arrays.
+constexpr const char* kOthers =
+    "allreduce:0-inf:rabenseifner;allgather:0-inf:recursive_doubling;allgather:0-inf:bruck;"
+    "reduce_scatter:0-inf:recursive_halving;reduce_scatter:0-inf:pairwise:chunk=2k;scan:0-inf:recursive_"
+    "doubling;"
+    "exscan:0-inf:recursive_doubling;alltoall:0-inf:bruck;gather:0-inf:binomial;scatter:0-inf:binomial";
+constexpr const char* kTrees = "allreduce:0-inf:double_binary_tree:chunk=2k";
 
 std::vector<ExecutorCase> cases() {
   std::vector<ExecutorCase> all;
   for (const Over over : {Over::kInproc, Over::kTcp}) {
-    for (const char* const tune : {"", kSmallPieces}) {
+    for (const auto& [tune, of] :
+         {std::pair{"", ""}, {kSmallPieces, "small_pieces_"}, {kOthers, "others_"}, {kTrees, "trees_"}}) {
       for (const Rank size : {1, 2, 3, 4, 5, 8}) {
+        const std::string rows = tune;
         const auto run = [=](Rank ranks, const Body& body) {
-          return run_world({.over = over, .size = ranks, .timeout_s = 60, .tune = tune}, body);
+          return run_world({.over = over, .size = ranks, .timeout_s = 60, .tune = rows}, body);
         };
-        all.push_back(
-            {name_of(over) + (*tune != 0 ? "_small_pieces_" : "_") + std::to_string(size), size, run});
+        all.push_back({name_of(over) + "_" + of + std::to_string(size), size, run});
       }
     }
   }

@@ -23,12 +23,13 @@ TEST(Selection, the_defaults_change_to_the_ring_at_the_measured_sizes) {
 
 TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_ranks) {
   const SelectionTable table = SelectionTable::defaults();
-  for (const Collective c :
-       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
+  for (int c = 0; c < kCollectiveCount; ++c) {
     for (const uint64_t nbytes :
-         {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 50, ~uint64_t{0}}) {
-      for (const Rank size : {1, 2, 3, 8, 1000})
-        EXPECT_NE(table.choose(c, nbytes, {size}).algorithm, nullptr);
+         {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 50, kUnknownSize}) {
+      for (const Rank size : {1, 2, 3, 8, 1000}) {
+        for (const bool even : {true, false})
+          EXPECT_NE(table.choose(static_cast<Collective>(c), nbytes, {size}, even).algorithm, nullptr);
+      }
     }
   }
 }
@@ -40,7 +41,7 @@ TEST(Selection, rooted_arrays_are_cut_into_chunks_of_a_mebibyte_and_never_into_t
   EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB, {4}).split, 1u);
   EXPECT_EQ(table.choose(Collective::kBroadcast, kMiB + 1, {4}).split, 2u);
   EXPECT_EQ(table.choose(Collective::kReduce, 64 * kMiB, {4}).split, 64u);
-  EXPECT_EQ(table.choose(Collective::kReduce, ~uint64_t{0}, {4}).split, 4096u);
+  EXPECT_EQ(table.choose(Collective::kReduce, ~uint64_t{1}, {4}).split, 4096u);
 }
 
 TEST(Selection, a_ring_over_hosts_sends_in_slices_and_within_a_host_whole_parts) {
@@ -98,7 +99,7 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
     r.in = ConstBuffer(memory, 4, DType::kF32);
     Choice choice = SelectionTable::defaults().choose(r.collective, 16, {2});
     edit(r, choice);
-    return digest_of(r, choice, group, sequence);
+    return digest_of(r, choice, group, 2, sequence);
   };
   const auto same = [](Request&, Choice&) {};
   const uint64_t usual = digest(same);

@@ -12,6 +12,7 @@
 
 #include "../world.h"  // not the transports' world beside this file
 #include "conformance/elements.h"
+#include "conformance/parts.h"
 #include "kernels/reduce.h"
 
 namespace pc::testing {
@@ -37,6 +38,8 @@ class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
 };
 
 inline constexpr std::size_t kLargeCount = 300'001;
+inline constexpr Collective kOfParts[] = {Collective::kAllgather, Collective::kReduceScatter,
+                                          Collective::kAlltoall, Collective::kGather, Collective::kScatter};
 
 // One call with every rank's result compared element by element; OK, or what is wrong.
 struct Call {
@@ -58,7 +61,7 @@ inline Status wrong(const Call& call, const std::string& what) {
 inline Status run_and_compare(Communicator& group, const Call& call) {
   const Rank rank = group.rank(), size = group.size();
   const bool broadcast = call.collective == Collective::kBroadcast;
-  const bool gets_result = call.collective != Collective::kReduce || rank == call.root;
+  const bool gets_result = has_output({call.collective, rank, size, call.root});
   const Elements before = contribution(call.dtype, call.count, rank, size);
   Elements in = before, out = garbage(call.dtype, call.count);
   Request request;
@@ -73,8 +76,11 @@ inline Status run_and_compare(Communicator& group, const Call& call) {
   if (!gets_result)
     return in.bytes == before.bytes ? Status::ok() : wrong(call, "touched the input off the root");
   if (!call.in_place && in.bytes != before.bytes) return wrong(call, "touched the input");
+  const Rank ranks = call.collective == Collective::kScan     ? rank + 1
+                     : call.collective == Collective::kExscan ? rank
+                                                              : size;
   const Elements want = broadcast ? contribution(call.dtype, call.count, call.root, size)
-                                  : reduced(call.dtype, call.op, call.count, size);
+                                  : reduced(call.dtype, call.op, call.count, ranks);
   const std::size_t at = first_difference(result, want, call.op == ReduceOp::kAvg && !broadcast);
   if (at == call.count) return Status::ok();
   return wrong(call, "element " + std::to_string(at) + " is wrong on rank " + std::to_string(rank));
@@ -143,6 +149,81 @@ TEST_P(ExecutorSuite, reduce_is_exact_at_every_root_and_leaves_the_input_untouch
             }
           }
         }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, scans_are_exact_for_every_op_and_count) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (const Collective collective : {Collective::kScan, Collective::kExscan}) {
+      for (const DType dtype : {DType::kF64, DType::kBF16, DType::kI32}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax}) {
+          for (const std::size_t count : counts()) {
+            for (const bool in_place : {false, true})
+              PC_TRY(run_and_compare(group, Call{collective, dtype, op, count, 0, in_place}));
+          }
+        }
+      }
+      PC_TRY(run_and_compare(group, Call{collective, DType::kF32, ReduceOp::kSum, kLargeCount, 0, true}));
+      PC_TRY(run_and_compare(group, Call{collective, DType::kF32, ReduceOp::kSum, kLargeCount, 0, false}));
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, equal_parts_are_exact_for_every_width_count_and_root) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    const std::size_t ranks = static_cast<std::size_t>(group.size());
+    for (const Collective collective : kOfParts) {
+      for (const DType dtype : {DType::kU8, DType::kF16, DType::kF32, DType::kC128}) {  // one of each width
+        if (reduces(collective) && !can_reduce(dtype, ReduceOp::kSum)) continue;
+        for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+          for (Rank root = 0; root < (is_rooted(collective) ? group.size() : 1); ++root) {
+            for (const bool in_place : {false, true}) {
+              PC_TRY(run_and_compare(
+                  group, PartsCall{collective, dtype, ReduceOp::kSum, std::vector<uint64_t>(ranks, count),
+                                   true, root, in_place}));
+            }
+          }
+        }
+      }
+      const std::vector<uint64_t> large(ranks, kLargeCount / ranks);
+      PC_TRY(run_and_compare(group, PartsCall{collective, DType::kF32, ReduceOp::kSum, large}));
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, uneven_parts_are_exact_for_every_root) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    for (const Collective collective : kOfParts) {
+      for (const uint64_t base : {3, 20'000}) {
+        std::vector<uint64_t> counts;
+        for (Rank r = 0; r < group.size(); ++r)
+          counts.push_back((base + 1) * static_cast<uint64_t>(r * 5 % 7) / 2);
+        for (Rank root = 0; root < (is_rooted(collective) ? group.size() : 1); ++root) {
+          for (const bool in_place : {false, true}) {
+            PC_TRY(run_and_compare(
+                group, PartsCall{collective, DType::kI32, ReduceOp::kMax, counts, false, root, in_place}));
+          }
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, every_op_scatters_what_it_reduces) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    const std::size_t ranks = static_cast<std::size_t>(group.size());
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kI64}) {
+      for (int o = 0; o < kReduceOpCount; ++o) {
+        const ReduceOp op = static_cast<ReduceOp>(o);
+        if (!can_reduce(dtype, op)) continue;
+        PC_TRY(run_and_compare(
+            group, PartsCall{Collective::kReduceScatter, dtype, op, std::vector<uint64_t>(ranks, 100)}));
       }
     }
     return Status::ok();

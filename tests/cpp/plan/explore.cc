@@ -107,7 +107,8 @@ class Explorer {
       const Chunks both = shared_chunks(shape, plan.chunks);
       for (uint32_t i = 0; i < all.count; ++i) {
         const bool mine = in.count == all.count || all.name(i) - both.first < both.count;
-        cells_.push_back(packed(mine ? contribution(shape.rank, all.name(i)) : first_output(shape, plan.chunks, i)));
+        cells_.push_back(
+            packed(mine ? contribution(shape.rank, all.name(i)) : first_output(shape, plan.chunks, i)));
       }
     } else {
       for (uint32_t i = 0; i < in.count; ++i) cells_.push_back(packed(first_input(shape, plan.chunks, i)));
@@ -264,7 +265,8 @@ class Explorer {
     for (std::size_t rank = 0; rank < plans_.size() && bad_.empty(); ++rank) {
       const Plan& plan = plans_[rank];
       for (uint32_t i = 0; i < outputs_[rank].size(); ++i) {
-        if (word(s, outputs_[rank][i]) != packed(wanted_output(plan.shape, plan.chunks, i))) bad_ = "wrong result";
+        if (word(s, outputs_[rank][i]) != packed(wanted_output(plan.shape, plan.chunks, i)))
+          bad_ = "wrong result";
       }
     }
   }
@@ -335,8 +337,8 @@ class Explorer {
   std::span<const Plan> plans_;
   ExploreOptions options_;
   std::vector<Node> nodes_;
-  std::vector<std::vector<std::size_t>> lanes_;  // nodes, in order
-  std::vector<uint64_t> cells_;                  // what they hold at the beginning
+  std::vector<std::vector<std::size_t>> lanes_;    // nodes, in order
+  std::vector<uint64_t> cells_;                    // what they hold at the beginning
   std::vector<std::vector<std::size_t>> outputs_;  // [rank]: the cells that hold the result
   std::size_t payload_words_ = 0;
   std::string bad_;

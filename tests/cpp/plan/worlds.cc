@@ -11,7 +11,8 @@ std::vector<Family> catalogued(Rank sizes, uint32_t splits) {
     const bool rooted = is_rooted(algorithm.collective);
     for (Rank size = 1; size <= sizes; ++size) {
       for (Rank root = 0; root < (rooted ? size : 1); ++root) {
-        for (uint32_t split = 1; split <= (rooted && algorithm.pipelines ? splits : 1U); ++split) {
+        for (uint32_t split = 1; split <= (rooted && algorithm.pipelines != Pipelines::kNot ? splits : 1U);
+             ++split) {
           for (const bool even : {true, false}) {
             if (!even && !has_parts(algorithm.collective)) continue;
             if (!algorithm.supports({algorithm.collective, 0, size, root, split, even})) continue;
