@@ -19,7 +19,7 @@ from pycollective._core import Group
 from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.group import check_timeout
 from pycollective.object_codec import Bytes, Malformed
-from pycollective.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Parcel
+from pycollective.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel
 
 __all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
 
@@ -90,11 +90,13 @@ class Call:
         """The counterpart of send()."""
         header = np.empty(HEADER_NBYTES, np.uint8)
         move(header)
-        self.check_sent(sender, header)
-        return self.body(sender, header, move)
+        return self.body(sender, self.label(sender, header), move)
 
-    def check_sent(self, sender: int, header: Bytes) -> None:
-        """Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it speaks another language."""
+    def label(self, sender: int, header: Bytes) -> Label:
+        """What the header says.
+
+        Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it speaks another language.
+        """
         try:
             label = object_parcel.label(header)
         except Malformed as error:
@@ -103,10 +105,10 @@ class Call:
             reason = object_parcel.printable(header[object_parcel.HEADER.size :][: label.nbytes].tobytes())
             what = f"rank {sender} had nothing to send: {reason}. The group goes on"
             raise self.error(Aborted, what, sender)
+        return label
 
-    def body(self, sender: int, header: Bytes, move: Move) -> Arrived:
+    def body(self, sender: int, label: Label, move: Move) -> Arrived:
         """Takes the body, or lets it pass. Raises only what `move` raises."""
-        label = object_parcel.label(header)
         body: Bytes | None = None
         if label.nbytes <= self.room:
             self.room -= label.nbytes

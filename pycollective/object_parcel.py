@@ -124,7 +124,7 @@ class Label:
 def label(header: Bytes) -> Label:
     """Reads a header. Malformed: it is none of ours."""
     magic, version, kind, nbytes = HEADER.unpack(header[: HEADER.size].tobytes())
-    if magic != MAGIC or version != FORMAT or kind not in set(Kind):
+    if magic != MAGIC or version != FORMAT or kind > Kind.REFUSED:
         raise Malformed(f"a message of {len(header)} bytes that is no object's header")
     inline = header[HEADER.size : HEADER.size + nbytes] if nbytes <= INLINE_NBYTES else None
     if kind == Kind.REFUSED and inline is None:

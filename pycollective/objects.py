@@ -14,7 +14,7 @@ from pycollective._core import Group
 from pycollective.errors import InvalidArgument
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
-from pycollective.object_parcel import HEADER_NBYTES, Parcel, refused
+from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, refused
 
 __all__ = [
     "MAX_NBYTES",
@@ -96,7 +96,7 @@ def allgather_object(
     """The objects of all ranks, on every rank."""
     call = Call("allgather_object", group, allow_pickle, max_nbytes, timeout)
     parcel = call.pack(obj)
-    arrived = _bodies_of_all(call, parcel, _headers_of_all(call, parcel))
+    arrived = _bodies_of_all(call, parcel, _labels_of_all(call, parcel))
     return [obj if rank == group.rank else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -113,12 +113,12 @@ def gather_object(
     call = Call("gather_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
     parcel = call.pack(obj)
-    headers = _headers_of_all(call, parcel)
+    labels = _labels_of_all(call, parcel)
     if group.rank != root:
         for piece in parcel.pieces():
             group.send(piece, root, tag=BODY_TAG, timeout=call.left_s())
         return None
-    arrived = {rank: _body_from(call, rank, headers[rank]) for rank in range(group.size) if rank != root}
+    arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -137,8 +137,7 @@ def scatter_object(
     headers = np.empty((group.size, HEADER_NBYTES), np.uint8)
     if group.rank != root:
         group.broadcast(headers, root, timeout=call.left_s())
-        call.check_sent(root, headers[group.rank])
-        return _body_from(call, root, headers[group.rank]).open()
+        return _body_from(call, root, call.label(root, headers[group.rank])).open()
     parcels = _parcels(call, objs)
     for header, parcel in zip(headers, parcels, strict=True):
         header[:] = parcel.header()
@@ -167,35 +166,33 @@ def _parcels(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[Parce
     return parcels
 
 
-def _headers_of_all(call: Call, parcel: Parcel) -> Bytes:
-    """One row a rank, on every rank. Raises on all of them if one has nothing to send."""
+def _labels_of_all(call: Call, parcel: Parcel) -> list[Label]:
+    """What the headers of all ranks say, on every rank. Raises on all of them if one has nothing to send."""
     headers = np.zeros((call.group.size, HEADER_NBYTES), np.uint8)
     headers[call.group.rank] = parcel.header()
     call.group.allreduce(headers, "max", timeout=call.left_s())
     if parcel.error is not None:
         raise parcel.error
-    for rank, header in enumerate(headers):
-        call.check_sent(rank, header)
-    return headers
+    return [call.label(rank, header) for rank, header in enumerate(headers)]
 
 
-def _bodies_of_all(call: Call, parcel: Parcel, headers: Bytes) -> dict[int, Arrived]:
+def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int, Arrived]:
     """Of all other ranks, on every rank: one broadcast after the other."""
     arrived: dict[int, Arrived] = {}
-    for rank, header in enumerate(headers):
+    for rank, label in enumerate(labels):
 
         def move(piece: Bytes, root: int = rank) -> object:
             return call.group.broadcast(piece, root, timeout=call.left_s())
 
         if rank != call.group.rank:
-            arrived[rank] = call.body(rank, header, move)
+            arrived[rank] = call.body(rank, label, move)
         else:
             for piece in parcel.pieces():
                 move(piece)
     return arrived
 
 
-def _body_from(call: Call, rank: int, header: Bytes) -> Arrived:
+def _body_from(call: Call, rank: int, label: Label) -> Arrived:
     return call.body(
-        rank, header, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.left_s())
+        rank, label, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.left_s())
     )

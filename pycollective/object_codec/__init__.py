@@ -52,6 +52,8 @@ def encode(value: object, *, most_nbytes: int) -> Bytes:
 
 
 def _joined(head: bytes, lowering: Lowering, most_nbytes: int) -> Bytes:
+    if not lowering.blocks and len(head) <= most_nbytes:
+        return np.frombuffer(head, np.uint8)
     end, places = len(head), []
     for block in lowering.blocks:
         places.append(lowering.aligned(end))
