@@ -5,6 +5,8 @@
 #include "bind_errors.h"
 #include "calls.h"
 #include "group_docs.h"
+#include "object_calls.h"
+#include "object_docs.h"
 #include "ref.h"
 
 namespace py = pybind11;
@@ -70,6 +72,12 @@ PyMethodDef* group_methods() {
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
       {"resync", fast(on_group<resync>), kFast, docs::kResync},
+      {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
+      {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
+      {"gather_object", fast(on_group<gather_object>), kFast, docs::kGatherObject},
+      {"scatter_object", fast(on_group<scatter_object>), kFast, docs::kScatterObject},
+      {"send_object", fast(on_group<send_object>), kFast, docs::kSendObject},
+      {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
       {},
@@ -89,6 +97,12 @@ PyMethodDef* world_methods() {
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
       {"resync", fast(on_world<resync>), kFast, docs::kResync},
+      {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
+      {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},
+      {"gather_object", fast(on_world<gather_object>), kFast, docs::kGatherObject},
+      {"scatter_object", fast(on_world<scatter_object>), kFast, docs::kScatterObject},
+      {"send_object", fast(on_world<send_object>), kFast, docs::kSendObject},
+      {"recv_object", fast(on_world<recv_object>), kFast, docs::kRecvObject},
       {"__reduce__", world_reduce, METH_NOARGS, nullptr},
       {},
   };

@@ -13,7 +13,23 @@ Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLP
 """
 
 try:
-    from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, resync, send, world
+    from pycollective._core import (
+        Group,
+        allgather_object,
+        allreduce,
+        barrier,
+        broadcast,
+        broadcast_object,
+        gather_object,
+        recv,
+        recv_object,
+        reduce,
+        resync,
+        scatter_object,
+        send,
+        send_object,
+        world,
+    )
 except ModuleNotFoundError as error:
     if error.name != "pycollective._core":
         raise
@@ -60,19 +76,25 @@ __all__ = [
     "Store",
     "Unsupported",
     "__version__",
+    "allgather_object",
     "allreduce",
     "barrier",
     "broadcast",
+    "broadcast_object",
     "explain",
+    "gather_object",
     "init",
     "is_initialized",
     "local_rank",
     "local_size",
     "rank",
     "recv",
+    "recv_object",
     "reduce",
     "resync",
+    "scatter_object",
     "send",
+    "send_object",
     "shutdown",
     "size",
     "store",

@@ -20,6 +20,54 @@ def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: .
 def recv(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def barrier(*, timeout: float | None = None) -> None: ...
 def resync(*, timeout: float | None = None) -> None: ...
+def broadcast_object(
+    obj: object,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any: ...  # noqa: ANN401
+def allgather_object(
+    obj: object,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> list[Any]: ...
+def gather_object(
+    obj: object,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> list[Any] | None: ...
+def scatter_object(
+    objs: list[Any] | tuple[Any, ...] | None,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any: ...  # noqa: ANN401
+def send_object(
+    obj: object,
+    peer: int,
+    *,
+    tag: int = 0,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> None: ...
+def recv_object(
+    peer: int,
+    *,
+    tag: int = 0,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any: ...  # noqa: ANN401
 def world() -> Group: ...
 
 @final
@@ -39,6 +87,60 @@ class Group:
     def recv(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
     def resync(self, *, timeout: float | None = None) -> None: ...
+    def broadcast_object(
+        self,
+        obj: object,
+        root: int = 0,
+        *,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Any: ...  # noqa: ANN401
+    def allgather_object(
+        self,
+        obj: object,
+        *,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    def gather_object(
+        self,
+        obj: object,
+        root: int = 0,
+        *,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Any] | None: ...
+    def scatter_object(
+        self,
+        objs: list[Any] | tuple[Any, ...] | None,
+        root: int = 0,
+        *,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Any: ...  # noqa: ANN401
+    def send_object(
+        self,
+        obj: object,
+        peer: int,
+        *,
+        tag: int = 0,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+    def recv_object(
+        self,
+        peer: int,
+        *,
+        tag: int = 0,
+        allow_pickle: bool = False,
+        max_nbytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Any: ...  # noqa: ANN401
     def explain(self, collective: str, *, nbytes: int = 0, root: int = 0) -> str: ...
 
 class Runtime:

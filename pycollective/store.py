@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pycollective import _core, codec, group
-from pycollective.codec import Value
+from pycollective import _core, group, store_codec
 from pycollective.errors import InvalidArgument
+from pycollective.store_codec import Value
 
 __all__ = ["Store", "store"]
 
@@ -75,18 +75,18 @@ class Store:
 
     def set(self, key: str, value: Value, *, timeout: float | None = None) -> None:
         """Puts `value` there, in place of what was there."""
-        self._native.set(self._key(key), codec.encode(value), _checked(timeout))
+        self._native.set(self._key(key), store_codec.encode(value), _checked(timeout))
 
     def get(self, key: str, *, timeout: float | None = None) -> Value:
         """Waits until somebody has set it. Arrays come as copies that may be written."""
-        return codec.decode(self._native.get(self._key(key), _checked(timeout)))
+        return store_codec.decode(self._native.get(self._key(key), _checked(timeout)))
 
     def pop(self, key: str, *, timeout: float | None = None) -> Value:
         """Waits until it is there, and takes it away: of several that wait, one gets it, the first to come.
 
         A pop that times out at the very moment when the value comes may take it with it.
         """
-        return codec.decode(self._native.pop(self._key(key), _checked(timeout)))
+        return store_codec.decode(self._native.pop(self._key(key), _checked(timeout)))
 
     def add(self, key: str, delta: int = 1, *, timeout: float | None = None) -> int:
         """Adds to an int of 64 bits, 0 if there is none, and returns the sum. No two calls get in each other's way."""

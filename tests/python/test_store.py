@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import codec, testing
+from pycollective import store_codec, testing
 from pycollective.errors import CollectiveTimeout, InvalidArgument, NotInitialized, PeerFailure
 
 VALUES: list[Any] = [
@@ -26,7 +26,7 @@ VALUES: list[Any] = [
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, (np.ndarray, np.generic)):
-        return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+        return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and bool(np.all(a == b))
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
@@ -34,7 +34,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_every_value_comes_back_as_it_was(value: Any) -> None:
-    assert same(codec.decode(codec.encode(value)), value)
+    assert same(store_codec.decode(store_codec.encode(value)), value)
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def test_every_value_comes_back_as_it_was(value: Any) -> None:
 )
 def test_other_types_are_refused_by_name(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be stored"):
-        codec.encode(value)
+        store_codec.encode(value)
 
 
 def test_what_is_nested_without_end_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(InvalidArgument, match="deep"):
-        codec.encode(endless)
+        store_codec.encode(endless)
 
 
 def test_no_bytes_whatever_make_decoding_do_anything_but_refuse() -> None:
     random = np.random.default_rng(1)
-    good = [codec.encode(value) for value in VALUES]
+    good = [store_codec.encode(value) for value in VALUES]
     deep = b"1"
     for _ in range(40):
         deep = b"l" + len(deep).to_bytes(4, "little") + deep
@@ -71,13 +71,13 @@ def test_no_bytes_whatever_make_decoding_do_anything_but_refuse() -> None:
         deep,
     ]:
         with pytest.raises(InvalidArgument):
-            codec.decode(data)
+            store_codec.decode(data)
     for _ in range(2000):
         data = bytearray(good[random.integers(len(good))])
         if data:
             data[random.integers(len(data))] = random.integers(256)
         try:
-            codec.decode(bytes(data))
+            store_codec.decode(bytes(data))
         except InvalidArgument:
             pass
 

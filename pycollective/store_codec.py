@@ -1,10 +1,11 @@
-"""Values as bytes and back: a closed set of types, nothing that could run code.
+"""The store's values as bytes and back: a closed set of types, nothing that could run code.
 
     None  n | True  t | False  f | int  its decimal digits | float  d, 8 bytes | str  s, UTF-8 | bytes  b, as they are
     list  l | tuple  u | dict  m, key and value in turn: each item is a length (u32) and the item
     array  a | NumPy scalar  g: length (u8) and text of its dtype, number (u8) and sizes (u64) of its axes, its bytes
 
-Lengths are little-endian. Counters are text, so that the store can add to them.
+Lengths are little-endian. Counters are text, so that the store can add to them. Objects that ranks send each other,
+which are larger and of more types, have a codec of their own: object_codec.
 """
 
 from __future__ import annotations

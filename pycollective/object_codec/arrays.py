@@ -1,0 +1,147 @@
+"""Arrays and tensors as a dtype's name, a shape and bytes, and back: no object dtypes, no copies on the way in.
+
+torch and ml_dtypes are imported only to rebuild what came from them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from pycollective.errors import Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "Bytes",
+    "array_bytes",
+    "dtype_name",
+    "is_tensor",
+    "read_array",
+    "read_tensor",
+    "tensor_bytes",
+    "tensor_name",
+]
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+
+# What NumPy's own dtypes look like in text. Not here: object, structured (their fields are not in the text), and
+# longdouble, which is another thing on another machine.
+NUMPY_DTYPE = re.compile(
+    r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,8}|[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?)"
+)
+ML_DTYPES = (
+    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+    "int2", "int4", "uint2", "uint4",
+)  # fmt: skip
+TORCH_DTYPES = (
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+    "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+MOST_UNICODE = 0x10FFFF
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str | None:
+    """The text that stands for `dtype`; None if its arrays are more than numbers, dates and text."""
+    if dtype.type.__module__ == "ml_dtypes":
+        return dtype.name if dtype.name in ML_DTYPES else None
+    return dtype.str if dtype.names is None and NUMPY_DTYPE.fullmatch(dtype.str) else None
+
+
+def array_bytes(x: np.ndarray[Any, Any]) -> Bytes:
+    """The elements in C order: a view where they lie so, else a copy."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+def read_array(name: str, shape: tuple[int, ...], data: Bytes) -> np.ndarray[Any, Any]:
+    """A view of the first bytes of `data`. ValueError: the name is none, or the bytes are too few or no elements."""
+    dtype = _numpy_dtype(name)
+    x: np.ndarray[Any, Any] = data[: nbytes_of(shape, dtype.itemsize, len(data))].view(dtype).reshape(shape)
+    if dtype.kind == "b" and x.size and x.view(np.uint8).max() > 1:
+        raise ValueError("an array of bool with other bytes than 0 and 1")
+    if dtype.kind == "U" and x.size and (code_points(x) > MOST_UNICODE).any():
+        raise ValueError("an array of text with numbers that are no characters")
+    return x
+
+
+def code_points(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x.reshape(-1).view(np.dtype(np.uint32).newbyteorder(x.dtype.byteorder))
+
+
+def nbytes_of(shape: tuple[int, ...], itemsize: int, most: int) -> int:
+    """Of an array of that shape; ValueError if that is no shape or more than `most`, which is there."""
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise ValueError(f"{shape} is no shape")
+    nbytes = math.prod(shape) * itemsize
+    if nbytes > most:
+        raise ValueError(f"an array of {nbytes} bytes, of which {most} are there")
+    return nbytes
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if NUMPY_DTYPE.fullmatch(name):
+        return np.dtype(name)
+    if name not in ML_DTYPES:
+        raise ValueError("an array of no known dtype")
+    try:
+        import ml_dtypes
+
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError) as error:
+        raise Unsupported(
+            f"an array of {name} came, which ml_dtypes has, and here: {error}. Install it"
+        ) from error
+    return dtype
+
+
+def is_tensor(value: object) -> bool:
+    """Whether it is a torch.Tensor, and no subclass, which may hold more than its elements."""
+    torch = sys.modules.get("torch")
+    return torch is not None and type(value) is getattr(torch, "Tensor", None)
+
+
+def tensor_name(x: torch.Tensor) -> str:
+    """The text that stands for its dtype. ValueError: why it cannot be sent."""
+    name = str(x.dtype).removeprefix("torch.")
+    if x.device.type != "cpu":
+        raise ValueError(f"a tensor in the memory of {x.device}: send x.cpu()")
+    if x.requires_grad:
+        raise ValueError("a tensor that requires grad, which would be lost: send x.detach()")
+    if str(x.layout) != "torch.strided" or name not in TORCH_DTYPES:
+        raise ValueError(f"a tensor of {x.dtype} and {x.layout}")
+    return name
+
+
+def tensor_bytes(x: torch.Tensor) -> Bytes:
+    """The elements in C order: a view where they lie so, else a copy."""
+    import torch
+
+    data: Bytes = x.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return data
+
+
+def read_tensor(name: str, shape: tuple[int, ...], data: Bytes) -> torch.Tensor:
+    """A tensor in the first bytes of `data`. ValueError as in read_array(); Unsupported: torch is not here."""
+    if name not in TORCH_DTYPES:
+        raise ValueError("a tensor of no known dtype")
+    try:
+        import torch
+
+        dtype: torch.dtype = getattr(torch, name)
+    except (ImportError, AttributeError) as error:
+        raise Unsupported(
+            f"a torch tensor of {name} came, and here: {error}. Install PyTorch here, or let the sender send x.numpy()"
+        ) from error
+    nbytes = nbytes_of(shape, dtype.itemsize, len(data))
+    if nbytes == 0:
+        np.empty(0, np.uint8).reshape(shape)  # refuses what torch would crash on or count wrong
+        return torch.empty(shape, dtype=dtype)
+    if dtype == torch.bool and data[:nbytes].max() > 1:
+        raise ValueError("a tensor of bool with other bytes than 0 and 1")
+    return torch.from_numpy(data[:nbytes]).view(dtype).reshape(shape)
