@@ -7,6 +7,8 @@
 #include "group_docs.h"
 #include "object_calls.h"
 #include "object_docs.h"
+#include "part_calls.h"
+#include "part_docs.h"
 #include "ref.h"
 
 namespace py = pybind11;
@@ -68,6 +70,13 @@ PyMethodDef* group_methods() {
       {"allreduce", fast(on_group<allreduce>), kFast, docs::kAllreduce},
       {"broadcast", fast(on_group<broadcast>), kFast, docs::kBroadcast},
       {"reduce", fast(on_group<reduce>), kFast, docs::kReduce},
+      {"allgather", fast(on_group<allgather>), kFast, docs::kAllgather},
+      {"reduce_scatter", fast(on_group<reduce_scatter>), kFast, docs::kReduceScatter},
+      {"alltoall", fast(on_group<alltoall>), kFast, docs::kAlltoall},
+      {"gather", fast(on_group<gather>), kFast, docs::kGather},
+      {"scatter", fast(on_group<scatter>), kFast, docs::kScatter},
+      {"scan", fast(on_group<scan>), kFast, docs::kScan},
+      {"exscan", fast(on_group<exscan>), kFast, docs::kExscan},
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
@@ -78,6 +87,7 @@ PyMethodDef* group_methods() {
       {"scatter_object", fast(on_group<scatter_object>), kFast, docs::kScatterObject},
       {"send_object", fast(on_group<send_object>), kFast, docs::kSendObject},
       {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
+      {"_run", fast(on_group<run_as_it_is>), kFast, nullptr},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
       {},
@@ -93,6 +103,13 @@ PyMethodDef* world_methods() {
       {"allreduce", fast(on_world<allreduce>), kFast, docs::kAllreduce},
       {"broadcast", fast(on_world<broadcast>), kFast, docs::kBroadcast},
       {"reduce", fast(on_world<reduce>), kFast, docs::kReduce},
+      {"allgather", fast(on_world<allgather>), kFast, docs::kAllgather},
+      {"reduce_scatter", fast(on_world<reduce_scatter>), kFast, docs::kReduceScatter},
+      {"alltoall", fast(on_world<alltoall>), kFast, docs::kAlltoall},
+      {"gather", fast(on_world<gather>), kFast, docs::kGather},
+      {"scatter", fast(on_world<scatter>), kFast, docs::kScatter},
+      {"scan", fast(on_world<scan>), kFast, docs::kScan},
+      {"exscan", fast(on_world<exscan>), kFast, docs::kExscan},
       {"send", fast(on_world<send>), kFast, docs::kSend},
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},

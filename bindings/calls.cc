@@ -4,114 +4,48 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
-#include "view.h"
+#include "call.h"
 
 namespace pc {
 namespace {
 
 constexpr int64_t kMostTag = UINT32_MAX;
 
-// nullptr with a Python error set if calls on this group cannot be made. The answer holds until Python code runs.
-Communicator* usable(const GroupObject& group) {
-  const State& state = *group.state;
-  if (group.session->forked) {
-    PyErr_SetString(
-        state.forked_error,
-        "this process was forked from one that had called pycollective.init(): a forked child cannot use its "
-        "parent's connections. Start processes by spawn, or call pycollective.init() after the fork");
-    return nullptr;
-  }
-  if (group.session->runtime != nullptr) return group.communicator;
-  raise_status(
-      state,
-      Status(Code::kNotInitialized,
-             "this group belongs to a world that was shut down: call pycollective.init() again and take "
-             "the new world"));
-  return nullptr;
-}
-
-// Alone in the world no call waits, and nothing else runs during one.
-bool waits(const GroupObject& group) { return group.size > 1; }
-
-// For errors and the flight recorder. Alone in the world neither has anything to tell.
-const char* site_of(const GroupObject& group) { return waits(group) ? group.state->sites.here() : nullptr; }
-
-// Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
-// Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
-// giving it away and taking it back costs more than the call.
-template <class Call>
-Status run(GroupObject& group, Call&& call) {
-  Communicator* communicator = usable(group);
-  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
-  const Session& session = *group.session;
-  std::shared_ptr<Runtime> runtime = session.runtime;
-  if (!waits(group)) return call(*communicator);
-  PyThreadState* thread = PyEval_SaveThread();
-  Status status = call(*communicator);
-  PyEval_RestoreThread(thread);
-  if (session.runtime == nullptr) {
-    // Shut down meanwhile: this may be the last reference, and letting it go may wait.
-    thread = PyEval_SaveThread();
-    runtime.reset();
-    PyEval_RestoreThread(thread);
-  }
-  return status;
-}
-
-const HostMap::Entry* process_of(const GroupObject& group, Rank peer) {
-  const std::shared_ptr<Runtime>& runtime = group.session->runtime;
-  if (runtime == nullptr || peer < 0) return nullptr;
-  const std::vector<HostMap::Entry>& ranks = runtime->hosts().ranks;
-  return static_cast<std::size_t>(peer) < ranks.size() ? &ranks[static_cast<std::size_t>(peer)] : nullptr;
-}
-
-// The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
-PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result) {
-  const State& state = *group.state;
-  if (status.is_ok() && (!waits(group) || PyErr_Occurred() == nullptr)) [[likely]] {
-    return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
-  }
-  if (!status.is_ok())
-    raise_status(state, status,
-                 process_of(group, status.peer()));  // else: a signal handler raised while the call waited
-  if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
-  PyObject *type = nullptr, *value = nullptr,
-           *traceback = nullptr;  // the memory may have been written in part
-  PyErr_Fetch(&type, &value, &traceback);
-  if (!written->note_write(state)) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
-  return nullptr;
-}
-
 }  // namespace
 
-PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"allreduce", 1, 2, 4, {kX, kOp, kOut, kTimeout}};
+// allreduce, scan and exscan: every rank has an array, and gets one of the same shape.
+template <Collective collective>
+static PyObject* elementwise(const char* function, GroupObject& group, PyObject* const* args,
+                             Py_ssize_t nargs, PyObject* kwnames) {
+  const Signature signature = {function, 1, 2, 4, {kX, kOp, kOut, kTimeout}};
   State& state = *group.state;
   PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  if (!parse(state, signature, args, nargs, kwnames, given)) return nullptr;
   const char* const site = site_of(group);  // before the views: it may run Python code
   Request request;
-  request.collective = Collective::kAllreduce;
+  request.collective = collective;
   double timeout = -1;
-  if (!to_op(state, "allreduce", given[1], &request.op) ||
-      !to_timeout(state, "allreduce", given[3], &timeout)) {
+  if (!to_op(state, function, given[1], &request.op) || !to_timeout(state, function, given[3], &timeout)) {
     return nullptr;
   }
   PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
   View in_view, out_view;
+  const auto refused = [&] {
+    const bool stageable = in_view.stageable() || out_view.stageable();
+    return stageable ? staged(function, group, args, nargs, kwnames) : nullptr;
+  };
   // Asking another kind of array for its memory may run code that moves x.
   const bool held = waits(group) || Py_TYPE(out) != Py_TYPE(given[0]);
-  const Use in_use = {"allreduce", "x", out == given[0], held}, out_use = {"allreduce", "out", true, held};
+  const Use in_use = {function, "x", out == given[0], held}, out_use = {function, "out", true, held};
   const View* written = &in_view;
   if (out == given[0]) {
-    if (!in_view.take(state, out, in_use)) return nullptr;
+    if (!in_view.take(state, out, in_use)) return refused();
   } else {
     // A NumPy array comes last: looking at it runs no code, and nothing keeps its memory in place while other code runs.
     const bool out_first = PyObject_TypeCheck(given[0], reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
-    if (out_first && !out_view.take(state, out, out_use)) return nullptr;
-    if (!in_view.take(state, given[0], in_use)) return nullptr;
-    if (!out_first && !out_view.take(state, out, out_use)) return nullptr;
+    if (out_first && !out_view.take(state, out, out_use)) return refused();
+    if (!in_view.take(state, given[0], in_use)) return refused();
+    if (!out_first && !out_view.take(state, out, out_use)) return refused();
     if (!out_view.matches(state, in_view, out_use)) return nullptr;
     written = &out_view;
   }
@@ -120,6 +54,16 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   request.site = site;
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
   return finish(group, status, written, out);
+}
+
+PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return elementwise<Collective::kAllreduce>("allreduce", group, args, nargs, kwnames);
+}
+PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return elementwise<Collective::kScan>("scan", group, args, nargs, kwnames);
+}
+PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return elementwise<Collective::kExscan>("exscan", group, args, nargs, kwnames);
 }
 
 PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -136,7 +80,9 @@ PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   }
   const bool writes = root != group.rank;
   View view;
-  if (!view.take(state, given[0], {"broadcast", "x", writes, waits(group)})) return nullptr;
+  if (!view.take(state, given[0], {"broadcast", "x", writes, waits(group)})) {
+    return view.stageable() ? staged("broadcast", group, args, nargs, kwnames) : nullptr;
+  }
   Request request;
   request.collective = Collective::kBroadcast;
   request.root = static_cast<Rank>(root);
@@ -164,7 +110,9 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   }
   const bool writes = root == group.rank;
   View view;
-  if (!view.take(state, given[0], {"reduce", "x", writes, waits(group)})) return nullptr;
+  if (!view.take(state, given[0], {"reduce", "x", writes, waits(group)})) {
+    return view.stageable() ? staged("reduce", group, args, nargs, kwnames) : nullptr;
+  }
   request.root = static_cast<Rank>(root);
   request.in = view.buffer();
   if (writes) request.out = view.buffer();
@@ -191,7 +139,9 @@ static PyObject* point_to_point(GroupObject& group, bool sends, PyObject* const*
     return nullptr;
   }
   View view;
-  if (!view.take(state, given[0], {signature.function, "x", !sends, waits(group)})) return nullptr;
+  if (!view.take(state, given[0], {signature.function, "x", !sends, waits(group)})) {
+    return view.stageable() ? staged(signature.function, group, args, nargs, kwnames) : nullptr;
+  }
   const Rank rank = static_cast<Rank>(peer);
   const uint32_t tag32 = static_cast<uint32_t>(tag);
   const Status status = run(group, [&](Communicator& c) {
@@ -248,19 +198,17 @@ PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return nullptr;
   if (nbytes < 0) return refuse(*group.state, "explain: nbytes must not be negative"), nullptr;
-  std::string known;
-  for (const Collective c :
-       {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce, Collective::kBarrier}) {
-    if (name_of(c) != name) {
-      known += (known.empty() ? "" : ", ") + std::string(name_of(c));
-      continue;
-    }
-    const Result<std::string> text = communicator->explain(c, static_cast<uint64_t>(nbytes), root);
-    if (!text.is_ok()) return raise_status(*group.state, text.status());
-    return PyUnicode_FromStringAndSize(text.value().data(), static_cast<Py_ssize_t>(text.value().size()));
+  const std::optional<Collective> collective = collective_from_name(name);
+  if (!collective) {
+    std::string known;
+    for (int c = 0; c < kCollectiveCount; ++c)
+      known += (c == 0 ? "" : ", ") + std::string(name_of(static_cast<Collective>(c)));
+    refuse(*group.state, "explain: collective \"" + std::string(name) + "\" is not one of " + known);
+    return nullptr;
   }
-  return refuse(*group.state, "explain: collective \"" + std::string(name) + "\" is not one of " + known),
-         nullptr;
+  const Result<std::string> text = communicator->explain(*collective, static_cast<uint64_t>(nbytes), root);
+  if (!text.is_ok()) return raise_status(*group.state, text.status());
+  return PyUnicode_FromStringAndSize(text.value().data(), static_cast<Py_ssize_t>(text.value().size()));
 }
 
 PyObject* time_calls(GroupObject& group, PyObject* array, int64_t count) {

@@ -7,7 +7,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-constexpr std::array<const char*, kNameCount> kNames = {"x", "op", "out", "timeout", "root", "peer", "tag"};
+constexpr std::array<const char*, kNameCount> kNames = {"x",    "op",  "out",    "timeout",     "root",
+                                                        "peer", "tag", "counts", "recv_counts", "axis"};
 
 struct ErrorRow {
   Code code;
@@ -48,6 +49,7 @@ bool State::load() {
     }
     forked_error = py::object(module.attr("ForkedProcess")).release().ptr();
     ndarray = py::object(py::module_::import("numpy").attr("ndarray")).release().ptr();
+    numpy_empty = py::object(py::module_::import("numpy").attr("empty")).release().ptr();
     return sites.load();
   } catch (py::error_already_set& e) {
     e.restore();

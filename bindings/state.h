@@ -17,7 +17,7 @@ namespace pc {
 struct GroupObject;
 
 // Parameter names of the calls, as indices of State::names.
-enum Name : uint8_t { kX, kOp, kOut, kTimeout, kRoot, kPeer, kTag, kNameCount };
+enum Name : uint8_t { kX, kOp, kOut, kTimeout, kRoot, kPeer, kTag, kCounts, kRecvCounts, kAxis, kNameCount };
 
 // How the memory of an array type is reached.
 enum class Access : uint8_t {
@@ -27,6 +27,7 @@ enum class Access : uint8_t {
   kBuffer,
   kDlpack,
   kMasked,   // a NumPy masked array: its mask would be lost
+  kStaged,   // numbers, lists, arrays that cannot be written: see pycollective/staged.py
   kWrapper,  // a torch subclass that only wraps other tensors (DTensor, FakeTensor)
   kNone,
 };
@@ -41,7 +42,7 @@ struct State {
   std::array<PyObject*, kReduceOpCount> ops{};  // likewise "sum", "prod", ...
   std::array<PyObject*, 16> errors{};           // exception class of each Code
   PyObject* forked_error = nullptr;
-  PyObject* ndarray = nullptr;                            // numpy.ndarray
+  PyObject *ndarray = nullptr, *numpy_empty = nullptr;    // numpy.ndarray, numpy.empty
   int bfloat16 = INT_MIN;                                 // NumPy's number of ml_dtypes' type, once seen
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,

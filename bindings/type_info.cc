@@ -73,12 +73,24 @@ TypeInfo torch_info(State& state, py::handle type, const py::object& tensor_type
   return {exchange != nullptr ? Access::kTorchExchange : Access::kTorchCapsule, exchange};
 }
 
+// Numbers, and what holds numbers or arrays. Arrays of JAX, which are immutable: a result is a new one.
+bool is_staged(PyTypeObject* type) {
+  for (PyTypeObject* base :
+       {&PyList_Type, &PyTuple_Type, &PyDict_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type}) {
+    if (PyType_IsSubtype(type, base) != 0) return true;
+  }
+  return is_subtype(type, already_imported("numpy", "generic")) ||
+         is_subtype(type, already_imported("jax", "Array")) ||
+         std::string_view(type->tp_name).ends_with("jaxlib._jax.ArrayImpl");
+}
+
 TypeInfo classify(State& state, PyObject* array) {
   PyTypeObject* type = Py_TYPE(array);
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0) {
     return {is_subtype(type, already_imported("numpy.ma", "MaskedArray")) ? Access::kMasked : Access::kNumpy,
             nullptr};
   }
+  if (is_staged(type)) return {Access::kStaged, nullptr};
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};

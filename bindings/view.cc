@@ -23,6 +23,7 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kWrapper:
       return builder.refuse_it("is a " + builder.type_name() +
                                ", which wraps other tensors: pass the tensor inside, such as x.to_local()");
+    case Access::kStaged: stageable_ = true; break;
     case Access::kNone: break;
   }
   return builder.refuse_it(
@@ -31,12 +32,16 @@ bool View::take(State& state, PyObject* array, const Use& use) {
       "protocol or __dlpack__");
 }
 
+bool View::same_dtype(const State& state, const View& other, const Use& use) const {
+  if (buffer_.dtype == other.buffer_.dtype) return true;
+  return refuse(state, std::string(use.function) + ": " + use.argument + " has dtype " +
+                           std::string(name_of(buffer_.dtype)) + ", but x has " +
+                           std::string(name_of(other.buffer_.dtype)));
+}
+
 bool View::matches(const State& state, const View& other, const Use& use) const {
   const std::string who = std::string(use.function) + ": " + use.argument;
-  if (buffer_.dtype != other.buffer_.dtype) {
-    return refuse(state, who + " has dtype " + std::string(name_of(buffer_.dtype)) + ", but x has " +
-                             std::string(name_of(other.buffer_.dtype)));
-  }
+  if (!same_dtype(state, other, use)) return false;
   if (ndim_ != other.ndim_ || !std::equal(shape_, shape_ + ndim_, other.shape_)) {
     return refuse(state, who + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
                              shape_text(other.shape_, other.ndim_));

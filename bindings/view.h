@@ -33,8 +33,14 @@ class View {
   // False: a Python error is set.
   bool take(State& state, PyObject* array, const Use& use);
   const Buffer& buffer() const { return buffer_; }
+  // After take() has failed: pycollective.staged can make the call all the same, with a copy that lies in one block.
+  bool stageable() const { return stageable_; }
+  int ndim() const { return ndim_; }
+  int64_t length(int axis) const { return shape_[axis]; }
+  const int64_t* shape() const { return shape_; }
   // True if the two have the same shape and dtype; else the error is set. `other` is the first argument.
   bool matches(const State& state, const View& other, const Use& use) const;
+  bool same_dtype(const State& state, const View& other, const Use& use) const;
   // To be called after the memory was written, or may have been. False: a Python error is set.
   bool note_write(const State& state) const;
 
@@ -42,6 +48,7 @@ class View {
   friend class ViewBuilder;
   Buffer buffer_;
   std::byte nowhere_{};  // where an array without elements may lie
+  bool stageable_ = false;
   int ndim_ = 0;
   const int64_t* shape_ = nullptr;    // owned by the array or by hold_
   PyObject* torch_tensor_ = nullptr;  // borrowed; its version counter is bumped after a write

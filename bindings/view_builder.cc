@@ -42,6 +42,7 @@ bool ViewBuilder::refuse_read_only() const {
 }
 
 bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const {
+  view_.stageable_ = true;
   const std::string name = use_.argument;
   const bool torch = view_.torch_tensor_ != nullptr;
   const std::string copy = torch ? name + ".contiguous()" : "numpy.ascontiguousarray(" + name + ")";

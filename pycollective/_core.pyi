@@ -1,5 +1,6 @@
 # The C++ core as mypy sees it. tests/python/test_import.py compares it with the module.
 import types
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer, Self
@@ -10,12 +11,57 @@ class SupportsDLPack(Protocol):
 
 # NumPy arrays, torch tensors, bytearray, memoryview, array.array, ...
 Array: TypeAlias = Buffer | SupportsDLPack
-A = TypeVar("A", bound=Array)
+Number: TypeAlias = complex  # and so float, int and bool
+# A number, a vector, arrays that travel together.
+Bundle: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
+A = TypeVar("A", bound=Array | Bundle)
+Counts: TypeAlias = Sequence[int] | Literal["auto"]
 Op: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "add", "mean"]
 
 def allreduce(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
 def broadcast(x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
 def reduce(x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> A: ...
+def allgather(
+    x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
+) -> A: ...
+def reduce_scatter(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A: ...
+def alltoall(
+    x: A,
+    *,
+    out: A | None = None,
+    counts: Sequence[int] | None = None,
+    recv_counts: Sequence[int] | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A: ...
+def gather(
+    x: A,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A | None: ...
+def scatter(
+    x: A | None,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A: ...
+def scan(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+def exscan(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
 def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def recv(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def barrier(*, timeout: float | None = None) -> None: ...
@@ -83,6 +129,57 @@ class Group:
     def allreduce(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
     def broadcast(self, x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
     def reduce(self, x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> A: ...
+    def allgather(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> A: ...
+    def reduce_scatter(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> A: ...
+    def alltoall(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> A: ...
+    def gather(
+        self,
+        x: A,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> A | None: ...
+    def scatter(
+        self,
+        x: A | None,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> A: ...
+    def scan(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+    def exscan(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
     def send(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def recv(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
@@ -141,6 +238,18 @@ class Group:
         max_nbytes: int | None = None,
         timeout: float | None = None,
     ) -> Any: ...  # noqa: ANN401
+    def _run(
+        self,
+        collective: str,
+        x: Any,
+        out: Any,
+        op: Any,
+        root: int,
+        counts: Sequence[int] | None,
+        recv_counts: Sequence[int] | None,
+        timeout: float | None,
+        /,
+    ) -> None: ...
     def explain(self, collective: str, *, nbytes: int = 0, root: int = 0) -> str: ...
 
 class Runtime:

@@ -1,0 +1,12 @@
+// Calls whose work is done in Python, in a module that is imported by the first of them.
+#pragma once
+
+#include "bind_group.h"
+
+namespace pc {
+
+// `function` of pycollective.`module`, called with the group in front of the arguments. nullptr: a Python error is set.
+PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
+                    Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc

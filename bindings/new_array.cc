@@ -1,0 +1,35 @@
+#include "new_array.h"
+
+#include "ref.h"
+#include "view_builder.h"
+
+namespace pc {
+namespace {
+
+PyObject* shape_tuple(const std::vector<int64_t>& shape) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
+  for (std::size_t i = 0; tuple != nullptr && i < shape.size(); ++i) {
+    PyObject* length = PyLong_FromLongLong(shape[i]);
+    if (length == nullptr) return Py_DECREF(tuple), nullptr;
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), length);
+  }
+  return tuple;
+}
+
+}  // namespace
+
+PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape) {
+  const bool numpy = reinterpret_cast<PyObject*>(Py_TYPE(like)) == state.ndarray;
+  if (!numpy) {
+    const TypeInfo* info = type_info(state, like);
+    if (info == nullptr || info->access != Access::kTorchExchange) return nullptr;
+  }
+  const Ref lengths(shape_tuple(shape));
+  if (!lengths) return nullptr;
+  if (!numpy) return PyObject_CallMethod(like, "new_empty", "O", lengths.get());
+  const Ref dtype(PyObject_GetAttrString(like, "dtype"));
+  return dtype ? PyObject_CallFunctionObjArgs(state.numpy_empty, lengths.get(), dtype.get(), nullptr)
+               : nullptr;
+}
+
+}  // namespace pc

@@ -1,0 +1,14 @@
+// Arrays for results, of the library and dtype of an argument.
+#pragma once
+
+#include <vector>
+
+#include "state.h"
+
+namespace pc {
+
+// A new reference to an array like `like` but of that shape, contents unspecified. Null without a Python error: only
+// pycollective.staged knows how to make one.
+PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape);
+
+}  // namespace pc

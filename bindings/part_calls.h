@@ -1,0 +1,20 @@
+// The calls on arrays of which every rank has a part. Made here where they are plain - equal parts along axis 0, arrays that
+// lie as the core wants them - and in pycollective/staged.py where they are not.
+#pragma once
+
+#include "bind_group.h"
+
+namespace pc {
+
+// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// Group._run(collective, x, out, op, root, counts, recv_counts, timeout): one call of the core, as it is. `x` and `out` are
+// arrays that lie in one block, or None where this rank has none; counts are in elements.
+PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc

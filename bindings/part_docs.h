@@ -1,0 +1,221 @@
+// Docstrings of scan, exscan and the calls on arrays of which every rank has a part; see group_docs.h.
+#pragma once
+
+namespace pc::docs {
+
+inline constexpr const char* kAllgather = R"(allgather(x, *, out=None, counts=None, axis=0, timeout=None)
+--
+
+Join the arrays of all ranks, in rank order; every rank gets the result.
+
+Parameters:
+    x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
+    out: None: a new array of x's library. Else an array for the result, which `x` must not overlap, unless it is this rank's
+        own part of it.
+    counts: None: all parts are equally large, and different ones are a CollectiveMismatch. A list: the length of each rank's
+        part along `axis`, the same list on every rank. "auto": the ranks tell each other first (a small message more).
+    axis: along which the parts are joined.
+    timeout: seconds, default that of init().
+
+Returns:
+    An array of x's shape, but along `axis` as long as all parts together. Numbers and 0-d arrays make a vector.
+
+Raises:
+    As allreduce().
+
+Source: Bruck's algorithm for small parts, a ring for large ones (Bruck et al., 1997; Patarasuk and Yuan, 2009). The meaning
+of torch.distributed.all_gather_into_tensor, and of MPI_Allgatherv with counts.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> pc.allgather(np.array([[1, 2]])).shape == (group.size, 2)
+    True
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kReduceScatter =
+    R"(reduce_scatter(x, op="sum", *, out=None, counts=None, axis=0, timeout=None)
+--
+
+Combine `x` of all ranks element by element; every rank gets its own part of the result.
+
+Parameters:
+    x: array of the same shape and dtype on every rank. Only read.
+    op: "sum", "prod", "min", "max" or "avg", as in allreduce().
+    out: None: a new array of x's library. Else an array for this rank's part, which must not overlap `x`, unless it is this
+        rank's own part of it.
+    counts: None: `x` is cut into equal parts along `axis`. A list: the length of each rank's part, the same on every rank.
+        "auto": as equal as possible, the first ones longer by one.
+    axis: along which `x` is cut.
+    timeout: seconds, default that of init().
+
+Returns:
+    This rank's part.
+
+Raises:
+    As allreduce(). InvalidArgument also if `x` cannot be cut into equal parts and there are no counts.
+
+Source: pairwise exchange (Thakur, Rabenseifner and Gropp, 2005), over many hosts a ring (Patarasuk and Yuan, 2009). The
+meaning of torch.distributed.reduce_scatter_tensor, and of MPI_Reduce_scatter with counts.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> pc.reduce_scatter(np.ones((2 * group.size, 3))).shape
+    (2, 3)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kAlltoall =
+    R"(alltoall(x, *, out=None, counts=None, recv_counts=None, axis=0, timeout=None)
+--
+
+Send the j-th part of `x` to rank j, and join what comes from all ranks, in rank order.
+
+Parameters:
+    x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
+    out: None: a new array of x's library. Else an array for the result; if it is `x` itself, a copy of x is sent.
+    counts: None: `x` is cut into equal parts along `axis`. A list: the length of what goes to each rank.
+    recv_counts: the length of what comes from each rank, where that is known. None: the ranks tell each other first (a small
+        message more), if there are counts.
+    axis: along which `x` is cut and the result joined.
+    timeout: seconds, default that of init().
+
+Returns:
+    An array of x's shape, but along `axis` as long as all that came.
+
+Raises:
+    As allreduce(). CollectiveMismatch also if a rank sends another length than its peer expects.
+
+Source: pairwise exchange, for small parts on many ranks Bruck's algorithm (Thakur, Rabenseifner and Gropp, 2005; Bruck et
+al., 1997). The meaning of torch.distributed.all_to_all_single, and of MPI_Alltoallv with counts.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> x = np.full(group.size, group.rank)
+    >>> pc.alltoall(x).tolist() == list(range(group.size))
+    True
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kGather = R"(gather(x, root=0, *, out=None, counts=None, axis=0, timeout=None)
+--
+
+Join the arrays of all ranks, in rank order, on rank `root`.
+
+Parameters:
+    x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
+    root: the rank that gets the result.
+    out: of the root only. None: a new array of x's library. Else an array for the result, as in allgather().
+    counts: as in allgather().
+    axis: along which the parts are joined.
+    timeout: seconds, default that of init().
+
+Returns:
+    The joined array on the root, None on every other rank.
+
+Raises:
+    As allreduce().
+
+Source: for small parts on many ranks a binomial tree (Thakur, Rabenseifner and Gropp, 2005). The meaning of MPI_Gather, and
+of MPI_Gatherv with counts.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> joined = pc.gather(np.array([group.rank]), root=0)
+    >>> joined is None or joined.tolist() == list(range(group.size))
+    True
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kScatter = R"(scatter(x, root=0, *, out=None, counts=None, axis=0, timeout=None)
+--
+
+Cut `x` of rank `root` into parts; every rank gets its own.
+
+Parameters:
+    x: array, on the root; the other ranks may pass None, and whatever they pass is not looked at. Only read.
+    root: the rank whose array is cut.
+    out: an array for this rank's part. Give it on every rank or on none: without it dtype and shape travel ahead in a message
+        of their own, and the result is a new array of the library of the root's x.
+    counts: None: `x` is cut into equal parts along `axis`. A list: the length of each rank's part; "auto": as equal as
+        possible, the first ones longer by one. With out= the list is needed on every rank, without on the root only.
+    axis: along which `x` is cut.
+    timeout: seconds, default that of init().
+
+Returns:
+    This rank's part.
+
+Raises:
+    As allreduce(). CollectiveMismatch also if some ranks give out= and others do not.
+
+Source: for small parts on many ranks a binomial tree (Thakur, Rabenseifner and Gropp, 2005). The meaning of MPI_Scatter, and
+of MPI_Scatterv with counts.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> x = np.arange(3 * group.size) if group.rank == 0 else None
+    >>> pc.scatter(x, root=0).shape
+    (3,)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kScan = R"(scan(x, op="sum", *, out=None, timeout=None)
+--
+
+Combine `x` of the ranks up to this one, itself included, element by element.
+
+Parameters:
+    x: array of the same element count and dtype on every rank.
+    op: "sum", "prod", "min" or "max", as in allreduce(). There is no "avg".
+    out: as in allreduce().
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`, or `out` if it was given: on rank r the combination of ranks 0 to r.
+
+Raises:
+    As allreduce().
+
+Source: recursive doubling for small arrays (Hillis and Steele, 1986), a pipelined chain for large ones. The meaning of
+MPI_Scan.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> pc.scan(np.array([1])).item() == group.rank + 1
+    True
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kExscan = R"(exscan(x, op="sum", *, out=None, timeout=None)
+--
+
+Combine `x` of the ranks before this one, element by element.
+
+Parameters:
+    x, op, out, timeout: as in scan().
+
+Returns:
+    `x`, or `out` if it was given: on rank r the combination of ranks 0 to r - 1. Rank 0, before which there is no rank, gets
+    `x` or `out` back as it was.
+
+Raises:
+    As allreduce().
+
+Source: as scan(). The meaning of MPI_Exscan, which leaves the result on rank 0 undefined.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> group = pc.init()
+    >>> offset = pc.exscan(np.array([10]), out=np.zeros(1, int))  # where this rank's ten elements begin
+    >>> offset.item() == 10 * group.rank
+    True
+    >>> pc.shutdown()
+)";
+
+}  // namespace pc::docs

@@ -1,0 +1,72 @@
+"""Array libraries, as far as pycollective.staged needs to know them: one file and one row each.
+
+The core takes the memory of most arrays without asking anybody. What is here is for the others: arrays that do not lie
+in one block, that cannot be written, or that are no arrays at all, and for making new ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pycollective.arrays.library import Library
+from pycollective.errors import InvalidArgument
+
+__all__ = ["Library", "by_name", "library_of"]
+
+
+def _numbers() -> Library:
+    from pycollective.arrays.numbers import Numbers
+
+    return Numbers()
+
+
+def _torch() -> Library:
+    from pycollective.arrays.torch_tensors import TorchTensors
+
+    return TorchTensors()
+
+
+def _jax() -> Library:
+    from pycollective.arrays.jax_arrays import JaxArrays
+
+    return JaxArrays()
+
+
+def _numpy() -> Library:
+    from pycollective.arrays.numpy_arrays import NumpyArrays
+
+    return NumpyArrays()
+
+
+def _exporters() -> Library:
+    from pycollective.arrays.exporters import Exporters
+
+    return Exporters()
+
+
+# name, the module without which there is none of its arrays, how to get the library. The first that owns an array has it.
+LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
+    ("numpy", "numpy", _numpy),
+    ("numbers", "builtins", _numbers),
+    ("torch", "torch", _torch),
+    ("jax", "jax", _jax),
+    ("exporters", "builtins", _exporters),
+]
+_loaded: dict[str, Library] = {}
+
+
+def by_name(name: str) -> Library:
+    """The library of that name in LIBRARIES; imports it."""
+    if name not in _loaded:
+        _loaded[name] = next(load for known, _, load in LIBRARIES if known == name)()
+    return _loaded[name]
+
+
+def library_of(x: Any) -> Library:  # noqa: ANN401
+    """The library that `x` belongs to. None of it is imported that the program has not imported itself."""
+    for name, module, _ in LIBRARIES:
+        if module in sys.modules and by_name(name).owns(x):
+            return by_name(name)
+    raise InvalidArgument(f"{type(x).__name__} is no array, number or list of them")

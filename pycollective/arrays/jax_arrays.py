@@ -1,0 +1,64 @@
+"""JAX arrays: immutable, so a result is always a new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.numpy_arrays import NumpyArrays
+from pycollective.errors import InvalidArgument, Unsupported
+
+__all__ = ["JaxArrays"]
+
+
+class JaxArrays(NumpyArrays):
+    """jax.Array on the CPU. As blocks they are NumPy arrays."""
+
+    name = "jax"
+    mutable = False
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, jax.Array)
+
+    def array(self, x: Any) -> Any:
+        """Its memory as a read-only NumPy array."""
+        if isinstance(x, np.ndarray):
+            return x
+        if isinstance(x, jax.core.Tracer):
+            raise InvalidArgument(
+                "the array is being traced by jax.jit or a like transformation: call outside of it"
+            )
+        platforms = {device.platform for device in x.devices()}
+        if platforms != {"cpu"}:
+            raise Unsupported(
+                f"the array lies on {', '.join(sorted(platforms))}, and this build moves CPU memory only"
+            )
+        if not x.is_fully_addressable:
+            raise Unsupported(
+                "the array is spread over several processes by JAX itself: pass this process's part"
+            )
+        return np.asarray(x)
+
+    def shape(self, x: Any) -> Shape:
+        return tuple(x.shape)
+
+    def is_block(self, x: Any) -> bool:
+        return False
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        return super().on(memory, like, shape)
+
+    def assign(self, target: Any, source: Any) -> None:
+        np.copyto(target, self.array(source), casting="no")
+
+    def finished(self, block: Any, like: Any) -> Any:
+        return jax.numpy.asarray(block)
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        return np.moveaxis(self.array(x), source, target)
+
+    def why_not_written(self, x: Any) -> str:
+        return "is a JAX array, which cannot be written: take the returned array, without out="

@@ -1,0 +1,65 @@
+"""What there is to know of an array library."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Library", "Memory", "itself_overlaps"]
+
+Memory = npt.NDArray[np.uint8]  # bytes in one block
+Shape = tuple[int, ...]
+
+
+class Library(Protocol):
+    """One array library. "Block": one of its arrays (or NumPy's) whose memory the core can take as it lies."""
+
+    name: str
+    mutable: bool  # its arrays can be written; else results come back as new ones
+
+    def owns(self, x: Any) -> bool:
+        """Whether `x` is one of its arrays."""
+
+    def shape(self, x: Any) -> Shape:
+        """The lengths of the axes."""
+
+    def dtype(self, x: Any) -> str:
+        """NumPy's name of the element type."""
+
+    def nbytes(self, x: Any) -> int:
+        """Size of the elements in bytes."""
+
+    def is_block(self, x: Any) -> bool:
+        """Whether the core can take its memory as it lies, to read it."""
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        """A block of that shape and of `like`'s element type on that memory."""
+
+    def empty(self, like: Any, shape: Shape) -> Any:
+        """A new block, contents unspecified."""
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy elements; both have one shape. `target` is a block, or an array of this library that can be written."""
+
+    def finished(self, block: Any, like: Any) -> Any:
+        """What the caller gets for a block of empty(): the same, or an array of the library."""
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        """A view with axis `source` at place `target`."""
+
+    def why_not_written(self, x: Any) -> str:
+        """Why the result cannot be written to `x`, or an empty text."""
+
+
+def itself_overlaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether two elements may share memory. Strides in bytes. Never False where they do."""
+    if 0 in shape:
+        return False
+    reach = itemsize
+    for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < reach:
+            return True
+        reach += stride * (length - 1)
+    return False

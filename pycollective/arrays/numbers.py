@@ -1,0 +1,78 @@
+"""Python's numbers, lists and tuples of them (vectors), and NumPy's scalars. A result is of the same kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.numpy_arrays import NumpyArrays
+from pycollective.errors import InvalidArgument
+
+__all__ = ["Numbers", "is_number"]
+
+_KINDS = (bool, int, float, complex, np.generic)
+
+
+def is_number(x: Any) -> bool:  # noqa: ANN401
+    """Whether `x` is one number."""
+    return isinstance(x, _KINDS)
+
+
+class Numbers(NumpyArrays):
+    """As blocks they are NumPy arrays: int64, float64, complex128 or bool."""
+
+    name = "numbers"
+    mutable = False
+
+    def owns(self, x: Any) -> bool:
+        return is_number(x) or (isinstance(x, (list, tuple)) and len(x) > 0 and all(map(is_number, x)))
+
+    def array(self, x: Any) -> Any:
+        """As a NumPy array; what is one already comes back."""
+        if isinstance(x, np.ndarray):
+            return x
+        try:
+            array = np.array(x)
+        except OverflowError:
+            array = np.array(None)
+        if array.dtype.hasobject:
+            raise InvalidArgument(
+                f"{x!r:.60} does not fit into 64 bits: pass it to an _object call, or as float"
+            )
+        return array
+
+    def shape(self, x: Any) -> Shape:
+        return tuple(self.array(x).shape)
+
+    def dtype(self, x: Any) -> str:
+        return str(self.array(x).dtype.name)
+
+    def nbytes(self, x: Any) -> int:
+        return int(self.array(x).nbytes)
+
+    def is_block(self, x: Any) -> bool:
+        return False
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        return super().on(memory, self.array(like), shape)
+
+    def empty(self, like: Any, shape: Shape) -> Any:
+        return np.empty(shape, self.array(like).dtype)
+
+    def assign(self, target: Any, source: Any) -> None:
+        np.copyto(target, self.array(source), casting="no")
+
+    def finished(self, block: Any, like: Any) -> Any:
+        if block.shape != self.shape(like):
+            return block  # several of them joined
+        if isinstance(like, np.generic):
+            return block[()]
+        return type(like)(block.tolist())
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        return np.moveaxis(self.array(x), source, target)
+
+    def why_not_written(self, x: Any) -> str:
+        return "is no array: its value cannot be replaced"

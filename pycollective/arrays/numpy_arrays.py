@@ -1,0 +1,59 @@
+"""NumPy arrays that do not lie in one block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective.arrays.library import Memory, Shape, itself_overlaps
+
+__all__ = ["NumpyArrays"]
+
+
+class NumpyArrays:
+    """numpy.ndarray and its subclasses."""
+
+    name = "numpy"
+    mutable = True
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, np.ndarray)
+
+    def shape(self, x: Any) -> Shape:
+        return tuple(x.shape)
+
+    def dtype(self, x: Any) -> str:
+        return str(x.dtype.name)
+
+    def nbytes(self, x: Any) -> int:
+        return int(x.nbytes)
+
+    def is_block(self, x: Any) -> bool:
+        # What has objects in it, or a mask, is left to the core, which refuses it.
+        return bool(x.flags.c_contiguous) or x.dtype.hasobject or isinstance(x, np.ma.MaskedArray)
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        return memory.view(like.dtype).reshape(shape) if memory.size else np.empty(shape, like.dtype)
+
+    def empty(self, like: Any, shape: Shape) -> Any:
+        return np.empty(shape, like.dtype)
+
+    def assign(self, target: Any, source: Any) -> None:
+        np.copyto(target, source, casting="no")
+
+    def finished(self, block: Any, like: Any) -> Any:
+        return block
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        return np.moveaxis(x, source, target)
+
+    def why_not_written(self, x: Any) -> str:
+        if not x.flags.writeable:
+            return "is read-only: pass a copy, or out="
+        if itself_overlaps(x.shape, x.strides, x.itemsize):
+            return (
+                f"of shape {x.shape} is expanded: several of its elements share one place in memory. Pass a copy: "
+                "numpy.ascontiguousarray(x)"
+            )
+        return ""

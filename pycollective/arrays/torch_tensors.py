@@ -1,0 +1,67 @@
+"""torch tensors that do not lie in one block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pycollective.arrays.library import Memory, Shape, itself_overlaps
+
+__all__ = ["TorchTensors"]
+
+
+class TorchTensors:
+    """torch.Tensor and its subclasses."""
+
+    name = "torch"
+    mutable = True
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, torch.Tensor)
+
+    def shape(self, x: Any) -> Shape:
+        return tuple(x.shape)
+
+    def dtype(self, x: Any) -> str:
+        return str(x.dtype).removeprefix("torch.")
+
+    def nbytes(self, x: Any) -> int:
+        return int(x.numel() * x.element_size())
+
+    def is_block(self, x: Any) -> bool:
+        # What has no strides or lies on another device is left to the core, which refuses it.
+        if x.layout != torch.strided or x.device.type != "cpu":
+            return True
+        return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        if not memory.size:
+            return torch.empty(shape, dtype=like.dtype)
+        return torch.from_numpy(memory).view(like.dtype).view(shape)
+
+    def empty(self, like: Any, shape: Shape) -> Any:
+        return torch.empty(shape, dtype=like.dtype)
+
+    def assign(self, target: Any, source: Any) -> None:
+        target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place
+
+    def finished(self, block: Any, like: Any) -> Any:
+        return block
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        return x.detach().movedim(source, target)
+
+    def why_not_written(self, x: Any) -> str:
+        if x.requires_grad and not x.is_leaf:
+            return (
+                "requires grad and is the result of another operation, which autograd may still need: pass "
+                "x.detach().clone()"
+            )
+        size = x.element_size()
+        if itself_overlaps(tuple(x.shape), tuple(s * size for s in x.stride()), size):
+            return (
+                f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "
+                "copy: x.contiguous()"
+            )
+        return ""

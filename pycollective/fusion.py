@@ -1,0 +1,167 @@
+"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycollective.arrays import Library, library_of
+from pycollective.arrays.numbers import is_number
+from pycollective.errors import InvalidArgument
+from pycollective.staging import Room
+
+if TYPE_CHECKING:
+    from pycollective._core import Group
+    from pycollective.staged import Clock
+
+__all__ = ["is_bundle", "move_bundle", "reduce_bundle"]
+
+
+def is_bundle(x: Any) -> bool:  # noqa: ANN401
+    """Whether `x` is a list, tuple or dict of arrays. A list of numbers is a vector."""
+    if isinstance(x, dict):
+        return True
+    return isinstance(x, (list, tuple)) and not (len(x) > 0 and all(map(is_number, x)))
+
+
+@dataclass
+class _Member:
+    path: str  # "x[2]['bias']"
+    array: Any
+    library: Library
+    nbytes: int
+
+
+def _members(function: str, path: str, x: Any) -> list[_Member]:
+    """The arrays in `x`, dicts by sorted key."""
+    found: list[_Member] = []
+    if isinstance(x, dict):
+        try:
+            keys = sorted(x)
+        except TypeError:
+            raise InvalidArgument(
+                f"{function}: the keys of {path} cannot be sorted, so their order is not defined"
+            ) from None
+        items = [(f"{path}[{key!r}]", x[key]) for key in keys]
+    else:
+        items = [(f"{path}[{i}]", member) for i, member in enumerate(x)]
+    for name, member in items:
+        if is_number(member):
+            raise InvalidArgument(
+                f"{function}: {name} is a number among arrays: pass numpy.array({member!r})"
+            )
+        if isinstance(member, (list, tuple, dict)):
+            found += _members(function, name, member)
+            continue
+        try:
+            library = library_of(member)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{function}: {name}: {error}") from None
+        found.append(_Member(name, member, library, library.nbytes(member)))
+    return found
+
+
+def _by_dtype(members: list[_Member]) -> list[list[_Member]]:
+    groups: dict[str, list[_Member]] = {}
+    for member in members:
+        groups.setdefault(member.library.dtype(member.array), []).append(member)
+    return [groups[name] for name in sorted(groups)]
+
+
+def _check(function: str, members: list[_Member], *, writes: bool) -> None:
+    if not writes:
+        return
+    ranges: list[tuple[int, int, str]] = []
+    for member in members:
+        if not member.library.mutable:
+            continue
+        if why := member.library.why_not_written(member.array):
+            raise InvalidArgument(f"{function}: {member.path} {why}")
+        if member.nbytes:
+            ranges.append((*_range(member), member.path))
+    ranges.sort()
+    for (_, end, path), (start, _, other) in zip(ranges, ranges[1:], strict=False):
+        if start < end:
+            raise InvalidArgument(
+                f"{function}: {path} and {other} share memory: the result of one would be lost"
+            )
+
+
+def _range(member: _Member) -> tuple[int, int]:
+    if member.library.name == "torch":
+        x = member.array
+        size = x.element_size()
+        first = last = x.data_ptr()
+        for length, stride in zip(x.shape, x.stride(), strict=True):
+            last += (length - 1) * stride * size
+        return first, last + size
+    view = np.asarray(member.array)
+    low, high = np.lib.array_utils.byte_bounds(view)
+    return int(low), int(high)
+
+
+def move_bundle(function: str, x: Any, call: Callable[[Any], Any], *, writes: bool) -> Any:
+    """Packs the arrays of each element type into a block, hands it to `call`, and unpacks it if that writes."""
+    members = _members(function, "x", x)
+    _check(function, members, writes=writes)
+    new: dict[int, Any] = {}
+    if not members:
+        call(np.empty(0, np.uint8))  # an empty list still takes part
+    with Room() as room:
+        for group in _by_dtype(members):
+            memory = room.take(sum(member.nbytes for member in group))
+            places = np.cumsum([0] + [member.nbytes for member in group])
+            pieces = []
+            for member, begin, end in zip(group, places[:-1], places[1:], strict=True):
+                library = member.library
+                piece = library.on(memory[begin:end], member.array, library.shape(member.array))
+                library.assign(piece, member.array)
+                pieces.append(piece)
+            first = group[0]
+            count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in group))
+            call(first.library.on(memory, first.array, (count,)))
+            if not writes:
+                continue
+            for member, piece in zip(group, pieces, strict=True):
+                new[id(member.array)] = _unpack(member, piece)
+    return _rebuilt(x, new) if writes else x
+
+
+def _unpack(member: _Member, piece: Any) -> Any:
+    library = member.library
+    if library.mutable:
+        library.assign(member.array, piece)
+        return member.array
+    block = library.empty(member.array, library.shape(member.array))
+    np.copyto(block, piece)
+    return library.finished(block, member.array)
+
+
+def _rebuilt(x: Any, new: dict[int, Any]) -> Any:
+    """`x` itself if all its arrays could be written, else of the same kind with new ones."""
+    if isinstance(x, dict):
+        fresh: Any = {key: _rebuilt(member, new) for key, member in x.items()}
+        return x if all(fresh[key] is x[key] for key in x) else fresh
+    if isinstance(x, (list, tuple)):
+        fresh = [_rebuilt(member, new) for member in x]
+        if all(a is b for a, b in zip(fresh, x, strict=True)):
+            return x
+        return fresh if isinstance(x, list) else tuple(fresh)
+    return new.get(id(x), x)
+
+
+def reduce_bundle(
+    group: Group, name: str, x: Any, op: Any, root: int, out: Any, clock: Clock, *, writes: bool
+) -> Any:
+    """allreduce, reduce, broadcast, scan or exscan of a bundle."""
+    if out is not None:
+        raise InvalidArgument(f"{name}: out= is for one array, not for a list: copy the arrays first")
+
+    def call(block: Any) -> None:
+        target = block if writes else None
+        group._run(name, block, target, op, root, None, None, clock.left_s())
+
+    return move_bundle(name, x, call, writes=writes)

@@ -1,0 +1,57 @@
+"""Memory for copies of arrays that do not lie in one block. Kept between calls: fresh pages cost more than the copy."""
+
+from __future__ import annotations
+
+import types
+from _thread import allocate_lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pycollective.arrays.library import Memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["MOST_KEPT_NBYTES", "Room"]
+
+MOST_KEPT_NBYTES = 256 << 20  # of all that is kept for later
+_lock = allocate_lock()
+_kept: list[Memory] = []  # smallest first
+
+
+class Room:
+    """The staging memory of one call; given back when it is left.
+
+    with Room() as room:
+        memory = room.take(nbytes)
+    """
+
+    def __init__(self) -> None:
+        self._taken: list[Memory] = []
+
+    def take(self, nbytes: int) -> Memory:
+        """So many bytes, aligned for every element type, contents unspecified."""
+        with _lock:
+            fitting = next((i for i, memory in enumerate(_kept) if memory.size >= nbytes), None)
+            memory = _kept.pop(fitting) if fitting is not None else None
+        if memory is None:
+            memory = np.empty(nbytes, np.uint8)
+        self._taken.append(memory)
+        return memory[:nbytes]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        with _lock:
+            _kept.extend(self._taken)
+            _kept.sort(key=len)
+            while _kept and (sum(map(len, _kept)) > MOST_KEPT_NBYTES or len(_kept) > 8):
+                _kept.pop(0)
+        self._taken = []
