@@ -241,9 +241,9 @@ class Group:
     def _run(
         self,
         collective: str,
-        x: Any,
-        out: Any,
-        op: Any,
+        x: object,
+        out: object,
+        op: object,
         root: int,
         counts: Sequence[int] | None,
         recv_counts: Sequence[int] | None,

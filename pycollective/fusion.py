@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["is_bundle", "move_bundle", "reduce_bundle"]
 
 
-def is_bundle(x: Any) -> bool:  # noqa: ANN401
+def is_bundle(x: Any) -> bool:
     """Whether `x` is a list, tuple or dict of arrays. A list of numbers is a vector."""
     if isinstance(x, dict):
         return True
@@ -81,26 +82,13 @@ def _check(function: str, members: list[_Member], *, writes: bool) -> None:
         if why := member.library.why_not_written(member.array):
             raise InvalidArgument(f"{function}: {member.path} {why}")
         if member.nbytes:
-            ranges.append((*_range(member), member.path))
+            ranges.append((*member.library.span(member.array), member.path))
     ranges.sort()
-    for (_, end, path), (start, _, other) in zip(ranges, ranges[1:], strict=False):
+    for (_, end, path), (start, _, other) in itertools.pairwise(ranges):
         if start < end:
             raise InvalidArgument(
                 f"{function}: {path} and {other} share memory: the result of one would be lost"
             )
-
-
-def _range(member: _Member) -> tuple[int, int]:
-    if member.library.name == "torch":
-        x = member.array
-        size = x.element_size()
-        first = last = x.data_ptr()
-        for length, stride in zip(x.shape, x.stride(), strict=True):
-            last += (length - 1) * stride * size
-        return first, last + size
-    view = np.asarray(member.array)
-    low, high = np.lib.array_utils.byte_bounds(view)
-    return int(low), int(high)
 
 
 def move_bundle(function: str, x: Any, call: Callable[[Any], Any], *, writes: bool) -> Any:

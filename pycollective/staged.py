@@ -315,7 +315,7 @@ class _Parts:
             return view, lambda: out
         block = _unfilled(target, out, shape, room)
 
-        def finish() -> Any:  # noqa: ANN401
+        def finish() -> Any:
             target.assign(view, block)
             return out
 

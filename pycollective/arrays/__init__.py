@@ -46,7 +46,7 @@ def _exporters() -> Library:
     return Exporters()
 
 
-# name, the module without which there is none of its arrays, how to get the library. The first that owns an array has it.
+# Name, the module without which none of its arrays exist, how to get it. The first that owns an array has it.
 LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("numpy", "numpy", _numpy),
     ("numbers", "builtins", _numbers),
@@ -64,7 +64,7 @@ def by_name(name: str) -> Library:
     return _loaded[name]
 
 
-def library_of(x: Any) -> Library:  # noqa: ANN401
+def library_of(x: Any) -> Library:
     """The library that `x` belongs to. None of it is imported that the program has not imported itself."""
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):

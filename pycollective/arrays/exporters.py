@@ -52,6 +52,9 @@ class Exporters(NumpyArrays):
     def is_block(self, x: Any) -> bool:
         return super().is_block(self.array(x))
 
+    def span(self, x: Any) -> tuple[int, int]:
+        return super().span(self.array(x))
+
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         return super().on(memory, self.array(like), shape)
 

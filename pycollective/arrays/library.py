@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Library", "Memory", "itself_overlaps"]
+__all__ = ["Library", "Memory", "itself_overlaps", "span_of"]
 
 Memory = npt.NDArray[np.uint8]  # bytes in one block
 Shape = tuple[int, ...]
@@ -34,6 +34,9 @@ class Library(Protocol):
     def is_block(self, x: Any) -> bool:
         """Whether the core can take its memory as it lies, to read it."""
 
+    def span(self, x: Any) -> tuple[int, int]:
+        """First address of its elements, and the one after the last. It has elements."""
+
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         """A block of that shape and of `like`'s element type on that memory."""
 
@@ -51,6 +54,12 @@ class Library(Protocol):
 
     def why_not_written(self, x: Any) -> str:
         """Why the result cannot be written to `x`, or an empty text."""
+
+
+def span_of(address: int, shape: Shape, strides: Shape, itemsize: int) -> tuple[int, int]:
+    """Of the element at index 0, 0, ... the address is known; strides in bytes. There are elements."""
+    steps = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
+    return address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + itemsize
 
 
 def itself_overlaps(shape: Shape, strides: Shape, itemsize: int) -> bool:

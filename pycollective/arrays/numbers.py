@@ -15,7 +15,7 @@ __all__ = ["Numbers", "is_number"]
 _KINDS = (bool, int, float, complex, np.generic)
 
 
-def is_number(x: Any) -> bool:  # noqa: ANN401
+def is_number(x: Any) -> bool:
     """Whether `x` is one number."""
     return isinstance(x, _KINDS)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pycollective.arrays.library import Memory, Shape, itself_overlaps
+from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
 
 __all__ = ["NumpyArrays"]
 
@@ -32,6 +32,9 @@ class NumpyArrays:
     def is_block(self, x: Any) -> bool:
         # What has objects in it, or a mask, is left to the core, which refuses it.
         return bool(x.flags.c_contiguous) or x.dtype.hasobject or isinstance(x, np.ma.MaskedArray)
+
+    def span(self, x: Any) -> tuple[int, int]:
+        return span_of(x.__array_interface__["data"][0], x.shape, x.strides, x.itemsize)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         return memory.view(like.dtype).reshape(shape) if memory.size else np.empty(shape, like.dtype)

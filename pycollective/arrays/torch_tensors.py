@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pycollective.arrays.library import Memory, Shape, itself_overlaps
+from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
 
 __all__ = ["TorchTensors"]
 
@@ -34,6 +34,10 @@ class TorchTensors:
         if x.layout != torch.strided or x.device.type != "cpu":
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
+
+    def span(self, x: Any) -> tuple[int, int]:
+        size = x.element_size()
+        return span_of(x.data_ptr(), tuple(x.shape), tuple(s * size for s in x.stride()), size)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not memory.size:
