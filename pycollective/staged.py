@@ -54,7 +54,9 @@ class Clock:
 
 def _library(function: str, argument: str, x: Any) -> Library:
     try:
-        return library_of(x)
+        library = library_of(x)
+        library.shape(x)  # it can be read
+        return library
     except CollectiveError as error:
         error.args = (f"{function}: {argument}: {error}",)
         raise

@@ -49,7 +49,7 @@ class Good:
 
 
 def no_array(name: str, given: Callable[[], Any], words: str, error: type[BaseException] = Invalid) -> Row:
-    return Row(name, lambda x: pc.allreduce(x), error, f"^allreduce: x .*{words}", given)
+    return Row(name, lambda x: pc.allreduce(x), error, f"^allreduce: .*{words}", given)
 
 
 def strided(shape: tuple[int, ...], *strides: int) -> np.ndarray[Any, Any]:
@@ -98,26 +98,25 @@ def reshaped_meanwhile() -> tuple[Any, Any]:
     return x, Reshaping(x)
 
 
-COPY = r"not C-contiguous.*(ascontiguousarray\(x\)|x\.contiguous\(\))"
 EXPANDED = r"is expanded: several of its elements share one place in memory\. Pass a copy"
 
 NO_ARRAYS = [
-    no_array("float", lambda: 3.5, "is a float, not an array"),
-    no_array("bool", lambda: True, "is a bool, not an array"),
     no_array("None", lambda: None, "is a NoneType, not an array"),
     no_array("str", lambda: "abc", "is a str, not an array"),
     no_array("bytes", lambda: b"abc", "is read-only"),
     no_array("module", lambda: np, "is a module, not an array"),
     no_array("class", lambda: np.ndarray, "does not say where it lies"),
-    no_array("list of numbers", lambda: [1.0, 2.0], "is a list, not an array"),
-    no_array("empty list", list, "is a list, not an array"),
-    no_array("ragged list", lambda: [[1.0, 2.0], [3.0]], "is a list, not an array"),
-    no_array("list of arrays", lambda: [six(), six()], "is a list, not an array"),
-    no_array("array and number", lambda: [six(), 3.0], "is a list, not an array"),
-    no_array("overlapping members", lambda: [x[:4] for x in [six()]] * 2, "is a list, not an array"),
-    no_array("tuple", lambda: (six(),), "is a tuple, not an array"),
-    no_array("dict", lambda: {"a": six()}, "is a dict, not an array"),
-    no_array("scalar", lambda: np.float32(1), "read-only"),
+    no_array("ragged list", lambda: [[1.0, 2.0], [3.0]], r"\[0\]\[0\] is a number among arrays"),
+    no_array("array and number", lambda: [six(), 3.0], r"\[1\] is a number among arrays"),
+    no_array(
+        "overlapping members", lambda: (x := six(), [x[:4], x[2:]])[1], r"x\[0\] and x\[1\] share memory"
+    ),
+    no_array("one array twice", lambda: [six()] * 2, r"x\[0\] and x\[1\] share memory"),
+    no_array("list with a read-only array", lambda: [six(), read_only(six())], r"x\[1\] is read-only"),
+    no_array("list with text", lambda: [six(), "abc"], r"\[1\]: str is no array"),
+    no_array("keys without an order", lambda: {1: six(), "a": six()}, "the keys of x cannot be sorted"),
+    no_array("huge number", lambda: 1 << 70, "does not fit into 64 bits"),
+    no_array("set", lambda: {1.0}, "is a set, not an array"),
     no_array("masked", lambda: np.ma.ones(3), r"x\.filled"),
     no_array("released", released, "released memoryview"),
     no_array("on a GPU", FarAway, "device 2:0", pc.Unsupported),
@@ -144,19 +143,13 @@ DTYPES = [
 
 LAYOUTS = [
     no_array("read-only", lambda: read_only(six()), "is read-only and allreduce writes it: pass a copy, or out="),
-    no_array("reversed", lambda: six()[::-1], COPY),
-    no_array("column", lambda: np.ones((3, 4))[:, 0], COPY),
-    no_array("every second", lambda: six()[::2], COPY),
-    no_array("transposed", lambda: np.ones((3, 4)).T, COPY),
-    no_array("rows that overlap", lambda: strided((3, 4), 8, 8), COPY),
+    no_array("rows that overlap", lambda: strided((3, 4), 8, 8), EXPANDED),
     no_array("repeated by strides", lambda: strided((4,), 0), EXPANDED),
     no_array("repeated by broadcast_to", lambda: np.broadcast_to(six(), (2, 6)), "is read-only"),
-    no_array("buffer with gaps", lambda: memoryview(bytearray(8)).cast("c")[::2], "not C-contiguous"),
     Row("reduce of read-only", lambda x: pc.reduce(x, root=pc.rank()), Invalid, "reduce: x is read-only",
         lambda: read_only(six())),
     Row("recv into read-only", lambda x: pc.recv(x, pc.size() - 1 - pc.rank()), Invalid,
         "recv: x is read-only|itself", lambda: read_only(six())),
-    Row("broadcast of repeated", lambda x: pc.broadcast(x), Invalid, EXPANDED, lambda: strided((4,), 0)),
 ]  # fmt: skip
 
 
@@ -176,10 +169,9 @@ OUTS = [
         lambda: (six(), read_only(six())),
         "out is read-only and allreduce writes it: pass a copy$",
     ),
-    out("with gaps", lambda: (six(), np.ones(12)[::2]), r"out of shape .*ascontiguousarray\(out\)"),
     out("repeated", lambda: (np.ones(4), strided((4,), 0)), f"out of shape .* {EXPANDED}"),
     out("of foreign byte order", lambda: (six(), np.ones(6, ">f8")), "out has foreign byte order"),
-    out("list", lambda: (six(), [0.0] * 6), "out is a list, not an array"),
+    out("list", lambda: (six(), [0.0] * 6), "out is no array: its value cannot be replaced"),
     out("copying", lambda: (np.ones(3), CopiedDlpack(np.ones(3))), "allreduce: out .* copy"),
     out("that reshapes x", reshaped_meanwhile, r"out has shape \(3,\), but x has \(1, 1\)"),
 ]
@@ -214,7 +206,7 @@ ARGUMENTS = [
     Row("twice", lambda x: pc.allreduce(x, x=x), TypeError, "multiple values for argument 'x'"),
     Row("unknown", lambda x: pc.allreduce(x, peer=1), TypeError, "unexpected keyword argument 'peer'"),
     Row("out of broadcast", lambda x: pc.broadcast(x, out=x), TypeError, "unexpected keyword argument 'out'"),
-    Row("explain", lambda x: pc.explain("allgather"), Invalid, '"allgather" is not one of allreduce'),
+    Row("explain", lambda x: pc.explain("allmerge"), Invalid, '"allmerge" is not one of allreduce'),
     Row("second init", lambda x: pc.init(), Invalid, r"pycollective\.shutdown\(\) first"),
     Row("backend", lambda x: pc.init(backend="mpi"), Invalid, r"shutdown\(\) first"),
     Row("timeout of shutdown", lambda x: pc.shutdown(timeout=-5), Invalid, "0 or more, not -5"),
@@ -244,7 +236,6 @@ def wrapper() -> Any:
 
 
 TORCH = [
-    no_array("torch transposed", lambda: torch.ones(3, 4).T, COPY),
     no_array("torch expanded", lambda: torch.ones(1).expand(4), EXPANDED),
     no_array("torch non-leaf", grown, r"requires grad.*x\.detach\(\)\.clone\(\)"),
     no_array("torch sparse", lambda: torch.eye(3).to_sparse(), "has no plain memory"),
@@ -255,9 +246,6 @@ TORCH = [
     no_array("torch negated by strides", lambda: by_strides(complex_ones().conj().imag), "lazily"),
     no_array("torch float8", lambda: torch.ones(3).to(torch.float8_e4m3fn), "float8", pc.Unsupported),
     no_array("torch wrapper", wrapper, "wraps other tensors"),
-    no_array("list of NumPy and torch", lambda: [six(), torch.ones(3)], "is a list, not an array"),
-    Row("torch broadcast of expanded", lambda x: pc.broadcast(x), Invalid, EXPANDED,
-        lambda: torch.ones(1).expand(4)),
     out("torch shorter", lambda: (torch.ones(4), torch.ones(2)), r"out has shape \(2,\), but x has \(4,\)"),
     out("torch of another shape", lambda: (torch.ones(4), torch.ones(2, 2)), r"out has shape \(2, 2\), but x"),
     out("torch of another dtype", lambda: (torch.ones(4), torch.ones(4).double()), "out has dtype float64, but"),

@@ -1,0 +1,252 @@
+"""THE conformance matrix: every operation with every element type, count, placement and root, against NumPy.
+
+A case is a row of a table, the oracle computes what every rank must get from what all ranks put in, and run_case() makes
+the call on one rank and compares. Values are small whole numbers, so that every result is exact in every type.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from arrays import numpy_dtype
+
+import pycollective as pc
+
+RANKS = (1, 2, 3, 4, 5, 8)
+LARGE = 70_001  # above the eager limit and a segment
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+MOVED = ("bool", *INTEGERS, *FLOATS, "complex64", "complex128")
+REDUCED = {
+    "sum": ("uint8", "int32", "int64", *FLOATS),
+    "prod": ("uint8", "int32", "int64", *FLOATS),
+    "min": ("uint8", "int32", "int64", *FLOATS),
+    "max": ("uint8", "int32", "int64", *FLOATS),
+    "avg": FLOATS,
+}
+COMBINE: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "avg": np.add,
+}
+ELEMENTWISE = ("allreduce", "reduce", "broadcast", "scan", "exscan")
+PARTED = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
+ROOTED = ("reduce", "broadcast", "gather", "scatter")
+REDUCING = ("allreduce", "reduce", "reduce_scatter", "scan", "exscan")
+
+
+@dataclass(frozen=True)
+class Case:
+    operation: str
+    dtype: str
+    op: str  # "" where nothing is reduced
+    count: int  # elements of the array, or of the parts all together where `parts` is uneven; of each part where even
+    parts: str  # "", "even", "uneven", "auto"
+    placement: str  # "new", "in place", "out", "strided"
+    root: int
+
+
+def counts(size: int) -> tuple[int, ...]:
+    return tuple(sorted({0, 1, size - 1, size, size + 1, 1000, LARGE}))
+
+
+def roots(operation: str, size: int) -> tuple[int, ...]:
+    return tuple(range(size)) if operation in ROOTED else (0,)
+
+
+def placements(operation: str) -> tuple[str, ...]:
+    if operation in ("broadcast", "reduce"):
+        return ("in place", "strided")
+    if operation in ("allreduce", "scan", "exscan"):
+        return ("in place", "out", "strided")
+    return ("new", "out", "strided")
+
+
+def cases(size: int) -> Iterator[Case]:
+    """All cases of a world of that size."""
+    for operation in ELEMENTWISE + PARTED:
+        ops = (
+            [op for op in REDUCED if op != "avg" or "scan" not in operation]
+            if operation in REDUCING
+            else [""]
+        )
+        kinds = ("even", "uneven", "auto") if operation in PARTED else ("",)
+        for op, parts in itertools.product(ops, kinds):
+            if parts == "auto" and operation == "alltoall":
+                continue
+            for dtype, count in itertools.product(REDUCED[op] if op else MOVED, counts(size)):
+                if count == LARGE and dtype not in ("float32", "bfloat16", "uint8"):
+                    continue
+                for placement, root in itertools.product(placements(operation), roots(operation, size)):
+                    if operation == "scatter" and parts == "auto" and placement != "new":
+                        continue
+                    yield Case(operation, dtype, op, count, parts, placement, root)
+
+
+def sample(size: int, share: float, seed: int) -> list[Case]:
+    """That share of the cases, the same on every rank."""
+    chosen = random.Random(seed * 1000 + size)
+    return [case for case in cases(size) if chosen.random() < share]
+
+
+class Oracle:
+    """What the ranks of a world put into a call, and what each must get."""
+
+    def __init__(self, case: Case, size: int) -> None:
+        self.case, self.size = case, size
+        self.dtype = numpy_dtype(case.dtype)
+        self.lengths = self._lengths()
+
+    def _lengths(self) -> list[int]:
+        """Of the parts."""
+        count, size = self.case.count, self.size
+        if self.case.parts == "even":
+            return [count // 8 if count == LARGE else count] * size
+        if self.case.parts == "auto" and self.case.operation in ("reduce_scatter", "scatter"):
+            return [count // size + (r < count % size) for r in range(size)]
+        cuts = sorted((count * (3 * r + 1)) // (3 * size + 2) for r in range(1, size))
+        return [b - a for a, b in itertools.pairwise([0, *cuts, count])]
+
+    def between(self, source: int, target: int) -> int:
+        """How much goes from one rank to another in an alltoall."""
+        return (
+            self.lengths[0] if self.case.parts == "even" else self.lengths[(source + 2 * target) % self.size]
+        )
+
+    def values(self, rank: int, count: int) -> Any:
+        if self.case.dtype == "bool":
+            return (np.arange(count) + rank) % 3 == 0
+        return ((np.arange(count) * 7 + rank * 3) % 2 + 1).astype(self.dtype)
+
+    def put_in(self, rank: int) -> Any:
+        operation = self.case.operation
+        if operation in ("allgather", "gather"):
+            return self.values(rank, self.lengths[rank])
+        if operation == "alltoall":
+            return self.values(rank, sum(self.between(rank, peer) for peer in range(self.size)))
+        return self.values(rank, sum(self.lengths) if operation in PARTED else self.case.count)
+
+    def reduced(self, ranks: range) -> Any:
+        columns = [self.put_in(rank).astype(np.float64) for rank in ranks]
+        total = COMBINE[self.case.op].reduce(columns)
+        if self.case.op == "avg":
+            total = total / self.size
+        if self.case.dtype in INTEGERS:  # wraps
+            return total.astype(np.int64).astype(self.dtype)
+        return total.astype(self.dtype)
+
+    def part(self, whole: Any, rank: int) -> Any:
+        begin = sum(self.lengths[:rank])
+        return whole[begin : begin + self.lengths[rank]]
+
+    def wanted(self, rank: int) -> Any:
+        """None: the call gives this rank nothing."""
+        case, everyone = self.case, range(self.size)
+        match case.operation:
+            case "allreduce":
+                return self.reduced(everyone)
+            case "reduce":
+                return self.reduced(everyone) if rank == case.root else self.put_in(rank)
+            case "broadcast":
+                return self.put_in(case.root)
+            case "scan":
+                return self.reduced(range(rank + 1))
+            case "exscan":
+                return self.reduced(range(rank)) if rank > 0 else None
+            case "reduce_scatter":
+                return self.part(self.reduced(everyone), rank)
+            case "scatter":
+                return self.part(self.put_in(case.root), rank)
+            case "gather" if rank != case.root:
+                return None
+            case "alltoall":
+                return np.concatenate([self._sent(peer, rank) for peer in everyone])
+        return np.concatenate([self.put_in(peer) for peer in everyone])
+
+    def _sent(self, source: int, target: int) -> Any:
+        begin = sum(self.between(source, peer) for peer in range(target))
+        return self.put_in(source)[begin : begin + self.between(source, target)]
+
+    def parts_arguments(self, rank: int) -> dict[str, Any]:
+        case, everyone = self.case, range(self.size)
+        if case.parts in ("", "even"):
+            return {}
+        if case.operation == "alltoall":
+            told = {"counts": [self.between(rank, peer) for peer in everyone]}
+            if case.count % 2:
+                told["recv_counts"] = [self.between(peer, rank) for peer in everyone]
+            return told
+        return {"counts": "auto" if case.parts == "auto" else self.lengths}
+
+
+def laid(x: Any, placement: str) -> Any:
+    """`x` as the case wants it to lie in memory."""
+    if placement != "strided":
+        return x
+    loose = np.zeros((x.size, 2), x.dtype)[:, 1]
+    loose[:] = x
+    return loose
+
+
+def run_case(case: Case) -> str:
+    """Makes the call on this rank. What is wrong, or nothing."""
+    rank, oracle = pc.rank(), Oracle(case, pc.size())
+    before = oracle.put_in(rank)
+    x = laid(before.copy(), case.placement)
+    wanted = oracle.wanted(rank)
+    result, out = _call(case, oracle, x, wanted)
+    if case.operation == "exscan" and rank == 0:
+        wanted = before if out is None else np.zeros_like(before)
+    if wanted is None:
+        return "" if result is None else "gives a rank something that shall get nothing"
+    if out is not None and result is not out:
+        return "does not return out"
+    if wanted.dtype != result.dtype or wanted.shape != result.shape:
+        return f"gives {result.dtype}{result.shape} instead of {wanted.dtype}{wanted.shape}"
+    if case.placement != "in place" and result is not x and x.tobytes() != before.tobytes():
+        return "touches its input"
+    exact = case.op != "avg" or case.dtype in ("float32", "float64")
+    same = result.tobytes() == wanted.tobytes() if exact else _close(result, wanted)
+    return "" if same else f"gives {result[:9]}... instead of {wanted[:9]}..."
+
+
+def _close(a: Any, b: Any) -> bool:
+    return np.allclose(a.astype(float), b.astype(float), rtol=1e-2)  # a running mean is rounded at every step
+
+
+def _call(case: Case, oracle: Oracle, x: Any, wanted: Any) -> tuple[Any, Any]:
+    rank = pc.rank()
+    arguments: dict[str, Any] = oracle.parts_arguments(rank)
+    if case.op:
+        arguments["op"] = case.op
+    if case.operation in ROOTED:
+        arguments["root"] = case.root
+    out = None
+    if case.placement == "out" or (case.placement == "strided" and case.operation == "allgather"):
+        shape = x.shape if wanted is None else wanted.shape
+        out = laid(np.zeros(shape, x.dtype), case.placement)
+        arguments["out"] = out
+    if case.operation == "gather" and rank != case.root:
+        out = None
+    return getattr(pc, case.operation)(x, **arguments), out
+
+
+def run(share: float, seed: int) -> tuple[int, list[str]]:
+    """On one rank of a world: how many cases there were, and what is wrong with some."""
+    size = pc.size()
+    chosen = sample(size, share, seed)
+    wrong = []
+    for case in chosen:
+        said = run_case(case)
+        if said:
+            wrong.append(f"rank {pc.rank()} of {size}, {case}: {said}")
+        if len(wrong) >= 5:
+            break
+    return len(chosen), wrong

@@ -1,0 +1,31 @@
+"""Every operation with every type, count, placement and root gives what NumPy says: tests/python/matrix.py.
+
+A seeded sample by default; all of it with PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test full does.
+"""
+
+from __future__ import annotations
+
+import os
+
+import matrix
+import pytest
+
+from pycollective import testing
+
+FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
+SHARE = 1.0 if FULL else 0.06
+SEED = 1
+
+
+@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.parametrize("n", matrix.RANKS)
+def test_every_case_of_the_matrix_is_exact(n: int, record_property: pytest.RecordProperty) -> None:
+    outcomes = testing.run(matrix.run, n, SHARE, SEED, timeout_s=500 if FULL else 100)
+    wrong = [said for _, words in outcomes for said in words]
+    assert not wrong, "\n".join(wrong)
+    print(f"matrix: {outcomes[0][0]} of {sum(1 for _ in matrix.cases(n))} cases with {n} ranks")
+    assert outcomes[0][0] > 200
+
+
+def test_the_matrix_has_at_least_twenty_thousand_cases() -> None:
+    assert sum(sum(1 for _ in matrix.cases(n)) for n in matrix.RANKS) >= 20_000
