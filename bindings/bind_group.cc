@@ -2,9 +2,12 @@
 
 #include <new>
 
+#include "arguments.h"
 #include "bind_errors.h"
+#include "call.h"
 #include "calls.h"
 #include "group_docs.h"
+#include "in_python.h"
 #include "object_calls.h"
 #include "object_docs.h"
 #include "part_calls.h"
@@ -87,6 +90,10 @@ PyMethodDef* group_methods() {
       {"scatter_object", fast(on_group<scatter_object>), kFast, docs::kScatterObject},
       {"send_object", fast(on_group<send_object>), kFast, docs::kSendObject},
       {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
+      {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
+      {"split", fast(on_group<split>), kFast, docs::kSplit},
+      {"_make", fast(on_group<make_group>), kFast, nullptr},
+      {"_next_group_id", fast(on_group<next_group_id>), kFast, nullptr},
       {"_run", fast(on_group<run_as_it_is>), kFast, nullptr},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
@@ -120,6 +127,7 @@ PyMethodDef* world_methods() {
       {"scatter_object", fast(on_world<scatter_object>), kFast, docs::kScatterObject},
       {"send_object", fast(on_world<send_object>), kFast, docs::kSendObject},
       {"recv_object", fast(on_world<recv_object>), kFast, docs::kRecvObject},
+      {"group", fast(on_world<subgroup>), kFast, docs::kGroupOf},
       {"__reduce__", world_reduce, METH_NOARGS, nullptr},
       {},
   };
@@ -131,6 +139,74 @@ void group_dealloc(PyObject* self) {
   reinterpret_cast<GroupObject*>(self)->session.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
+}
+
+// Group._make(id, world_ranks), of whose id pycollective/groups.py sees to.
+PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
+  if (usable(group) == nullptr) return nullptr;
+  const Ref ranks(nargs == 2 ? PySequence_Fast(args[1], "world_ranks must be a list of integers") : nullptr);
+  if (!ranks) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "_make(id, world_ranks)");
+    return nullptr;
+  }
+  int64_t id = 0;
+  if (!to_integer(*group.state, "_make", "id", args[0], UINT32_MAX, &id)) return nullptr;
+  std::vector<Rank> world_ranks;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(ranks.get()); ++i) {
+    int64_t rank = 0;
+    PyObject* item = PySequence_Fast_GET_ITEM(ranks.get(), i);
+    if (!to_integer(*group.state, "group", "ranks", item, INT32_MAX, &rank)) return nullptr;
+    world_ranks.push_back(static_cast<Rank>(rank));
+  }
+  const Result<Communicator*> made =
+      group.session->runtime->make_group(static_cast<uint32_t>(id), std::move(world_ranks));
+  if (!made.is_ok()) return raise_status(*group.state, made.status());
+  return make_group_object(group.state, group.session, *made.value());
+}
+
+PyObject* next_group_id(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
+  if (usable(group) == nullptr) return nullptr;
+  return PyLong_FromUnsignedLong(group.session->runtime->next_group_id());
+}
+
+PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_python("pycollective.groups", "subgroup", group, args, nargs, kwnames);
+}
+PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_python("pycollective.groups", "split", group, args, nargs, kwnames);
+}
+
+// A tuple with one entry per rank of the group.
+template <class Entry>
+PyObject* per_rank(const GroupObject& group, Entry&& entry) {
+  const Communicator* communicator = usable(group);
+  if (communicator == nullptr) return nullptr;
+  PyObject* tuple = PyTuple_New(group.size);
+  for (Rank rank = 0; tuple != nullptr && rank < group.size; ++rank) {
+    PyObject* value = entry(communicator->world_ranks()[static_cast<std::size_t>(rank)]);
+    if (value == nullptr) return Py_DECREF(tuple), nullptr;
+    PyTuple_SET_ITEM(tuple, rank, value);
+  }
+  return tuple;
+}
+PyObject* get_ranks(PyObject* self, void*) {
+  return guarded([&] {
+    return per_rank(*reinterpret_cast<GroupObject*>(self), [](Rank rank) { return PyLong_FromLong(rank); });
+  });
+}
+// The first rank of the world on the same host, for each rank.
+PyObject* get_hosts(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    const GroupObject& group = *reinterpret_cast<GroupObject*>(self);
+    if (usable(group) == nullptr) return nullptr;
+    const std::vector<HostMap::Entry>& ranks = group.session->runtime->hosts().ranks;
+    return per_rank(group, [&](Rank rank) {
+      const std::string& key = ranks[static_cast<std::size_t>(rank)].host_key;
+      long first = 0;
+      while (ranks[static_cast<std::size_t>(first)].host_key != key) ++first;
+      return PyLong_FromLong(first);
+    });
+  });
 }
 
 template <Rank GroupObject::*member>
@@ -152,6 +228,8 @@ PyTypeObject* make_group_type(PyObject* module) {
        "This process's number among those on its host.", nullptr},
       {"local_size", get_rank<&GroupObject::local_size>, nullptr, "How many of the ranks are on this host.",
        nullptr},
+      {"ranks", get_ranks, nullptr, "The members as ranks of the world: a tuple, in the order of the group.", nullptr},
+      {"_hosts", get_hosts, nullptr, nullptr, nullptr},
       {},
   };
   PyType_Slot slots[] = {
@@ -202,17 +280,25 @@ bool add_group(PyObject* module, State* state) {
   return true;
 }
 
-PyObject* make_world_group(State* state, const std::shared_ptr<Session>& session) {
+PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session, Communicator& communicator) {
   PyObject* self = state->group_type->tp_alloc(state->group_type, 0);
   if (self == nullptr) return nullptr;
   GroupObject& group = *reinterpret_cast<GroupObject*>(self);
   new (&group.session) std::shared_ptr<Session>(session);
   group.state = state;
-  group.communicator = &session->runtime->world();
-  group.rank = group.communicator->rank();
-  group.size = group.communicator->size();
-  group.local_rank = session->runtime->hosts().local_rank;
-  group.local_size = session->runtime->hosts().local_size;
+  group.communicator = &communicator;
+  group.rank = communicator.rank();
+  group.size = communicator.size();
+  const std::vector<HostMap::Entry>& ranks = session->runtime->hosts().ranks;
+  const auto host_of = [&](Rank rank) -> const std::string& {
+    return ranks[static_cast<std::size_t>(communicator.world_ranks()[static_cast<std::size_t>(rank)])].host_key;
+  };
+  group.local_rank = group.local_size = 0;
+  for (Rank rank = 0; rank < group.size; ++rank) {
+    if (host_of(rank) != host_of(group.rank)) continue;
+    ++group.local_size;
+    if (rank < group.rank) ++group.local_rank;
+  }
   return self;
 }
 

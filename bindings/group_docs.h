@@ -6,8 +6,9 @@ namespace pc::docs {
 
 inline constexpr const char* kGroup = R"(A group of processes that call collectives together.
 
-Made by init(); `world()` returns the one that is current. A group may be used from several threads; calls on one group
-are then ordered by the caller. Every rank of the group makes the same calls in the same order.
+Made by init(); `world()` returns the one that is current; group() and split() make groups of some of its ranks. A group may
+be used from several threads; calls on one group are then ordered by the caller. Every rank of the group makes the same
+calls in the same order. Ranks, also in errors, count within the group; `ranks` translates them to those of the world.
 
 Example:
     >>> import pycollective as pc
@@ -211,6 +212,61 @@ Example:
     >>> import pycollective as pc
     >>> _ = pc.init()
     >>> pc.resync(timeout=10)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kGroupOf = R"(group(ranks, *, timeout=None)
+--
+
+Make a group of some of the ranks. Its members call this together; other ranks need not, and get None if they do.
+
+Parameters:
+    ranks: which, counted in the group that this is called on (for pycollective.group: in the world), without repetition.
+        Their order is that of the new group. The same on every member.
+    timeout: seconds to wait for the other members, default that of init().
+
+Returns:
+    The new group, or None on a rank that is not in it. It lives as long as the world.
+
+Raises:
+    InvalidArgument: `ranks` is empty, repeats a rank, or names one that there is not.
+    CollectiveMismatch: members gave different lists.
+    CollectiveTimeout, PeerFailure, NotInitialized: as allreduce().
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> _ = pc.init()
+    >>> first = pc.group([0])
+    >>> if first is not None:
+    ...     print(first.ranks, first.allreduce(np.array([2.0])))
+    (0,) [2.]
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kSplit = R"(split(color, key=0, *, timeout=None)
+--
+
+Cut the group into groups: ranks that give the same `color` come together. Every rank of the group calls it.
+
+Parameters:
+    color: an integer; None: this rank is in no group. Or "host": the ranks of each host come together.
+    key: the new groups are ordered by this integer, ranks with equal keys as they were.
+    timeout: seconds to wait for the other ranks, default that of init().
+
+Returns:
+    This rank's new group, or None for color None. It lives as long as the world.
+
+Raises:
+    As allreduce().
+
+Source: MPI_Comm_split and MPI_Comm_split_type (MPI 4.1, section 7.4.2).
+
+Example:
+    >>> import pycollective as pc
+    >>> world = pc.init()
+    >>> even_or_odd = world.split(world.rank % 2)
+    >>> even_or_odd.ranks[0] == world.rank % 2
+    True
     >>> pc.shutdown()
 )";
 

@@ -25,6 +25,7 @@ try:
         exscan,
         gather,
         gather_object,
+        group,
         recv,
         recv_object,
         reduce,
@@ -62,7 +63,8 @@ from pycollective.errors import (
     PeerUnresponsive,
     Unsupported,
 )
-from pycollective.group import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from pycollective.lifetime import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from pycollective.groups import Mesh as Mesh
 from pycollective.plan import explain
 from pycollective.store import Store, store
 
@@ -75,6 +77,7 @@ __all__ = [
     "ForkedProcess",
     "Group",
     "InvalidArgument",
+    "Mesh",
     "NotInitialized",
     "PeerExited",
     "PeerFailure",
@@ -94,6 +97,7 @@ __all__ = [
     "exscan",
     "gather",
     "gather_object",
+    "group",
     "init",
     "is_initialized",
     "local_rank",

@@ -17,7 +17,7 @@ import numpy as np
 from pycollective import object_codec, object_parcel
 from pycollective._core import Group
 from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
-from pycollective.group import check_timeout
+from pycollective.lifetime import check_timeout
 from pycollective.object_codec import Bytes, Malformed
 from pycollective.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel
 

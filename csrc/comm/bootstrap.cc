@@ -186,7 +186,10 @@ Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
 // ranks call lower ones.
 Status check_reachable(const Meeting& meeting) {
   const std::vector<HostMap::Entry>& ranks = meeting.hosts.ranks;
-  if (meeting.hosts.count() == 1) return Status::ok();
+  const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const HostMap::Entry& entry) {
+    return entry.host_key == ranks.front().host_key;
+  });
+  if (one_host) return Status::ok();
   std::map<std::string, std::set<std::string_view>> hosts_of;  // by address
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const std::string& ip : ips_of(meeting.addresses[i])) hosts_of[ip].insert(ranks[i].host_key);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -18,6 +19,7 @@ class Communicator {
   Rank rank() const { return rank_; }
   Rank size() const { return size_; }
   double timeout_s() const { return timeout_s_; }
+  virtual std::span<const Rank> world_ranks() const = 0;  // of its ranks, in their order
 
   // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
   virtual Status run(const Request& request, double timeout_s = -1) = 0;

@@ -28,6 +28,7 @@ class GroupCommunicator final : public Communicator {
                     SelectionTable selection);
   ~GroupCommunicator() override;  // ends what still runs
 
+  std::span<const Rank> world_ranks() const override { return shared_->calls.names().world_ranks(); }
   Status run(const Request& request, double timeout_s) override;
   Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;

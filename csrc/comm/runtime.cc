@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <numeric>
 #include <set>
 
@@ -80,8 +81,8 @@ struct Runtime::State {
   explicit State(RuntimeOptions given) : options(std::move(given)) {}
   ~State() {
     if (world) {
-      world->abort(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
-      world->close();
+      end_groups(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
+      close_groups();
     }
     close();
   }
@@ -90,9 +91,22 @@ struct Runtime::State {
     if (reactor && transport) reactor->remove(transport.get());
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
+  // This rank goes: see GroupCommunicator::close().
+  void close_groups() {
+    const std::lock_guard lock(groups_mutex);
+    world->close();
+    for (const std::unique_ptr<GroupCommunicator>& group : groups) group->close();
+  }
+  void end_groups(const Status& why) {
+    const std::lock_guard lock(groups_mutex);
+    world->abort(why);
+    for (const std::unique_ptr<GroupCommunicator>& group : groups) group->abort(why);
+  }
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
   Status start_control();
+  GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
+  GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
   void make_world(SelectionTable selection);
 
   RuntimeOptions options;
@@ -104,36 +118,57 @@ struct Runtime::State {
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<ControlThread> control;
+  SelectionTable selection;
   std::unique_ptr<GroupCommunicator> world;
+  std::mutex groups_mutex;                                 // guards what follows
+  std::vector<std::unique_ptr<GroupCommunicator>> groups;  // besides the world
+  uint32_t next_group_id = kWorldGroup + 1;
   bool shut_down = false;
 };
 
-Rank HostMap::count() const {
+Rank HostMap::count(std::span<const Rank> of) const {
   std::set<std::string_view> different;
-  for (const Entry& rank : ranks) different.insert(rank.host_key);
+  for (const Rank rank : of) different.insert(ranks[static_cast<std::size_t>(rank)].host_key);
   return static_cast<Rank>(different.size());
 }
 
-void Runtime::State::make_world(SelectionTable selection) {
-  std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
+GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_world) const {
   std::vector<std::string> people;
-  if (options.size > 1) {
-    for (const HostMap::Entry& entry : hosts.ranks)
-      people.push_back("host " + entry.host_name + ", pid " + std::to_string(entry.pid));
+  for (const Rank rank : ranks) {
+    if (options.size == 1) break;
+    const HostMap::Entry& entry = hosts.ranks[static_cast<std::size_t>(rank)];
+    people.push_back((is_world ? "" : "world rank " + std::to_string(rank) + ", ") + "host " + entry.host_name +
+                     ", pid " + std::to_string(entry.pid));
   }
+  const auto own = std::find(ranks.begin(), ranks.end(), options.rank);
+  return GroupNames(static_cast<Rank>(own - ranks.begin()), ranks, std::move(people));
+}
+
+GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
   GroupCommunicator::Parts parts;
-  parts.calls = {reactor.get(), executor.get(), control.get(), recorder, messages, options.log};
+  const bool alone = ranks.size() == 1;
+  parts.calls = {alone ? nullptr : reactor.get(),
+                 alone ? nullptr : executor.get(),
+                 alone ? nullptr : control.get(),
+                 recorder,
+                 messages,
+                 options.log};
   parts.calls.warn_after_s = options.warn_after_s;
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
-  parts.transport = transport.get();
+  parts.transport = alone ? nullptr : transport.get();
   parts.check = options.check;
-  parts.hosts = hosts.count();
+  parts.hosts = hosts.count(ranks);
   if (options.interrupted) parts.interrupted = &options.interrupted;
-  world = std::make_unique<GroupCommunicator>(parts, kWorldGroup,
-                                              GroupNames(options.rank, std::move(ranks), std::move(people)),
-                                              options.timeout_s, std::move(selection));
+  return parts;
+}
+
+void Runtime::State::make_world(SelectionTable table) {
+  selection = std::move(table);
+  std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  world = std::make_unique<GroupCommunicator>(parts_of(ranks), kWorldGroup, names_of(ranks, true),
+                                              options.timeout_s, selection);
 }
 
 Status Runtime::State::start_control() {
@@ -171,10 +206,10 @@ Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
 
 Status Runtime::State::start(Deadline deadline) {
   if (options.size == 1) {
-    PC_ASSIGN_OR_RETURN(SelectionTable selection, SelectionTable::parse(options.tune));
+    PC_ASSIGN_OR_RETURN(SelectionTable table, SelectionTable::parse(options.tune));
     PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
     hosts.ranks.push_back(std::move(here));
-    make_world(std::move(selection));
+    make_world(std::move(table));
     return Status::ok();
   }
   PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
@@ -208,6 +243,36 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
 }
 
 Communicator& Runtime::world() { return *state_->world; }
+Result<Communicator*> Runtime::make_group(uint32_t id, std::vector<Rank> world_ranks) {
+  State& state = *state_;
+  const Rank size = state.options.size;
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (const Rank rank : world_ranks) {
+    if (rank < 0 || rank >= size)
+      return Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is no rank of the world: 0 to " +
+                                                std::to_string(size - 1));
+    if (seen[static_cast<std::size_t>(rank)])
+      return Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is in the group twice");
+    seen[static_cast<std::size_t>(rank)] = true;
+  }
+  if (!seen[static_cast<std::size_t>(state.options.rank)])
+    return Status(Code::kInvalidArgument, "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
+  const std::lock_guard lock(state.groups_mutex);
+  if (id < state.next_group_id)
+    return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
+  if (state.shut_down) return Status(Code::kNotInitialized, "the world was shut down");
+  state.groups.push_back(std::make_unique<GroupCommunicator>(state.parts_of(world_ranks), id,
+                                                             state.names_of(world_ranks, false),
+                                                             state.options.timeout_s, state.selection));
+  state.next_group_id = id + 1;
+  return state.groups.back().get();
+}
+
+uint32_t Runtime::next_group_id() const {
+  const std::lock_guard lock(state_->groups_mutex);
+  return state_->next_group_id;
+}
+
 const HostMap& Runtime::hosts() const { return state_->hosts; }
 const std::string& Runtime::name() const { return state_->name; }
 
@@ -220,21 +285,21 @@ Status Runtime::shutdown(Deadline deadline) {
   if (state.shut_down) return Status::ok();
   state.shut_down = true;
   if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
-    state.world->close();
+    state.close_groups();
     if (state.control) state.control->say_goodbye();
     state.close();
     return Status::ok();
   }
   if (state.options.before_leaving) state.options.before_leaving();
   const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
-  state.world->close();
+  state.close_groups();
   if (state.transport) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
     state.transport->shutdown(
         ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
     state.control->say_goodbye();
   }
-  state.world->abort(Status(Code::kNotInitialized, "the runtime was shut down"));
+  state.end_groups(Status(Code::kNotInitialized, "the runtime was shut down"));
   state.close();
   return ended;
 }

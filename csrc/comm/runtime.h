@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,15 +58,19 @@ struct HostMap {
   };
   std::vector<Entry> ranks;
   Rank local_rank = 0, local_size = 1;
-  Rank count() const;  // of different hosts
+  Rank count(std::span<const Rank> of) const;  // of different hosts
 };
 
-// Thread-safety: world() and its calls from any thread; shutdown once.
+// Thread-safety: world(), groups and their calls from any thread; shutdown once.
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
   ~Runtime();  // without shutdown: closes at once, peers see a failure
   Communicator& world();
+  // A group of these ranks of the world, in this order; this rank must be one. It lives as long as the runtime. All members
+  // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.
+  Result<Communicator*> make_group(uint32_t id, std::vector<Rank> world_ranks);
+  uint32_t next_group_id() const;
   const HostMap& hosts() const;
   const std::string& name()
       const;  // of this world, the same on every rank and unlike any other's; empty for one rank

@@ -1,0 +1,176 @@
+"""Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/group_docs.h.
+
+A group has a number that none of its members uses for another one: each proposes its next free one, and the largest is
+taken. split() and Mesh ask all ranks of the group they cut; group() only the members, by messages through the first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycollective import _core
+from pycollective._core import Group
+from pycollective.errors import CollectiveMismatch, InvalidArgument
+
+__all__ = ["Mesh", "split", "subgroup"]
+
+AGREEMENT_TAG = 0xFFFF_0B00  # of the messages of subgroup()
+
+
+def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None) -> Group | None:
+    """See Group.group()."""
+    members = [operator.index(rank) for rank in ranks]
+    if not members:
+        raise InvalidArgument("group: ranks is empty")
+    for rank in members:
+        if not 0 <= rank < group.size:
+            raise InvalidArgument(f"group: ranks must be between 0 and {group.size - 1}, not {rank}")
+    if len(set(members)) < len(members):
+        raise InvalidArgument(f"group: ranks repeat one: {members}")
+    if group.rank not in members:
+        return None
+    number = _agree(group, members, timeout)
+    return group._make(number, [group.ranks[rank] for rank in members])
+
+
+def _agree(group: Group, members: list[int], timeout: float | None) -> int:
+    """The members tell the first one their list and next free number, and get the largest back."""
+    if len(members) == 1:
+        return group._next_group_id()
+    mine = np.array([zlib.crc32(repr(members).encode()), group._next_group_id()], np.int64)
+    first, others = members[0], members[1:]
+    if group.rank != first:
+        group.send(mine, first, tag=AGREEMENT_TAG, timeout=timeout)
+        answer = group.recv(np.empty(2, np.int64), first, tag=AGREEMENT_TAG, timeout=timeout)
+        return _checked(answer, first, members)
+    number, odd = int(mine[1]), -1
+    for other in others:
+        theirs = group.recv(np.empty(2, np.int64), other, tag=AGREEMENT_TAG, timeout=timeout)
+        number = max(number, int(theirs[1]))
+        odd = other if theirs[0] != mine[0] else odd
+    for other in others:
+        group.send(np.array([odd, number]), other, tag=AGREEMENT_TAG, timeout=timeout)
+    return _checked(np.array([odd, number]), odd, members)
+
+
+def _checked(answer: Any, peer: int, members: list[int]) -> int:  # noqa: ANN401
+    if answer[0] < 0:
+        return int(answer[1])
+    raise CollectiveMismatch(
+        f"group: rank {int(answer[0])} makes a group of other ranks than rank {members[0]}; here they are {members}. All "
+        "members must call group() with one list, and groups that share ranks must be made in one order",
+        peer=peer,
+    )
+
+
+def split(group: Group, color: int | str | None, key: int = 0, *, timeout: float | None = None) -> Group | None:
+    """See Group.split()."""
+    if color == "host":
+        color = group._hosts[group.rank]
+    if isinstance(color, str):
+        raise InvalidArgument(f'split: color must be an integer, None or "host", not {color!r}')
+    none = color is None
+    mine = np.array([[none, 0 if none else operator.index(color), operator.index(key), group._next_group_id()]], np.int64)
+    rows = group.allgather(mine, timeout=timeout)
+    if none:
+        return None
+    number = int(rows[:, 3].max())
+    same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == color]
+    same.sort(key=lambda r: (int(rows[r, 2]), r))
+    return group._make(number, [group.ranks[r] for r in same])
+
+
+class Mesh:
+    """The ranks as a grid with named axes, and a group along each of them.
+
+    Every rank of the group makes it. Neighbouring ranks are neighbours along the last axis.
+
+    Parameters:
+        shape: length of each axis; one may be -1, and is as long as the ranks allow. Together they take all ranks.
+        names: of the axes, as many.
+        group: whose ranks are arranged; default the world.
+        timeout: seconds to wait for the other ranks, default that of init().
+
+    `mesh["dp"]` is this rank's group along one axis: the ranks whose other coordinates are the same. `mesh["dp", "tp"]`
+    spans several axes, in the order of the mesh; all ranks must ask for it before anybody uses it.
+
+    Raises:
+        InvalidArgument: shape and names do not fit each other or the number of ranks.
+        As allreduce(), since the ranks agree.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> mesh = pc.Mesh((-1, 1), ("dp", "tp"))
+        >>> mesh["tp"].size, mesh.coordinates
+        (1, {'dp': 0, 'tp': 0})
+        >>> pc.shutdown()
+    """
+
+    def __init__(
+        self, shape: Sequence[int], names: Sequence[str], *, group: Group | None = None, timeout: float | None = None
+    ) -> None:
+        self.group = _core.world() if group is None else group
+        self.names = tuple(names)
+        self.shape = _fitted(tuple(map(operator.index, shape)), self.names, self.group.size)
+        self._grid = np.arange(self.group.size).reshape(self.shape)
+        place = np.unravel_index(self.group.rank, self.shape)
+        self.coordinates = {name: int(index) for name, index in zip(self.names, place, strict=True)}
+        self._groups: dict[tuple[str, ...], Group] = {}
+        self._make([(name,) for name in self.names], timeout)
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> Group:
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        for name in wanted:
+            if name not in self.names:
+                raise InvalidArgument(f"mesh: no axis is called {name!r}; there are {', '.join(self.names)}")
+        axes = tuple(name for name in self.names if name in wanted)
+        if axes not in self._groups:
+            self._make([axes], None)
+        return self._groups[axes]
+
+    def rank_at(self, coordinates: dict[str, int]) -> int:
+        """The rank of the mesh's group there; axes that are left out are where this rank is."""
+        unknown = set(coordinates) - set(self.names)
+        if unknown:
+            raise InvalidArgument(f"mesh: no axis is called {min(unknown)!r}; there are {', '.join(self.names)}")
+        place = tuple(coordinates.get(name, self.coordinates[name]) for name in self.names)
+        for name, index, length in zip(self.names, place, self.shape, strict=True):
+            if not 0 <= index < length:
+                raise InvalidArgument(f"mesh: axis {name!r} goes from 0 to {length - 1}, not to {index}")
+        return int(self._grid[place])
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}={length}" for name, length in zip(self.names, self.shape, strict=True))
+        return f"<pycollective.Mesh {axes}>"
+
+    def _make(self, all_axes: list[tuple[str, ...]], timeout: float | None) -> None:
+        """Groups along these axes, with one number each, which all ranks of the mesh agree on at once."""
+        mine = np.array([self.group._next_group_id()])
+        number = int(self.group.allreduce(mine, "max", timeout=timeout)[0])
+        for axes, offset in zip(all_axes, itertools.count()):
+            along = tuple(
+                slice(None) if name in axes else self.coordinates[name] for name in self.names
+            )
+            ranks = self._grid[along].ravel()
+            self._groups[axes] = self.group._make(number + offset, [self.group.ranks[rank] for rank in ranks])
+
+
+def _fitted(shape: tuple[int, ...], names: tuple[str, ...], size: int) -> tuple[int, ...]:
+    if len(shape) != len(names) or len(set(names)) != len(names) or not shape:
+        raise InvalidArgument(f"mesh: shape {shape} needs as many different names, not {names}")
+    known = 1
+    for length in shape:
+        known *= length if length != -1 else 1
+    if shape.count(-1) == 1 and known > 0 and size % known == 0:
+        shape = tuple(size // known if length == -1 else length for length in shape)
+        known = size
+    if any(length < 1 for length in shape) or known != size:
+        raise InvalidArgument(f"mesh: shape {shape} does not take exactly {size} ranks")
+    return shape
