@@ -55,7 +55,7 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
   return true;
 }
 
-bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* out) {
+bool to_op(const State& state, const char* function, PyObject* value, Reduction* out) {
   if (value == nullptr) return true;
   for (std::size_t i = 0; i < state.ops.size(); ++i) {
     if (state.ops[i] == value) {
@@ -82,7 +82,7 @@ bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* 
     return true;
   }
   std::string message = std::string(function) + ": op \"" + std::string(name) + "\" is not one of";
-  for (int i = 0; i < kReduceOpCount; ++i)
+  for (int i = 0; i < kNamedOpCount; ++i)
     message += std::string(i == 0 ? " " : ", ") + std::string(name_of(static_cast<ReduceOp>(i)));
   return refuse(state, std::move(message));
 }

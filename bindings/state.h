@@ -37,9 +37,9 @@ struct TypeInfo {
 
 // One per module. Every member is guarded by the GIL. Python references are owned and live as long as the process.
 struct State {
-  std::array<PyObject*, kNameCount> names{};    // interned, so that keywords compare by pointer
-  std::array<PyObject*, kReduceOpCount> ops{};  // likewise "sum", "prod", ...
-  std::array<PyObject*, 16> errors{};           // exception class of each Code
+  std::array<PyObject*, kNameCount> names{};   // interned, so that keywords compare by pointer
+  std::array<PyObject*, kNamedOpCount> ops{};  // likewise "sum", "prod", ...
+  std::array<PyObject*, 16> errors{};          // exception class of each Code
   PyObject* forked_error = nullptr;
   PyObject* ndarray = nullptr;                            // numpy.ndarray
   int bfloat16 = INT_MIN;                                 // NumPy's number of ml_dtypes' type, once seen

@@ -1,5 +1,6 @@
 #include "comm/arguments.h"
 
+#include <cfloat>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -41,13 +42,41 @@ Status check_pair(const Request& request) {
     return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
                    std::string(name_of(request.out.dtype)));
   }
+  if (request.in.layout != request.out.layout)
+    return invalid("input and output are bytes of different layout");
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
   return invalid("input and output overlap without being the same memory");
 }
 
-Status check_operator(DType dtype, ReduceOp op) {
+std::string advice(DType dtype, ReduceOp op) {
+  const bool is_float = can_reduce(dtype, ReduceOp::kAvg);
+  if (op == ReduceOp::kAvg && can_reduce(dtype, ReduceOp::kSum) && !is_float)
+    return ". An average would have to round: convert to a float dtype first, or use sum and divide";
+  return "";
+}
+
+Status check_factor(DType dtype, const Reduction& how) {
+  if (how.op != ReduceOp::kScaledSum) return Status::ok();
+  if (!std::isfinite(how.factor)) return invalid("the factor of a scaled sum must be finite");
+  if (std::abs(how.factor) <= double{FLT_MAX} || dtype == DType::kF64 || dtype == DType::kC128)
+    return Status::ok();
+  return invalid(text_of(how) + ": " + std::string(name_of(dtype)) +
+                 " is computed in float32, in which this factor is infinite");
+}
+
+Status check_pairs(std::size_t count, ReduceOp op) {
+  if (!takes_pairs(op) || count % 2 == 0) return Status::ok();
+  return invalid(std::string(name_of(op)) + " takes pairs (value, location), and " + std::to_string(count) +
+                 " elements are no whole number of pairs");
+}
+
+Status check_operator(const ConstBuffer& data, const Reduction& how) {
+  const auto [op, dtype] = std::pair(how.op, data.dtype);
   if (static_cast<int>(op) >= kReduceOpCount) return invalid("unknown reduction operation");
-  if (can_reduce(dtype, op)) return Status::ok();
+  if (can_reduce(dtype, op)) {
+    PC_TRY(check_pairs(data.count, op));
+    return check_factor(dtype, how);
+  }
   std::string ops, dtypes;
   for (int i = 0; i < kReduceOpCount; ++i) {
     const ReduceOp other = static_cast<ReduceOp>(i);
@@ -60,7 +89,7 @@ Status check_operator(DType dtype, ReduceOp op) {
   return Status(Code::kUnsupported, "cannot reduce " + std::string(name_of(dtype)) + " with " +
                                         std::string(name_of(op)) + ": " + std::string(name_of(dtype)) +
                                         " has " + (ops.empty() ? "no operation" : ops) + ", and " +
-                                        std::string(name_of(op)) + " takes " + dtypes);
+                                        std::string(name_of(op)) + " takes " + dtypes + advice(dtype, op));
 }
 
 // Not given at all; an empty array says its dtype.
@@ -76,7 +105,7 @@ Status check_broadcast(Request& request, bool at_root) {
   if (absent(request.out) && !absent(request.in)) {
     // The root only sends, so nothing is written through this.
     request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype,
-                   request.in.device};
+                   request.in.device, request.in.layout};
   } else if (absent(request.in)) {
     request.in = request.out;
   }
@@ -114,7 +143,7 @@ Status check_request(Request& request, Rank rank, Rank size) {
     PC_TRY(check_buffer(request.out, "output"));
     PC_TRY(check_pair(request));
   }
-  return check_operator(request.in.dtype, request.op);
+  return check_operator(request.in, request.op);
 }
 
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {

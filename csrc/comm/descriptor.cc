@@ -1,6 +1,7 @@
 #include "comm/descriptor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 namespace pc {
@@ -32,6 +33,12 @@ std::string nbytes_text(std::size_t nbytes) {
   return text + std::string(kUnits[unit]);
 }
 
+std::string layout_text(uint64_t layout) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(layout));
+  return text;
+}
+
 }  // namespace
 
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence) {
@@ -43,7 +50,9 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   if (request.collective == Collective::kBarrier) return (digest << choice.split).value();
   const auto [count, dtype] = elements_of(request);
   digest << (uint64_t{choice.split} << 32 | (rooted ? number(request.root) : 0));
-  digest << (number(dtype) << 8 | (reduces ? number(request.op) : 255)) << count;
+  digest << (number(dtype) << 8 | (reduces ? number(request.op.op) : 255)) << count;
+  if (dtype == DType::kOpaque) digest << layout_of(request);
+  if (reduces && request.op == ReduceOp::kScaledSum) digest << std::bit_cast<uint64_t>(request.op.factor);
   return digest.value();
 }
 
@@ -53,9 +62,11 @@ uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
   return digest.value();
 }
 
-uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count) {
+uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
+                           uint64_t layout) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
+  if (dtype == DType::kOpaque) digest << layout;
   return digest.value();
 }
 
@@ -80,7 +91,8 @@ std::string fields_of(const CallRecord& record) {
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {
     text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);
-    if (record.collective != Collective::kBroadcast) text += "\nop=" + std::string(name_of(record.op));
+    if (record.dtype == DType::kOpaque) text += "\nlayout=" + layout_text(record.layout);
+    if (record.collective != Collective::kBroadcast) text += "\nop=" + text_of({record.op, record.factor});
     if (record.collective != Collective::kAllreduce) text += "\nroot=" + std::to_string(record.root_or_peer);
   }
   return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
@@ -100,6 +112,7 @@ std::string call_text(std::string_view fields) {
   if (text.empty()) return std::string(fields);
   if (!field("dtype").empty())
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
+  if (!field("layout").empty()) text += " of layout " + std::string(field("layout"));
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
   return text + " (" + std::string(field("algorithm")) + ")";
@@ -113,7 +126,7 @@ std::string operation_text(const Request& request, const Choice& choice, uint64_
   if (request.collective != Collective::kBarrier) {
     const Elements elements = elements_of(request);
     text += ", " + nbytes_text(elements.nbytes()) + " " + std::string(name_of(elements.dtype));
-    if (request.collective != Collective::kBroadcast) text += " " + std::string(name_of(request.op));
+    if (request.collective != Collective::kBroadcast) text += " " + text_of(request.op);
     if (request.collective != Collective::kAllreduce) text += ", root " + std::to_string(request.root);
   }
   return text + ")";

@@ -8,15 +8,21 @@
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
 #include "engine/point_to_point.h"
+#include "kernels/reduce.h"
 
 namespace pc {
 namespace {
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-// With one rank every collective leaves the input in the output.
+// With one rank every collective leaves the input in the output; some reductions change it all the same.
 void copy_input(const Request& request) {
   const std::size_t nbytes = request.in.nbytes();
+  const bool reduces =
+      request.collective == Collective::kAllreduce || request.collective == Collective::kReduce;
+  if (reduces && request.out.data != nullptr) {
+    return reduce_alone(request.out.data, request.in.data, request.in.count, request.in.dtype, request.op);
+  }
   if (nbytes != 0 && request.out.data != nullptr && request.out.data != request.in.data) {
     std::memcpy(request.out.data, request.in.data, nbytes);
   }
@@ -32,7 +38,9 @@ CallRecord record_of(const Request& request, const Choice& choice, uint32_t grou
   const auto [count, dtype] = elements_of(request);
   record.dtype = dtype;
   record.count = count;
+  record.layout = layout_of(request);
   record.op = request.op;
+  record.factor = request.op.factor;
   record.root_or_peer = request.root;
   record.group = group;
   record.sequence = sequence;
@@ -48,6 +56,7 @@ CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const Messa
   record.kind = sends ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
   record.dtype = data.dtype;
   record.count = data.count;
+  record.layout = data.layout;
   record.root_or_peer = peer;
   record.group = id.stream.group;
   record.tag = id.stream.tag;
@@ -250,8 +259,9 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   MessageEnd how;
   std::unique_lock<std::mutex> lock(messages_mutex_);
   const uint64_t sequence = messages(peer, tag, sends).take();
-  const uint64_t digest =
-      parts_.check == Check::kOff ? 0 : digest_of_message(group_, tag, sequence, data.dtype, data.count);
+  const uint64_t digest = parts_.check == Check::kOff
+                              ? 0
+                              : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const TimePoint began = now();
   const GroupCalls::Call call{0, calls.record_message(record_of(data, peer, sends, id, site, began)), began};

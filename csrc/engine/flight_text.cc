@@ -103,11 +103,12 @@ std::optional<T> only_if(bool there, T value) {
 }
 
 std::string object_of(const CallRecord& call, int64_t now_ns) {
+  const std::string reduction = reduces(call) ? text_of({call.op, call.factor}) : "";
   Fields fields;
   fields.text("kind", name_of(call.kind));
   fields.text("collective", only_if(is_collective(call), name_of(call.collective)));
   fields.text("dtype", only_if(has_data(call), name_of(call.dtype)));
-  fields.text("op", only_if(reduces(call), name_of(call.op)));
+  fields.text("op", only_if(reduces(call), std::string_view(reduction)));
   fields.text("state", name_of(call.state));
   fields.text("result", only_if(call.state != CallRecord::State::kRunning, name_of(call.result)));
   fields.number("root_or_peer", only_if(has_root_or_peer(call), call.root_or_peer));
@@ -133,7 +134,7 @@ std::string line_of(const CallRecord& call, int64_t now_ns) {
   if (has_data(call)) {
     text += " " + std::string(name_of(call.dtype)) + "[" + std::to_string(call.count) + "]";
   }
-  if (reduces(call)) text += " " + std::string(name_of(call.op));
+  if (reduces(call)) text += " " + text_of({call.op, call.factor});
   if (has_root_or_peer(call)) {
     text += is_collective(call) ? " root " : call.kind == Kind::kSend ? " to rank " : " from rank ";
     text += std::to_string(call.root_or_peer);

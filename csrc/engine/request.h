@@ -15,7 +15,7 @@ struct Request {
   Collective collective = Collective::kBarrier;
   ConstBuffer in;  // may be `out`'s memory (in place), else must not overlap it
   Buffer out;      // off the root of a reduce: empty
-  ReduceOp op = ReduceOp::kSum;
+  Reduction op;
   Rank root = 0;
   void* stream = nullptr;      // device arrays only
   std::string_view label;      // the user's name for this call, shown in errors and traces
@@ -31,6 +31,10 @@ struct Elements {
 inline Elements elements_of(const Request& request) {
   if (request.collective == Collective::kBroadcast) return {request.out.count, request.out.dtype};
   return {request.in.count, request.in.dtype};
+}
+// Of the same elements: Buffer::layout.
+inline uint64_t layout_of(const Request& request) {
+  return request.collective == Collective::kBroadcast ? request.out.layout : request.in.layout;
 }
 
 // Hears of what a call finds out about earlier ones.

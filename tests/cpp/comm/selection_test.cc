@@ -109,6 +109,11 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.in.count = 5; }));
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.op = ReduceOp::kMax; }));
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.root = 1; }));
+  const auto scaled = [&](double factor) {
+    return digest([=](Request& r, Choice&) { r.op = {ReduceOp::kScaledSum, factor}; });
+  };
+  EXPECT_NE(scaled(0.5), scaled(0.25));
+  EXPECT_EQ(scaled(0.5), scaled(0.5));
   EXPECT_NE(usual, digest([](Request&, Choice& c) { c.split = 2; }));
   EXPECT_NE(usual, digest([](Request&, Choice& c) {
               c.algorithm = find_algorithm(Collective::kAllreduce, "ring");
@@ -118,6 +123,41 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
               r.out = {memory, 4, DType::kF32};
             }));  // the root has one
   EXPECT_EQ(usual, digest([](Request& r, Choice&) { r.label = "mine"; }));
+}
+
+TEST(Descriptor, bytes_of_different_layouts_are_different_calls_and_messages) {
+  std::byte memory[64];
+  const auto broadcast = [&](DType dtype, uint64_t layout) {
+    Request r;
+    r.collective = Collective::kBroadcast;
+    r.out = {memory, 64, dtype, {}, layout};
+    return digest_of(r, SelectionTable::defaults().choose(r.collective, 64, {2}), 1, 2);
+  };
+  EXPECT_NE(broadcast(DType::kOpaque, 1), broadcast(DType::kOpaque, 2));
+  EXPECT_NE(broadcast(DType::kOpaque, 0), broadcast(DType::kU8, 0));
+  EXPECT_EQ(broadcast(DType::kU8, 1), broadcast(DType::kU8, 2));
+  const auto message = [](DType dtype, uint64_t layout) {
+    return digest_of_message(0, 1, 2, dtype, 8, layout);
+  };
+  EXPECT_NE(message(DType::kOpaque, 1), message(DType::kOpaque, 2));
+  EXPECT_EQ(message(DType::kF32, 1), message(DType::kF32, 2));
+}
+
+TEST(Descriptor, the_fields_name_factor_and_layout) {
+  CallRecord record;
+  record.kind = CallRecord::Kind::kCollective;
+  record.collective = Collective::kAllreduce;
+  record.dtype = DType::kF32;
+  record.count = 3;
+  record.op = ReduceOp::kScaledSum;
+  record.factor = 0.5;
+  record.algorithm = "ring";
+  EXPECT_EQ(call_text(fields_of(record)), "allreduce float32[3] scaled sum x0.5 (ring)");
+  record.collective = Collective::kBroadcast;
+  record.dtype = DType::kOpaque;
+  record.layout = 0xabc;
+  record.root_or_peer = 0;
+  EXPECT_EQ(call_text(fields_of(record)), "broadcast bytes[3] of layout 0000000000000abc, root 0 (ring)");
 }
 
 }  // namespace
