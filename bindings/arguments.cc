@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bind_errors.h"
+#include "bind_ops.h"
 
 namespace pc {
 namespace {
@@ -63,9 +64,13 @@ bool to_op(const State& state, const char* function, PyObject* value, Reduction*
       return true;
     }
   }
+  if (const Reduction* scaled = scaled_reduction(state, value)) {
+    *out = *scaled;
+    return true;
+  }
   if (!PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\", not %s", function,
-                 Py_TYPE(value)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\" or what scaled() gives, not %s",
+                 function, Py_TYPE(value)->tp_name);
     return false;
   }
   Py_ssize_t length = 0;

@@ -115,6 +115,7 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
     if (!out_view.matches(state, in_view, out_use)) return nullptr;
     written = &out_view;
   }
+  if (!in_view.fits(state, request.op, in_use)) return nullptr;
   request.in = in_view.buffer();
   request.out = written->buffer();
   request.site = site;
@@ -164,7 +165,8 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   }
   const bool writes = root == group.rank;
   View view;
-  if (!view.take(state, given[0], {"reduce", "x", writes, waits(group)})) return nullptr;
+  const Use use = {"reduce", "x", writes, waits(group)};
+  if (!view.take(state, given[0], use) || !view.fits(state, request.op, use)) return nullptr;
   request.root = static_cast<Rank>(root);
   request.in = view.buffer();
   if (writes) request.out = view.buffer();

@@ -41,8 +41,10 @@ struct State {
   std::array<PyObject*, kNamedOpCount> ops{};  // likewise "sum", "prod", ...
   std::array<PyObject*, 16> errors{};          // exception class of each Code
   PyObject* forked_error = nullptr;
-  PyObject* ndarray = nullptr;                            // numpy.ndarray
-  int bfloat16 = INT_MIN;                                 // NumPy's number of ml_dtypes' type, once seen
+  PyObject* ndarray = nullptr;  // numpy.ndarray
+  // NumPy's numbers of ml_dtypes' types, in the order of view_numpy.cc, once seen.
+  std::array<int, 3> ml_dtypes = {INT_MIN, INT_MIN, INT_MIN};
+  PyTypeObject* scaled_type = nullptr;                    // of what scaled() makes
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,
            *untyped_storage = nullptr;    // methods of torch.Tensor, once torch is seen

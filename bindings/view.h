@@ -35,15 +35,19 @@ class View {
   const Buffer& buffer() const { return buffer_; }
   // True if the two have the same shape and dtype; else the error is set. `other` is the first argument.
   bool matches(const State& state, const View& other, const Use& use) const;
+  // True if its elements can take part in that operation as far as the core cannot tell; else the error is set.
+  bool fits(const State& state, ReduceOp op, const Use& use) const;
   // To be called after the memory was written, or may have been. False: a Python error is set.
   bool note_write(const State& state) const;
 
  private:
   friend class ViewBuilder;
+  std::string dtype_text() const;
   Buffer buffer_;
   std::byte nowhere_{};  // where an array without elements may lie
   int ndim_ = 0;
   const int64_t* shape_ = nullptr;    // owned by the array or by hold_
+  std::string opaque_dtype_;          // NumPy's name of what kOpaque stands for: "datetime64[D]"
   PyObject* torch_tensor_ = nullptr;  // borrowed; its version counter is bumped after a write
   std::unique_ptr<Hold> hold_;
 };

@@ -13,7 +13,18 @@ Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLP
 """
 
 try:
-    from pycollective._core import Group, allreduce, barrier, broadcast, recv, reduce, resync, send, world
+    from pycollective._core import (
+        Group,
+        allreduce,
+        barrier,
+        broadcast,
+        recv,
+        reduce,
+        resync,
+        scaled,
+        send,
+        world,
+    )
 except ModuleNotFoundError as error:
     if error.name != "pycollective._core":
         raise
@@ -72,6 +83,7 @@ __all__ = [
     "recv",
     "reduce",
     "resync",
+    "scaled",
     "send",
     "shutdown",
     "size",
