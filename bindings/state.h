@@ -5,9 +5,11 @@
 
 #include <array>
 #include <climits>
+#include <string>
 #include <unordered_map>
 
 #include "base/status.h"
+#include "base/types.h"
 #include "call_site.h"
 #include "dlpack.h"
 #include "program_position.h"
@@ -52,7 +54,8 @@ struct State {
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;
-  CallSites sites;  // which lines of Python the calls come from
+  std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
+  CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
       new ProgramPosition(sites);  // any thread may use it; replaced in a forked child
   GroupObject* world = nullptr;    // what the functions of the module act on

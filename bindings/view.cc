@@ -34,7 +34,8 @@ bool View::take(State& state, PyObject* array, const Use& use) {
 bool View::matches(const State& state, const View& other, const Use& use) const {
   const std::string who = std::string(use.function) + ": " + use.argument;
   if (buffer_.dtype != other.buffer_.dtype || buffer_.layout != other.buffer_.layout) {
-    return refuse(state, who + " has dtype " + dtype_text() + ", but x has " + other.dtype_text());
+    return refuse(state, who + " has dtype " + text_of(buffer_.dtype, buffer_.layout) + ", but x has " +
+                             text_of(other.buffer_.dtype, other.buffer_.layout));
   }
   if (ndim_ != other.ndim_ || !std::equal(shape_, shape_ + ndim_, other.shape_)) {
     return refuse(state, who + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
@@ -52,17 +53,14 @@ bool View::fits(const State& state, ReduceOp op, const Use& use) const {
   const std::string who = std::string(use.function) + ": " + use.argument;
   if (buffer_.dtype == DType::kOpaque) {
     return refuse(state, Code::kUnsupported,
-                  who + " has dtype " + dtype_text() + ", which can be moved but not reduced: pass " +
-                      use.argument + ".view() of a dtype that can, or one field of a record");
+                  who + " has dtype " + text_of(buffer_.dtype, buffer_.layout) +
+                      ", which can be moved but not reduced: view it as a dtype that can (" + use.argument +
+                      ".view(...)), or pass a copy of one field of a record");
   }
   if (!takes_pairs(op) || (ndim_ > 0 && shape_[ndim_ - 1] == 2)) return true;
   return refuse(state, who + " of shape " + shape_text(shape_, ndim_) + " has no pairs for \"" +
                            std::string(name_of(op)) +
                            "\": its last axis must have length 2, for value and location");
-}
-
-std::string View::dtype_text() const {
-  return buffer_.dtype == DType::kOpaque ? opaque_dtype_ : std::string(name_of(buffer_.dtype));
 }
 
 bool View::note_write(const State& state) const {

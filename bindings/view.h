@@ -42,12 +42,10 @@ class View {
 
  private:
   friend class ViewBuilder;
-  std::string dtype_text() const;
   Buffer buffer_;
   std::byte nowhere_{};  // where an array without elements may lie
   int ndim_ = 0;
   const int64_t* shape_ = nullptr;    // owned by the array or by hold_
-  std::string opaque_dtype_;          // NumPy's name of what kOpaque stands for: "datetime64[D]"
   PyObject* torch_tensor_ = nullptr;  // borrowed; its version counter is bumped after a write
   std::unique_ptr<Hold> hold_;
 };

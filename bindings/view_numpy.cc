@@ -1,6 +1,8 @@
 // NumPy arrays and their subclasses, read through pybind11's picture of the array struct: about 10 ns.
 #include <pybind11/numpy.h>
 
+#include <algorithm>
+
 #include "bind_errors.h"
 #include "view_builder.h"
 
@@ -73,6 +75,20 @@ uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
+// Two dtypes with one name are one dtype: the name tells fields, units, offsets and lengths.
+const Layout* layout_called(State& state, const std::string& name, std::size_t item_nbytes) {
+  constexpr std::size_t kShown = 120;  // of a record with many fields, in messages
+  Layout& layout = state.layouts[name];
+  if (!layout.name.empty()) return &layout;
+  layout.hash = hash_of(name);
+  layout.item_nbytes = item_nbytes;
+  std::size_t shown = std::min(name.size(), kShown);
+  while (shown < name.size() && (static_cast<unsigned char>(name[shown]) & 0xc0) == 0x80) --shown;  // UTF-8
+  layout.name = name.substr(0, shown);
+  if (shown < name.size()) layout.name += "... #" + std::to_string(layout.hash);
+  return &layout;
+}
+
 }  // namespace
 
 bool ViewBuilder::refuse_byte_order() const {
@@ -92,8 +108,7 @@ bool ViewBuilder::from_opaque(PyObject* numpy_dtype) {
   const int64_t item_nbytes = descr.attr("itemsize").cast<int64_t>();
   if (!fill(raw->data, DType::kOpaque, raw->nd, raw->dimensions, raw->strides, item_nbytes)) return false;
   view_.buffer_.count *= static_cast<std::size_t>(item_nbytes);
-  view_.buffer_.layout = hash_of(text);
-  view_.opaque_dtype_ = text;
+  view_.buffer_.layout = layout_called(state_, text, static_cast<std::size_t>(item_nbytes));
   return true;
 }
 

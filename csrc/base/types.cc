@@ -48,6 +48,18 @@ std::string text_of(const Reduction& reduction) {
   return text + " x" + std::string(static_cast<const char*>(digits.data()), end);
 }
 
+std::string text_of(DType dtype, const Layout* layout) {
+  return dtype == DType::kOpaque && layout != nullptr ? layout->name : std::string(name_of(dtype));
+}
+
+uint64_t count_of_items(uint64_t count, const Layout* layout) {
+  return layout != nullptr && layout->item_nbytes != 0 ? count / layout->item_nbytes : count;
+}
+
+std::string array_text(DType dtype, uint64_t count, const Layout* layout) {
+  return text_of(dtype, layout) + "[" + std::to_string(count_of_items(count, layout)) + "]";
+}
+
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const DTypeRow& row : kDTypes) {
     if (row.name == name) return row.dtype;

@@ -12,7 +12,7 @@ namespace pc {
 using Rank = int32_t;
 
 // Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h. kOpaque: bytes of elements
-// that only their owner understands (records, dates, text); Buffer::layout tells one kind from another.
+// that only their owner understands (records, dates, text); a Layout tells one kind from another.
 // clang-format off
 enum class DType : uint8_t {
   kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kBF16, kF32, kF64, kC64, kC128,
@@ -40,10 +40,21 @@ struct Reduction {
   constexpr operator ReduceOp() const { return op; }
 };
 
+// What the bytes of a kOpaque array are. Lives as long as the process: flight records point to it.
+struct Layout {
+  std::string name;  // its owner's: "datetime64[D]"
+  std::size_t item_nbytes = 1;
+  uint64_t hash = 0;  // equal on all ranks
+};
+
 std::size_t size_of(DType dtype);       // bytes of one element
 std::string_view name_of(DType dtype);  // NumPy's name: "float32", "bfloat16", ...; "bytes" for kOpaque
 std::string_view name_of(ReduceOp op);  // "sum", "prod", "min", ...
 std::string text_of(const Reduction& reduction);  // the same; "scaled sum x0.5"
+// For messages: "float32[1000]", "datetime64[D][10]"; opaque elements are counted as their owner does.
+std::string text_of(DType dtype, const Layout* layout);
+uint64_t count_of_items(uint64_t count, const Layout* layout);
+std::string array_text(DType dtype, uint64_t count, const Layout* layout);
 std::optional<DType> dtype_from_name(std::string_view name);
 // Accepts the aliases "mean" and "add"; never kScaledSum.
 std::optional<ReduceOp> op_from_name(std::string_view name);
@@ -60,7 +71,7 @@ struct Buffer {
   std::size_t count = 0;  // elements
   DType dtype = DType::kU8;
   Device device = {};
-  uint64_t layout = 0;  // kOpaque: a hash of what the bytes are, equal on all ranks; else 0
+  const Layout* layout = nullptr;  // kOpaque only; null: bytes of no particular kind
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 struct ConstBuffer {
@@ -68,10 +79,10 @@ struct ConstBuffer {
   std::size_t count = 0;  // elements
   DType dtype = DType::kU8;
   Device device = {};
-  uint64_t layout = 0;
+  const Layout* layout = nullptr;
   ConstBuffer() = default;
   ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {},
-              uint64_t layout_ = 0)
+              const Layout* layout_ = nullptr)
       : data(data_),
         count(count_),
         dtype(dtype_),

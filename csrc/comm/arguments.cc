@@ -42,8 +42,10 @@ Status check_pair(const Request& request) {
     return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
                    std::string(name_of(request.out.dtype)));
   }
-  if (request.in.layout != request.out.layout)
-    return invalid("input and output are bytes of different layout");
+  if (request.in.layout != request.out.layout) {
+    return invalid("input is " + text_of(request.in.dtype, request.in.layout) + " and output " +
+                   text_of(request.out.dtype, request.out.layout));
+  }
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
   return invalid("input and output overlap without being the same memory");
 }

@@ -33,11 +33,7 @@ std::string nbytes_text(std::size_t nbytes) {
   return text + std::string(kUnits[unit]);
 }
 
-std::string layout_text(uint64_t layout) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(layout));
-  return text;
-}
+uint64_t hash_of(const Layout* layout) { return layout == nullptr ? 0 : layout->hash; }
 
 }  // namespace
 
@@ -51,7 +47,7 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   const auto [count, dtype] = elements_of(request);
   digest << (uint64_t{choice.split} << 32 | (rooted ? number(request.root) : 0));
   digest << (number(dtype) << 8 | (reduces ? number(request.op.op) : 255)) << count;
-  if (dtype == DType::kOpaque) digest << layout_of(request);
+  if (dtype == DType::kOpaque) digest << hash_of(layout_of(request));
   if (reduces && request.op == ReduceOp::kScaledSum) digest << std::bit_cast<uint64_t>(request.op.factor);
   return digest.value();
 }
@@ -63,10 +59,10 @@ uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
 }
 
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
-                           uint64_t layout) {
+                           const Layout* layout) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
-  if (dtype == DType::kOpaque) digest << layout;
+  if (dtype == DType::kOpaque) digest << hash_of(layout);
   return digest.value();
 }
 
@@ -90,8 +86,8 @@ std::string fields_of(const CallRecord& record) {
   }
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {
-    text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);
-    if (record.dtype == DType::kOpaque) text += "\nlayout=" + layout_text(record.layout);
+    text += "\ndtype=" + text_of(record.dtype, record.layout) +
+            "\ncount=" + std::to_string(count_of_items(record.count, record.layout));
     if (record.collective != Collective::kBroadcast) text += "\nop=" + text_of({record.op, record.factor});
     if (record.collective != Collective::kAllreduce) text += "\nroot=" + std::to_string(record.root_or_peer);
   }
@@ -112,7 +108,6 @@ std::string call_text(std::string_view fields) {
   if (text.empty()) return std::string(fields);
   if (!field("dtype").empty())
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
-  if (!field("layout").empty()) text += " of layout " + std::string(field("layout"));
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
   return text + " (" + std::string(field("algorithm")) + ")";
@@ -125,7 +120,7 @@ std::string operation_text(const Request& request, const Choice& choice, uint64_
   text += " (" + std::string(choice.algorithm != nullptr ? choice.algorithm->name : "local");
   if (request.collective != Collective::kBarrier) {
     const Elements elements = elements_of(request);
-    text += ", " + nbytes_text(elements.nbytes()) + " " + std::string(name_of(elements.dtype));
+    text += ", " + nbytes_text(elements.nbytes()) + " " + text_of(elements.dtype, layout_of(request));
     if (request.collective != Collective::kBroadcast) text += " " + text_of(request.op);
     if (request.collective != Collective::kAllreduce) text += ", root " + std::to_string(request.root);
   }
@@ -134,7 +129,7 @@ std::string operation_text(const Request& request, const Choice& choice, uint64_
 
 std::string message_text(std::string_view verb, Rank peer, uint32_t tag, const ConstBuffer& data) {
   return std::string(verb) + " rank " + std::to_string(peer) + ", tag " + std::to_string(tag) + " (" +
-         nbytes_text(data.nbytes()) + " " + std::string(name_of(data.dtype)) + ")";
+         nbytes_text(data.nbytes()) + " " + text_of(data.dtype, data.layout) + ")";
 }
 
 }  // namespace pc

@@ -17,7 +17,7 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
-                           uint64_t layout = 0);
+                           const Layout* layout = nullptr);
 // What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits, or it
 // is opaque.
 std::string message_found(const MessageId& found, uint64_t nbytes);

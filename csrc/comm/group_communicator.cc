@@ -283,8 +283,7 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   if (!theirs.empty()) {
     said = Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") +
                                        theirs + ", this rank " + (sends ? "sends " : "expects ") +
-                                       std::string(name_of(data.dtype)) + "[" + std::to_string(data.count) +
-                                       "]");
+                                       array_text(data.dtype, data.count, data.layout));
   } else if (ended.code() == Code::kAborted && watch.peer_has_left()) {
     said = Status(Code::kPeerExited,
                   calls.names().full(peer) + " is in shutdown(), and takes part in nothing more");

@@ -33,7 +33,7 @@ inline Elements elements_of(const Request& request) {
   return {request.in.count, request.in.dtype};
 }
 // Of the same elements: Buffer::layout.
-inline uint64_t layout_of(const Request& request) {
+inline const Layout* layout_of(const Request& request) {
   return request.collective == Collective::kBroadcast ? request.out.layout : request.in.layout;
 }
 

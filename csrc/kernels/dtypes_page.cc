@@ -20,8 +20,7 @@ for "sum". `scaled sum` is what `pycollective.scaled("sum", factor)` gives.
 constexpr std::string_view kDefinitions = R"(
 `bytes` is any other NumPy dtype of fixed size without Python objects inside: records, `datetime64`, `timedelta64`, `S`, `U`,
 `V`, `longdouble`, `clongdouble`, and the other types of ml_dtypes. They are moved as they are and never reduced. Every rank must
-name the same dtype, fields and all: other ranks with another one get CollectiveMismatch. Counts in messages about them are in
-bytes. To reduce one, view it as a type of the table, such as `x.view("int64")` for dates.
+name the same dtype, fields and all: else they get CollectiveMismatch. To reduce one, view it as a type of the table, such as `x.view("int64")` for dates.
 
 Refused altogether: object arrays and records with objects inside, NumPy's variable-width strings, foreign byte order
 (`x.astype(x.dtype.newbyteorder("="))`), and what other libraries have beyond the table (`x.view(torch.uint8)`).

@@ -239,8 +239,11 @@ def test_every_other_numpy_dtype_is_moved_as_it_is() -> None:
 def disagree_about_layouts() -> None:
     rank = pc.rank()
     for ours in (("M8[D]", "M8[s]"), ("f4,i4", "i4,f4"), ("S8", "M8[D]"), ("V8", "f8")):
-        with pytest.raises(pc.CollectiveMismatch, match="layout|dtype"):
+        names = [str(np.dtype(name)) if name != "f8" else "float64" for name in ours]
+        with pytest.raises(pc.CollectiveMismatch) as told:
             pc.broadcast(np.zeros(3, ours[rank]))
+        for name in names:
+            assert f"broadcast {name}[3]" in str(told.value)
     if rank == 0:
         pc.send(np.zeros(3, "S4"), 1)  # so small that it has gone before rank 1 can say anything
     else:
@@ -291,7 +294,8 @@ def test_what_cannot_be_moved_says_so(
 def test_what_can_only_be_moved_is_not_reduced_and_is_named(world_of_one: pc.Group) -> None:
     for dtype in OPAQUE:
         with pytest.raises(
-            pc.Unsupported, match=re.escape(f"x has dtype {dtype}, which can be moved but not")
+            pc.Unsupported,
+            match=re.escape(f"x has dtype {str(dtype)[:100]}") + ".*, which can be moved but not",
         ):
             pc.allreduce(np.zeros(2, dtype))
     with pytest.raises(

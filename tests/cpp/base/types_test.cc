@@ -51,6 +51,14 @@ TEST(Types, the_text_of_a_reduction_tells_its_factor) {
   EXPECT_NE(text_of({ReduceOp::kScaledSum, 0.1}), text_of({ReduceOp::kScaledSum, std::nextafter(0.1, 1.0)}));
 }
 
+TEST(Types, opaque_elements_are_named_and_counted_as_their_owner_does) {
+  const Layout dates{"datetime64[D]", 8, 7}, nothing{"|V0", 0, 8};
+  EXPECT_EQ(array_text(DType::kF32, 5, nullptr), "float32[5]");
+  EXPECT_EQ(array_text(DType::kOpaque, 24, &dates), "datetime64[D][3]");
+  EXPECT_EQ(array_text(DType::kOpaque, 24, nullptr), "bytes[24]");
+  EXPECT_EQ(array_text(DType::kOpaque, 0, &nothing), "|V0[0]");
+}
+
 TEST(Types, a_view_knows_its_bytes_and_becomes_a_view_of_constants) {
   std::byte memory[24];
   const Buffer buffer{memory, 3, DType::kF64, {}};
@@ -58,7 +66,8 @@ TEST(Types, a_view_knows_its_bytes_and_becomes_a_view_of_constants) {
   const ConstBuffer constant = buffer;
   EXPECT_EQ(constant.data, memory);
   EXPECT_EQ(constant.nbytes(), 24u);
-  EXPECT_EQ(ConstBuffer(Buffer{memory, 3, DType::kOpaque, {}, 7}).layout, 7u);
+  const Layout layout{"datetime64[D]", 8, 7};
+  EXPECT_EQ(ConstBuffer(Buffer{memory, 3, DType::kOpaque, {}, &layout}).layout, &layout);
   EXPECT_EQ(Buffer().nbytes(), 0u);
   EXPECT_EQ((ConstBuffer(nullptr, std::size_t{1} << 40, DType::kF64)).nbytes(), std::size_t{1} << 43);
 }

@@ -127,23 +127,25 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
 
 TEST(Descriptor, bytes_of_different_layouts_are_different_calls_and_messages) {
   std::byte memory[64];
-  const auto broadcast = [&](DType dtype, uint64_t layout) {
+  const Layout days{"datetime64[D]", 8, 1}, seconds{"datetime64[s]", 8, 2};
+  const auto broadcast = [&](DType dtype, const Layout* layout) {
     Request r;
     r.collective = Collective::kBroadcast;
     r.out = {memory, 64, dtype, {}, layout};
     return digest_of(r, SelectionTable::defaults().choose(r.collective, 64, {2}), 1, 2);
   };
-  EXPECT_NE(broadcast(DType::kOpaque, 1), broadcast(DType::kOpaque, 2));
-  EXPECT_NE(broadcast(DType::kOpaque, 0), broadcast(DType::kU8, 0));
-  EXPECT_EQ(broadcast(DType::kU8, 1), broadcast(DType::kU8, 2));
-  const auto message = [](DType dtype, uint64_t layout) {
+  EXPECT_NE(broadcast(DType::kOpaque, &days), broadcast(DType::kOpaque, &seconds));
+  EXPECT_NE(broadcast(DType::kOpaque, nullptr), broadcast(DType::kU8, nullptr));
+  EXPECT_EQ(broadcast(DType::kU8, &days), broadcast(DType::kU8, &seconds));
+  const auto message = [](DType dtype, const Layout* layout) {
     return digest_of_message(0, 1, 2, dtype, 8, layout);
   };
-  EXPECT_NE(message(DType::kOpaque, 1), message(DType::kOpaque, 2));
-  EXPECT_EQ(message(DType::kF32, 1), message(DType::kF32, 2));
+  EXPECT_NE(message(DType::kOpaque, &days), message(DType::kOpaque, &seconds));
+  EXPECT_EQ(message(DType::kF32, &days), message(DType::kF32, &seconds));
 }
 
-TEST(Descriptor, the_fields_name_factor_and_layout) {
+TEST(Descriptor, the_fields_name_the_factor_and_the_owners_dtype) {
+  const Layout dates{"datetime64[D]", 8, 7};
   CallRecord record;
   record.kind = CallRecord::Kind::kCollective;
   record.collective = Collective::kAllreduce;
@@ -155,9 +157,10 @@ TEST(Descriptor, the_fields_name_factor_and_layout) {
   EXPECT_EQ(call_text(fields_of(record)), "allreduce float32[3] scaled sum x0.5 (ring)");
   record.collective = Collective::kBroadcast;
   record.dtype = DType::kOpaque;
-  record.layout = 0xabc;
+  record.count = 24;
+  record.layout = &dates;
   record.root_or_peer = 0;
-  EXPECT_EQ(call_text(fields_of(record)), "broadcast bytes[3] of layout 0000000000000abc, root 0 (ring)");
+  EXPECT_EQ(call_text(fields_of(record)), "broadcast datetime64[D][3], root 0 (ring)");
 }
 
 }  // namespace
