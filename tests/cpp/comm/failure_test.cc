@@ -230,7 +230,7 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
     PC_TRY(refused(group.run(request_of(all, bytes, bytes)), Code::kUnsupported, "bytes with sum"));
     Request scaled = request_of(all, a, a);
     scaled.op = {ReduceOp::kScaledSum, NAN};
-    PC_TRY(refused(group.run(scaled), invalid, "finite"));
+    PC_TRY(refused(group.run(scaled), invalid, "must be finite"));
     scaled.op.factor = 1e300;
     PC_TRY(refused(group.run(scaled), invalid, "computed in float32"));
     PC_TRY(refused(group.send(a.view(), group.rank(), 0, -1), invalid, "itself"));
