@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bind_errors.h"
+#include "bind_ops.h"
 
 namespace pc {
 namespace {
@@ -55,7 +56,7 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
   return true;
 }
 
-bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* out) {
+bool to_op(const State& state, const char* function, PyObject* value, Reduction* out) {
   if (value == nullptr) return true;
   for (std::size_t i = 0; i < state.ops.size(); ++i) {
     if (state.ops[i] == value) {
@@ -63,9 +64,13 @@ bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* 
       return true;
     }
   }
+  if (const Reduction* scaled = scaled_reduction(state, value)) {
+    *out = *scaled;
+    return true;
+  }
   if (!PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\", not %s", function,
-                 Py_TYPE(value)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\" or what scaled() gives, not %s",
+                 function, Py_TYPE(value)->tp_name);
     return false;
   }
   Py_ssize_t length = 0;
@@ -82,7 +87,7 @@ bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* 
     return true;
   }
   std::string message = std::string(function) + ": op \"" + std::string(name) + "\" is not one of";
-  for (int i = 0; i < kReduceOpCount; ++i)
+  for (int i = 0; i < kNamedOpCount; ++i)
     message += std::string(i == 0 ? " " : ", ") + std::string(name_of(static_cast<ReduceOp>(i)));
   return refuse(state, std::move(message));
 }

@@ -18,7 +18,7 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
            PyObject* kwnames, PyObject** slots);
 
 // Values. False: a Python error is set. Left out (null; for the timeout None too), `*out` stays as it is.
-bool to_op(const State& state, const char* function, PyObject* value, ReduceOp* out);
+bool to_op(const State& state, const char* function, PyObject* value, Reduction* out);
 bool to_timeout(const State& state, const char* function, PyObject* value, double* out);
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
                 int64_t* out);

@@ -13,6 +13,7 @@
 #include "part_calls.h"
 #include "part_docs.h"
 #include "ref.h"
+#include "subgroups.h"
 
 namespace py = pybind11;
 
@@ -141,41 +142,6 @@ void group_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Group._make(id, world_ranks), of whose id pycollective/groups.py sees to.
-PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
-  if (usable(group) == nullptr) return nullptr;
-  const Ref ranks(nargs == 2 ? PySequence_Fast(args[1], "world_ranks must be a list of integers") : nullptr);
-  if (!ranks) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "_make(id, world_ranks)");
-    return nullptr;
-  }
-  int64_t id = 0;
-  if (!to_integer(*group.state, "_make", "id", args[0], UINT32_MAX, &id)) return nullptr;
-  std::vector<Rank> world_ranks;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(ranks.get()); ++i) {
-    int64_t rank = 0;
-    PyObject* item = PySequence_Fast_GET_ITEM(ranks.get(), i);
-    if (!to_integer(*group.state, "group", "ranks", item, INT32_MAX, &rank)) return nullptr;
-    world_ranks.push_back(static_cast<Rank>(rank));
-  }
-  const Result<Communicator*> made =
-      group.session->runtime->make_group(static_cast<uint32_t>(id), std::move(world_ranks));
-  if (!made.is_ok()) return raise_status(*group.state, made.status());
-  return make_group_object(group.state, group.session, *made.value());
-}
-
-PyObject* next_group_id(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
-  if (usable(group) == nullptr) return nullptr;
-  return PyLong_FromUnsignedLong(group.session->runtime->next_group_id());
-}
-
-PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_python("pycollective.groups", "subgroup", group, args, nargs, kwnames);
-}
-PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_python("pycollective.groups", "split", group, args, nargs, kwnames);
-}
-
 // A tuple with one entry per rank of the group.
 template <class Entry>
 PyObject* per_rank(const GroupObject& group, Entry&& entry) {
@@ -228,7 +194,8 @@ PyTypeObject* make_group_type(PyObject* module) {
        "This process's number among those on its host.", nullptr},
       {"local_size", get_rank<&GroupObject::local_size>, nullptr, "How many of the ranks are on this host.",
        nullptr},
-      {"ranks", get_ranks, nullptr, "The members as ranks of the world: a tuple, in the order of the group.", nullptr},
+      {"ranks", get_ranks, nullptr, "The members as ranks of the world: a tuple, in the order of the group.",
+       nullptr},
       {"_hosts", get_hosts, nullptr, nullptr, nullptr},
       {},
   };
@@ -280,7 +247,8 @@ bool add_group(PyObject* module, State* state) {
   return true;
 }
 
-PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session, Communicator& communicator) {
+PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session,
+                            Communicator& communicator) {
   PyObject* self = state->group_type->tp_alloc(state->group_type, 0);
   if (self == nullptr) return nullptr;
   GroupObject& group = *reinterpret_cast<GroupObject*>(self);
@@ -291,7 +259,8 @@ PyObject* make_group_object(State* state, const std::shared_ptr<Session>& sessio
   group.size = communicator.size();
   const std::vector<HostMap::Entry>& ranks = session->runtime->hosts().ranks;
   const auto host_of = [&](Rank rank) -> const std::string& {
-    return ranks[static_cast<std::size_t>(communicator.world_ranks()[static_cast<std::size_t>(rank)])].host_key;
+    return ranks[static_cast<std::size_t>(communicator.world_ranks()[static_cast<std::size_t>(rank)])]
+        .host_key;
   };
   group.local_rank = group.local_size = 0;
   for (Rank rank = 0; rank < group.size; ++rank) {

@@ -33,7 +33,8 @@ struct GroupObject {
 bool add_group(PyObject* module, State* state);
 
 // New reference, or nullptr with a Python error set.
-PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session, Communicator& communicator);
+PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session,
+                            Communicator& communicator);
 // The group that the functions of the module act on: a new reference, or nullptr with NotInitialized set.
 PyObject* current_world(const State& state);
 bool is_group(const State& state, PyObject* object);

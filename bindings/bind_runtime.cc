@@ -202,7 +202,8 @@ class PyRuntime {
     }
     check(*state, status);
     session_->runtime = std::move(runtime);
-    world_ = py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
+    world_ =
+        py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
     if (!world_) throw py::error_already_set();
     if (options.local_size > 0) {  // the launcher's word; else the host map has counted
       GroupObject& world = *reinterpret_cast<GroupObject*>(world_.ptr());

@@ -49,6 +49,7 @@ static PyObject* elementwise(const char* function, GroupObject& group, PyObject*
     if (!out_view.matches(state, in_view, out_use)) return nullptr;
     written = &out_view;
   }
+  if (!in_view.fits(state, request.op, in_use)) return nullptr;
   request.in = in_view.buffer();
   request.out = written->buffer();
   request.site = site;
@@ -110,9 +111,11 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
   }
   const bool writes = root == group.rank;
   View view;
-  if (!view.take(state, given[0], {"reduce", "x", writes, waits(group)})) {
+  const Use use = {"reduce", "x", writes, waits(group)};
+  if (!view.take(state, given[0], use)) {
     return view.stageable() ? staged("reduce", group, args, nargs, kwnames) : nullptr;
   }
+  if (!view.fits(state, request.op, use)) return nullptr;
   request.root = static_cast<Rank>(root);
   request.in = view.buffer();
   if (writes) request.out = view.buffer();

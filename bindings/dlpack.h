@@ -13,7 +13,16 @@ inline constexpr const char* kVersionedCapsule = "dltensor_versioned";
 inline constexpr const char* kLegacyCapsule = "dltensor";
 
 enum DeviceCode : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3 };
-enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
+enum TypeCode : uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kFloat8E4M3FN = 10,
+  kFloat8E5M2 = 12
+};
 
 struct Version {
   uint32_t major, minor;

@@ -26,8 +26,10 @@ Combine `x` of all ranks element by element; every rank gets the result.
 Parameters:
     x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory: NumPy, PyTorch, or anything
         with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
-    op: "sum", "prod", "min", "max" or "avg" (also "add", "mean"). "avg" is for floating point. float16 and bfloat16 are
-        computed in float32; "avg" does not overflow; "min" and "max" propagate NaN.
+    op: "sum" (also "add"), "prod", "min", "max", "avg" (also "mean"), bitwise "band", "bor", "bxor", logical "land", "lor",
+        "lxor", "minloc" and "maxloc" of pairs (value, location) along a last axis of length 2, or scaled("sum", factor).
+        docs/dtypes.md says which dtype takes which, and what they do. "avg" is for floating point and does not overflow;
+        float16, bfloat16 and float8 are computed in float32; "min" and "max" propagate NaN.
     out: None: the result replaces `x`. An array of the same shape and dtype: the result goes there and `x` stays as it
         is. It may be `x` itself, else it must not overlap it.
     timeout: seconds, default that of init(). What was waited for is named in the error.
@@ -96,7 +98,7 @@ Combine `x` of all ranks element by element; rank `root` gets the result, in pla
 
 Parameters:
     x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory. Written on the root only.
-    op: "sum", "prod", "min", "max" or "avg", as in allreduce().
+    op: as in allreduce().
     root: the rank that gets the result.
     timeout: seconds, default that of init().
 

@@ -5,8 +5,10 @@
 #include "bind_debug.h"
 #include "bind_errors.h"
 #include "bind_group.h"
+#include "bind_ops.h"
 #include "bind_runtime.h"
 #include "calls.h"
+#include "kernels/dtypes_page.h"
 #include "kernels/reduce.h"
 
 namespace py = pybind11;
@@ -48,6 +50,7 @@ PYBIND11_MODULE(_core, m) {
   if (!state->load() || !pc::add_group(m.ptr(), state)) throw py::error_already_set();
   pc::bind_runtime(m, state);
   pc::bind_debug(m, state);
+  pc::bind_ops(m, state);
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(
@@ -78,6 +81,7 @@ Example:
       py::arg("group"), py::arg("x"), py::arg("count"),
       "Seconds that `count` sums of `x` over the group take in C++ alone.");
   m.def("environment_markdown", &pc::environment_markdown, "The text of docs/environment.md.");
+  m.def("dtypes_markdown", &pc::dtypes_markdown, "The text of docs/dtypes.md.");
   m.def(
       "reduce_target", [] { return std::string(pc::reduce_target()); },
       "The instruction set that reductions use on this machine.");

@@ -104,6 +104,7 @@ class PartCall {
     if (x_is_numpy && !out.take(state_, result.get(), out_use)) return refused(out);
     if (!in.take(state_, given_.x, in_use)) return refused(in);
     if (!x_is_numpy && !out.take(state_, result.get(), out_use)) return refused(out);
+    if (reduces(request_.collective) && !in.fits(state_, request_.op, in_use)) return nullptr;
     if (!out.same_dtype(state_, in, out_use) || !has_shape(group_, function_, out, shape)) return nullptr;
     request_.in = in.buffer();
     request_.out = out.buffer();
@@ -229,6 +230,11 @@ PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   const View* const written = in_place ? &in : &out;
   request.in = in.buffer();
   if (is_given(args[2])) request.out = written->buffer();
+  // The core counts elements it knows only as bytes in bytes.
+  const Layout* const layout = is_given(args[1]) ? in.buffer().layout : out.buffer().layout;
+  for (std::vector<uint64_t>* list : {&counts, &recv_counts}) {
+    for (uint64_t& count : *list) count *= layout == nullptr ? 1 : layout->item_nbytes;
+  }
   const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
   return finish(group, status, is_given(args[2]) ? written : nullptr, Py_None);
 }

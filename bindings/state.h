@@ -5,9 +5,11 @@
 
 #include <array>
 #include <climits>
+#include <string>
 #include <unordered_map>
 
 #include "base/status.h"
+#include "base/types.h"
 #include "call_site.h"
 #include "dlpack.h"
 #include "program_position.h"
@@ -38,12 +40,14 @@ struct TypeInfo {
 
 // One per module. Every member is guarded by the GIL. Python references are owned and live as long as the process.
 struct State {
-  std::array<PyObject*, kNameCount> names{};    // interned, so that keywords compare by pointer
-  std::array<PyObject*, kReduceOpCount> ops{};  // likewise "sum", "prod", ...
-  std::array<PyObject*, 16> errors{};           // exception class of each Code
+  std::array<PyObject*, kNameCount> names{};   // interned, so that keywords compare by pointer
+  std::array<PyObject*, kNamedOpCount> ops{};  // likewise "sum", "prod", ...
+  std::array<PyObject*, 16> errors{};          // exception class of each Code
   PyObject* forked_error = nullptr;
-  PyObject *ndarray = nullptr, *numpy_empty = nullptr;    // numpy.ndarray, numpy.empty
-  int bfloat16 = INT_MIN;                                 // NumPy's number of ml_dtypes' type, once seen
+  PyObject *ndarray = nullptr, *numpy_empty = nullptr;  // numpy.ndarray, numpy.empty
+  // NumPy's numbers of ml_dtypes' types, in the order of view_numpy.cc, once seen.
+  std::array<int, 3> ml_dtypes = {INT_MIN, INT_MIN, INT_MIN};
+  PyTypeObject* scaled_type = nullptr;                    // of what scaled() makes
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,
            *untyped_storage = nullptr;    // methods of torch.Tensor, once torch is seen
@@ -51,7 +55,8 @@ struct State {
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject* group_type = nullptr;
-  CallSites sites;  // which lines of Python the calls come from
+  std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
+  CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
       new ProgramPosition(sites);  // any thread may use it; replaced in a forked child
   GroupObject* world = nullptr;    // what the functions of the module act on

@@ -33,10 +33,10 @@ bool View::take(State& state, PyObject* array, const Use& use) {
 }
 
 bool View::same_dtype(const State& state, const View& other, const Use& use) const {
-  if (buffer_.dtype == other.buffer_.dtype) return true;
+  if (buffer_.dtype == other.buffer_.dtype && buffer_.layout == other.buffer_.layout) return true;
   return refuse(state, std::string(use.function) + ": " + use.argument + " has dtype " +
-                           std::string(name_of(buffer_.dtype)) + ", but x has " +
-                           std::string(name_of(other.buffer_.dtype)));
+                           text_of(buffer_.dtype, buffer_.layout) + ", but x has " +
+                           text_of(other.buffer_.dtype, other.buffer_.layout));
 }
 
 bool View::matches(const State& state, const View& other, const Use& use) const {
@@ -52,6 +52,20 @@ bool View::matches(const State& state, const View& other, const Use& use) const 
         state, who + " overlaps x in part: pass the same array for in place, or one that does not overlap");
   }
   return true;
+}
+
+bool View::fits(const State& state, ReduceOp op, const Use& use) const {
+  const std::string who = std::string(use.function) + ": " + use.argument;
+  if (buffer_.dtype == DType::kOpaque) {
+    return refuse(state, Code::kUnsupported,
+                  who + " has dtype " + text_of(buffer_.dtype, buffer_.layout) +
+                      ", which can be moved but not reduced: view it as a dtype that can (" + use.argument +
+                      ".view(...)), or pass a copy of one field of a record");
+  }
+  if (!takes_pairs(op) || (ndim_ > 0 && shape_[ndim_ - 1] == 2)) return true;
+  return refuse(state, who + " of shape " + shape_text(shape_, ndim_) + " has no pairs for \"" +
+                           std::string(name_of(op)) +
+                           "\": its last axis must have length 2, for value and location");
 }
 
 bool View::note_write(const State& state) const {

@@ -41,6 +41,8 @@ class View {
   // True if the two have the same shape and dtype; else the error is set. `other` is the first argument.
   bool matches(const State& state, const View& other, const Use& use) const;
   bool same_dtype(const State& state, const View& other, const Use& use) const;
+  // True if its elements can take part in that operation as far as the core cannot tell; else the error is set.
+  bool fits(const State& state, ReduceOp op, const Use& use) const;
   // To be called after the memory was written, or may have been. False: a Python error is set.
   bool note_write(const State& state) const;
 

@@ -29,9 +29,12 @@ bool ViewBuilder::refuse_it(const std::string& what, Code code) const {
 bool ViewBuilder::refuse_dtype(const std::string& name, Code code) const {
   std::string names;
   for (int i = 0; i < kDTypeCount; ++i) {
-    names += (i == 0 ? "" : ", ") + std::string(pc::name_of(static_cast<DType>(i)));
+    const DType dtype = static_cast<DType>(i);
+    if (dtype != DType::kOpaque) names += std::string(pc::name_of(dtype)) + ", ";
   }
-  return refuse_it("has dtype " + name + "; what can be sent is " + names, code);
+  return refuse_it("has dtype " + name + "; what can be sent is " + names +
+                       "and any other NumPy dtype of fixed size without objects inside",
+                   code);
 }
 
 bool ViewBuilder::refuse_read_only() const {

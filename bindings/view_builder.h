@@ -38,6 +38,9 @@ class ViewBuilder {
   bool fill(void* data, DType dtype, int ndim, const int64_t* shape, const int64_t* strides,
             int64_t stride_unit);
   bool fill(const dlpack::Tensor& tensor);
+  // A NumPy array of elements that are moved as bytes; `dtype` is NumPy's.
+  bool from_opaque(PyObject* dtype);
+  bool refuse_byte_order() const;
   bool refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const;
   bool refuse_dtype(const std::string& name, Code code) const;
   bool refuse_read_only() const;

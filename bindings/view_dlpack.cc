@@ -31,6 +31,8 @@ std::optional<DType> dtype_of(const dlpack::DataType& t) {
       return t.bits == 64    ? std::optional(DType::kC64)
              : t.bits == 128 ? std::optional(DType::kC128)
                              : std::nullopt;
+    case dlpack::kFloat8E4M3FN: return t.bits == 8 ? std::optional(DType::kF8E4M3FN) : std::nullopt;
+    case dlpack::kFloat8E5M2: return t.bits == 8 ? std::optional(DType::kF8E5M2) : std::nullopt;
     case dlpack::kBool: return t.bits == 8 ? std::optional(DType::kBool) : std::nullopt;
     default: return std::nullopt;
   }

@@ -16,7 +16,24 @@ Number: TypeAlias = complex  # and so float, int and bool
 Bundle: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
 A = TypeVar("A", bound=Array | Bundle)
 Counts: TypeAlias = Sequence[int] | Literal["auto"]
-Op: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "add", "mean"]
+OpName: TypeAlias = Literal[
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "avg",
+    "band",
+    "bor",
+    "bxor",
+    "land",
+    "lor",
+    "lxor",
+    "minloc",
+    "maxloc",
+    "add",
+    "mean",
+]
+Op: TypeAlias = OpName | Scaled
 
 def allreduce(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
 def broadcast(x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
@@ -116,6 +133,14 @@ def recv_object(
 ) -> Any: ...  # noqa: ANN401
 def group(ranks: Sequence[int], *, timeout: float | None = None) -> Group | None: ...
 def world() -> Group: ...
+def scaled(op: Literal["sum", "add"], factor: float) -> Scaled: ...
+
+@final
+class Scaled:
+    @property
+    def op(self) -> str: ...
+    @property
+    def factor(self) -> float: ...
 
 @final
 class Group:
@@ -315,6 +340,7 @@ class StoreServer:
 
 def interfaces() -> list[tuple[str, str, int]]: ...
 def environment_markdown() -> str: ...
+def dtypes_markdown() -> str: ...
 def reduce_target() -> str: ...
 def _set_world(group: Group | None) -> None: ...
 def _after_fork() -> None: ...

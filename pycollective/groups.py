@@ -69,14 +69,18 @@ def _checked(answer: Any, peer: int, members: list[int]) -> int:  # noqa: ANN401
     )
 
 
-def split(group: Group, color: int | str | None, key: int = 0, *, timeout: float | None = None) -> Group | None:
+def split(
+    group: Group, color: int | str | None, key: int = 0, *, timeout: float | None = None
+) -> Group | None:
     """See Group.split()."""
     if color == "host":
         color = group._hosts[group.rank]
     if isinstance(color, str):
         raise InvalidArgument(f'split: color must be an integer, None or "host", not {color!r}')
     none = color is None
-    mine = np.array([[none, 0 if none else operator.index(color), operator.index(key), group._next_group_id()]], np.int64)
+    mine = np.array(
+        [[none, 0 if none else operator.index(color), operator.index(key), group._next_group_id()]], np.int64
+    )
     rows = group.allgather(mine, timeout=timeout)
     if none:
         return None
@@ -114,7 +118,12 @@ class Mesh:
     """
 
     def __init__(
-        self, shape: Sequence[int], names: Sequence[str], *, group: Group | None = None, timeout: float | None = None
+        self,
+        shape: Sequence[int],
+        names: Sequence[str],
+        *,
+        group: Group | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.group = _core.world() if group is None else group
         self.names = tuple(names)
@@ -139,7 +148,9 @@ class Mesh:
         """The rank of the mesh's group there; axes that are left out are where this rank is."""
         unknown = set(coordinates) - set(self.names)
         if unknown:
-            raise InvalidArgument(f"mesh: no axis is called {min(unknown)!r}; there are {', '.join(self.names)}")
+            raise InvalidArgument(
+                f"mesh: no axis is called {min(unknown)!r}; there are {', '.join(self.names)}"
+            )
         place = tuple(coordinates.get(name, self.coordinates[name]) for name in self.names)
         for name, index, length in zip(self.names, place, self.shape, strict=True):
             if not 0 <= index < length:
@@ -155,9 +166,7 @@ class Mesh:
         mine = np.array([self.group._next_group_id()])
         number = int(self.group.allreduce(mine, "max", timeout=timeout)[0])
         for axes, offset in zip(all_axes, itertools.count()):
-            along = tuple(
-                slice(None) if name in axes else self.coordinates[name] for name in self.names
-            )
+            along = tuple(slice(None) if name in axes else self.coordinates[name] for name in self.names)
             ranks = self._grid[along].ravel()
             self._groups[axes] = self.group._make(number + offset, [self.group.ranks[rank] for rank in ranks])
 

@@ -1,6 +1,7 @@
 #include "base/types.h"
 
 #include <array>
+#include <charconv>
 
 namespace pc {
 namespace {
@@ -17,6 +18,7 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes = {{
     {DType::kI32, "int32", 4},        {DType::kU64, "uint64", 8},    {DType::kI64, "int64", 8},
     {DType::kF16, "float16", 2},      {DType::kBF16, "bfloat16", 2}, {DType::kF32, "float32", 4},
     {DType::kF64, "float64", 8},      {DType::kC64, "complex64", 8}, {DType::kC128, "complex128", 16},
+    {DType::kF8E4M3FN, "float8_e4m3fn", 1}, {DType::kF8E5M2, "float8_e5m2", 1}, {DType::kOpaque, "bytes", 1},
 }};
 // clang-format on
 constexpr bool in_enum_order() {
@@ -27,13 +29,36 @@ constexpr bool in_enum_order() {
 }
 static_assert(in_enum_order());
 
-constexpr std::array<std::string_view, kReduceOpCount> kOps = {"sum", "prod", "min", "max", "avg"};
+constexpr std::array<std::string_view, kReduceOpCount> kOps = {"sum",  "prod",   "min",    "max",       "avg",
+                                                               "band", "bor",    "bxor",   "land",      "lor",
+                                                               "lxor", "minloc", "maxloc", "scaled sum"};
+static_assert(kOps.back() == "scaled sum");
 
 }  // namespace
 
 std::size_t size_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].nbytes; }
 std::string_view name_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 std::string_view name_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)]; }
+
+std::string text_of(const Reduction& reduction) {
+  std::string text(name_of(reduction.op));
+  if (reduction.op != ReduceOp::kScaledSum) return text;
+  std::array<char, 32> digits;  // the fewest that read back to the same number
+  const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), reduction.factor).ptr;
+  return text + " x" + std::string(static_cast<const char*>(digits.data()), end);
+}
+
+std::string text_of(DType dtype, const Layout* layout) {
+  return dtype == DType::kOpaque && layout != nullptr ? layout->name : std::string(name_of(dtype));
+}
+
+uint64_t count_of_items(uint64_t count, const Layout* layout) {
+  return layout != nullptr && layout->item_nbytes != 0 ? count / layout->item_nbytes : count;
+}
+
+std::string array_text(DType dtype, uint64_t count, const Layout* layout) {
+  return text_of(dtype, layout) + "[" + std::to_string(count_of_items(count, layout)) + "]";
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const DTypeRow& row : kDTypes) {
@@ -45,7 +70,7 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 std::optional<ReduceOp> op_from_name(std::string_view name) {
   if (name == "mean") return ReduceOp::kAvg;
   if (name == "add") return ReduceOp::kSum;
-  for (std::size_t i = 0; i < kOps.size(); ++i) {
+  for (std::size_t i = 0; i < kNamedOpCount; ++i) {
     if (kOps[i] == name) return static_cast<ReduceOp>(i);
   }
   return std::nullopt;

@@ -4,28 +4,60 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace pc {
 
 using Rank = int32_t;
 
-// Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h.
+// Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h. kOpaque: bytes of elements
+// that only their owner understands (records, dates, text); a Layout tells one kind from another.
 // clang-format off
 enum class DType : uint8_t {
   kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kBF16, kF32, kF64, kC64, kC128,
+  kF8E4M3FN, kF8E5M2, kOpaque,
 };
 // clang-format on
-inline constexpr int kDTypeCount = 15;
+inline constexpr int kDTypeCount = 18;
 
-enum class ReduceOp : uint8_t { kSum, kProd, kMin, kMax, kAvg };
-inline constexpr int kReduceOpCount = 5;
+// kMinLoc and kMaxLoc work on pairs (value, location). kScaledSum has a factor and therefore no name of its own.
+// clang-format off
+enum class ReduceOp : uint8_t {
+  kSum, kProd, kMin, kMax, kAvg, kBAnd, kBOr, kBXor, kLAnd, kLOr, kLXor, kMinLoc, kMaxLoc,
+  kScaledSum,
+};
+// clang-format on
+inline constexpr int kReduceOpCount = 14, kNamedOpCount = 13;
+constexpr bool takes_pairs(ReduceOp op) { return op == ReduceOp::kMinLoc || op == ReduceOp::kMaxLoc; }
+
+// An operation and its factor. Implicit both ways: most code neither has nor needs a factor.
+struct Reduction {
+  ReduceOp op = ReduceOp::kSum;
+  double factor = 1;  // kScaledSum: each rank's contribution is multiplied by it, once
+  constexpr Reduction() = default;
+  constexpr Reduction(ReduceOp op_, double factor_ = 1) : op(op_), factor(factor_) {}
+  constexpr operator ReduceOp() const { return op; }
+};
+
+// What the bytes of a kOpaque array are. Lives as long as the process: flight records point to it.
+struct Layout {
+  std::string name;  // its owner's: "datetime64[D]"
+  std::size_t item_nbytes = 1;
+  uint64_t hash = 0;  // equal on all ranks
+};
 
 std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // NumPy's name: "float32", "bfloat16", ...
-std::string_view name_of(ReduceOp op);  // "sum", "prod", "min", "max", "avg"
+std::string_view name_of(DType dtype);  // NumPy's name: "float32", "bfloat16", ...; "bytes" for kOpaque
+std::string_view name_of(ReduceOp op);  // "sum", "prod", "min", ...
+std::string text_of(const Reduction& reduction);  // the same; "scaled sum x0.5"
+// For messages: "float32[1000]", "datetime64[D][10]"; opaque elements are counted as their owner does.
+std::string text_of(DType dtype, const Layout* layout);
+uint64_t count_of_items(uint64_t count, const Layout* layout);
+std::string array_text(DType dtype, uint64_t count, const Layout* layout);
 std::optional<DType> dtype_from_name(std::string_view name);
-std::optional<ReduceOp> op_from_name(std::string_view name);  // accepts the aliases "mean" and "add"
+// Accepts the aliases "mean" and "add"; never kScaledSum.
+std::optional<ReduceOp> op_from_name(std::string_view name);
 
 enum class DeviceType : uint8_t { kCpu, kCuda };
 struct Device {
@@ -39,6 +71,7 @@ struct Buffer {
   std::size_t count = 0;  // elements
   DType dtype = DType::kU8;
   Device device = {};
+  const Layout* layout = nullptr;  // kOpaque only; null: bytes of no particular kind
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 struct ConstBuffer {
@@ -46,14 +79,17 @@ struct ConstBuffer {
   std::size_t count = 0;  // elements
   DType dtype = DType::kU8;
   Device device = {};
+  const Layout* layout = nullptr;
   ConstBuffer() = default;
-  ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {})
+  ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {},
+              const Layout* layout_ = nullptr)
       : data(data_),
         count(count_),
         dtype(dtype_),
-        device(device_) {}
+        device(device_),
+        layout(layout_) {}
   // implicit: a view of what may be written is a view of what may be read.
-  ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device) {}
+  ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device, b.layout) {}
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 

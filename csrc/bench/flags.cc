@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bench/numbers.h"
+#include "bench/patterns.h"
 
 namespace pc::bench {
 namespace {
@@ -62,7 +63,7 @@ Status set_ops(Words& words, const std::string& value) {
   if (value == "all") return Status::ok();
   for (const std::string& word : split(value)) {
     const std::optional<ReduceOp> op = op_from_name(word);
-    if (!op) return invalid("'" + word + "' is not one of sum, prod, min, max, avg");
+    if (!op || !has_pattern(*op)) return invalid("'" + word + "' is not one of sum, prod, min, max, avg");
     words.ops.push_back(*op);
   }
   return Status::ok();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/flags.h"
+#include "bench/patterns.h"
 #include "kernels/reduce.h"
 
 namespace pc::bench {
@@ -41,7 +42,17 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-// Of "all" only what can be reduced is meant; what is named must be.
+bool measures(DType dtype, ReduceOp op) {
+  return can_reduce(dtype, op) && has_pattern(dtype) && has_pattern(op);
+}
+
+Status refused(DType dtype, ReduceOp op) {
+  const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
+  if (can_reduce(dtype, op)) return invalid("there is no benchmark that reduces " + cell);
+  return invalid("cannot reduce " + cell);
+}
+
+// Of "all" only what can be measured is meant; what is named must be.
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
@@ -54,16 +65,16 @@ Status put_cases(Words& words) {
       if (!operation->reduces) cases.push_back({operation, dtype, ReduceOp::kSum, words.root});
       if (!operation->reduces) continue;
       for (const ReduceOp op : words.ops) {
-        if (can_reduce(dtype, op)) {
+        if (measures(dtype, op)) {
           cases.push_back({operation, dtype, op, words.root});
         } else if (!all) {
-          return invalid("cannot reduce " + std::string(name_of(dtype)) + " with " +
-                         std::string(name_of(op)));
+          return refused(dtype, op);
         }
       }
     }
   }
-  return cases.empty() ? invalid("nothing to measure: none of these datatypes can be reduced") : Status::ok();
+  return cases.empty() ? invalid("nothing to measure: none of these datatypes can be measured")
+                       : Status::ok();
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Exactly: whole numbers from 0 on that the type can hold. Bytes know no more than that a value is odd.
+// Exactly: whole numbers from 0 on that the type can hold; bool knows no more than that a value is odd, and what is only
+// moved holds the number in its bits.
 void encode(DType dtype, double value, std::byte* to) {
   const uint64_t whole = static_cast<uint64_t>(value);
   const float single = static_cast<float>(value);
@@ -51,7 +52,10 @@ void encode(DType dtype, double value, std::byte* to) {
   switch (dtype) {
     case DType::kBool: return put(to, static_cast<uint8_t>(whole % 2));
     case DType::kU8:
-    case DType::kI8: return put(to, static_cast<uint8_t>(whole));
+    case DType::kI8:
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
+    case DType::kOpaque: return put(to, static_cast<uint8_t>(whole));
     case DType::kU16:
     case DType::kI16: return put(to, static_cast<uint16_t>(whole));
     case DType::kU32:
@@ -62,14 +66,19 @@ void encode(DType dtype, double value, std::byte* to) {
     case DType::kBF16: return put(to, static_cast<uint16_t>(bits >> 16));
     case DType::kF32: return put(to, single);
     case DType::kF64: return put(to, value);
-    case DType::kC64: return put(to, std::array<float, 2>{single, single + 1});
-    case DType::kC128: return put(to, std::array<double, 2>{value, value + 1});
+    case DType::kC64: return put(to, std::array<float, 2>{single, 0});
+    case DType::kC128: return put(to, std::array<double, 2>{value, 0});
   }
 }
 
 }  // namespace
 
 double mark(Rank rank, uint64_t i) { return static_cast<double>(1 + scrambled(rank, i) % kLargestMark); }
+
+bool has_pattern(ReduceOp op) { return op <= ReduceOp::kAvg; }
+bool has_pattern(DType dtype) {
+  return dtype != DType::kBool && dtype != DType::kF8E4M3FN && dtype != DType::kF8E5M2;
+}
 
 double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i) {
   switch (op) {
@@ -81,8 +90,8 @@ double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i) {
     case ReduceOp::kMin:
     case ReduceOp::kMax: return mark(rank, i);
     case ReduceOp::kAvg: return mean_input(rank, size, i);
+    default: return 0;  // has no pattern
   }
-  return 0;
 }
 
 double reduced(ReduceOp op, Rank size, uint64_t i) {
@@ -95,6 +104,7 @@ double reduced(ReduceOp op, Rank size, uint64_t i) {
       case ReduceOp::kProd: all *= one; break;
       case ReduceOp::kMin: all = std::min(all, one); break;
       case ReduceOp::kMax: all = std::max(all, one); break;
+      default: break;
     }
   }
   return op == ReduceOp::kAvg ? all / size : all;

@@ -10,6 +10,11 @@
 
 namespace pc::bench {
 
+// Whether the data are exact in every order of reducing: sum, prod, min, max and avg, but not where one byte must hold a
+// truth value or a float.
+bool has_pattern(ReduceOp op);
+bool has_pattern(DType dtype);
+
 // Element i of what `rank` moves, different from rank to rank.
 double mark(Rank rank, uint64_t i);
 // Element i of what `rank` puts into a reduction, and of what comes out.

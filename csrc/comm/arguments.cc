@@ -1,5 +1,6 @@
 #include "comm/arguments.h"
 
+#include <cfloat>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -32,9 +33,9 @@ bool overlap(const ConstBuffer& a, const ConstBuffer& b) {
 }
 
 Status check_dtypes(const Request& request) {
-  if (request.in.dtype == request.out.dtype) return Status::ok();
-  return invalid("input is " + std::string(name_of(request.in.dtype)) + " and output " +
-                 std::string(name_of(request.out.dtype)));
+  if (request.in.dtype == request.out.dtype && request.in.layout == request.out.layout) return Status::ok();
+  return invalid("input is " + text_of(request.in.dtype, request.in.layout) + " and output " +
+                 text_of(request.out.dtype, request.out.layout));
 }
 
 // Both are there: as large, of one dtype, and the same memory or memory apart.
@@ -135,9 +136,35 @@ Status check_alltoall(const Request& request, Rank rank, Rank size) {
                  std::to_string(request.recv_counts[self]));
 }
 
-Status check_operator(DType dtype, ReduceOp op) {
+std::string advice(DType dtype, ReduceOp op) {
+  const bool is_float = can_reduce(dtype, ReduceOp::kAvg);
+  if (op == ReduceOp::kAvg && can_reduce(dtype, ReduceOp::kSum) && !is_float)
+    return ". An average would have to round: convert to a float dtype first, or use sum and divide";
+  return "";
+}
+
+Status check_factor(DType dtype, const Reduction& how) {
+  if (how.op != ReduceOp::kScaledSum) return Status::ok();
+  if (!std::isfinite(how.factor)) return invalid("the factor of a scaled sum must be finite");
+  if (std::abs(how.factor) <= double{FLT_MAX} || dtype == DType::kF64 || dtype == DType::kC128)
+    return Status::ok();
+  return invalid(text_of(how) + ": " + std::string(name_of(dtype)) +
+                 " is computed in float32, in which this factor is infinite");
+}
+
+Status check_pairs(std::size_t count, ReduceOp op) {
+  if (!takes_pairs(op) || count % 2 == 0) return Status::ok();
+  return invalid(std::string(name_of(op)) + " takes pairs (value, location), and " + std::to_string(count) +
+                 " elements are no whole number of pairs");
+}
+
+Status check_operator(const ConstBuffer& data, const Reduction& how) {
+  const auto [op, dtype] = std::pair(how.op, data.dtype);
   if (static_cast<int>(op) >= kReduceOpCount) return invalid("unknown reduction operation");
-  if (can_reduce(dtype, op)) return Status::ok();
+  if (can_reduce(dtype, op)) {
+    PC_TRY(check_pairs(data.count, op));
+    return check_factor(dtype, how);
+  }
   std::string ops, dtypes;
   for (int i = 0; i < kReduceOpCount; ++i) {
     const ReduceOp other = static_cast<ReduceOp>(i);
@@ -150,7 +177,7 @@ Status check_operator(DType dtype, ReduceOp op) {
   return Status(Code::kUnsupported, "cannot reduce " + std::string(name_of(dtype)) + " with " +
                                         std::string(name_of(op)) + ": " + std::string(name_of(dtype)) +
                                         " has " + (ops.empty() ? "no operation" : ops) + ", and " +
-                                        std::string(name_of(op)) + " takes " + dtypes);
+                                        std::string(name_of(op)) + " takes " + dtypes + advice(dtype, op));
 }
 
 // Not given at all; an empty array says its dtype.
@@ -166,7 +193,7 @@ Status check_broadcast(Request& request, bool at_root) {
   if (absent(request.out) && !absent(request.in)) {
     // The root only sends, so nothing is written through this.
     request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype,
-                   request.in.device};
+                   request.in.device, request.in.layout};
   } else if (absent(request.in)) {
     request.in = request.out;
   }
@@ -228,11 +255,11 @@ Status check_request(Request& request, Rank rank, Rank size) {
     case Collective::kScatter: return check_parts(request, rank, size);
     case Collective::kReduceScatter:
       PC_TRY(check_parts(request, rank, size));
-      return check_operator(request.in.dtype, request.op);
+      PC_TRY(check_operator(request.in, request.op));
+      for (const uint64_t count : request.counts) PC_TRY(check_pairs(count, request.op));
+      return check_pairs(request.out.count, request.op);
     case Collective::kScan:
-    case Collective::kExscan:
-      PC_TRY(check_scan(request));
-      return check_operator(request.in.dtype, request.op);
+    case Collective::kExscan: PC_TRY(check_scan(request)); return check_operator(request.in, request.op);
     default: return invalid("unknown collective");
   }
   PC_TRY(check_buffer(request.in, "input"));
@@ -240,7 +267,7 @@ Status check_request(Request& request, Rank rank, Rank size) {
     PC_TRY(check_buffer(request.out, "output"));
     PC_TRY(check_pair(request));
   }
-  return check_operator(request.in.dtype, request.op);
+  return check_operator(request.in, request.op);
 }
 
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {

@@ -1,6 +1,7 @@
 #include "comm/descriptor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 namespace pc {
@@ -32,9 +33,11 @@ std::string nbytes_text(std::size_t nbytes) {
   return text + std::string(kUnits[unit]);
 }
 
+uint64_t hash_of(const Layout* layout) { return layout == nullptr ? 0 : layout->hash; }
+
 }  // namespace
 
-uint64_t layout_of(const Request& request) {
+uint64_t parts_of(const Request& request) {
   if (request.counts.empty()) return 0;
   Digest digest;
   digest << request.counts.size();
@@ -52,9 +55,12 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   if (request.collective == Collective::kBarrier) return (digest << choice.split).value();
   const auto [count, dtype] = elements_of(request, size);
   digest << (uint64_t{choice.split} << 32 | (is_rooted(request.collective) ? number(request.root) : 0));
-  digest << (number(dtype) << 8 | (reduces(request.collective) ? number(request.op) : 255));
+  digest << (number(dtype) << 8 | (reduces(request.collective) ? number(request.op.op) : 255));
   digest << (knows_size(request) ? count : 0);
-  if (!request.counts.empty()) digest << layout_of(request);
+  if (!request.counts.empty()) digest << parts_of(request);
+  if (dtype == DType::kOpaque) digest << hash_of(layout_of(request));
+  if (reduces(request.collective) && request.op == ReduceOp::kScaledSum)
+    digest << std::bit_cast<uint64_t>(request.op.factor);
   return digest.value();
 }
 
@@ -64,9 +70,11 @@ uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
   return digest.value();
 }
 
-uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count) {
+uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
+                           const Layout* layout) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
+  if (dtype == DType::kOpaque) digest << hash_of(layout);
   return digest.value();
 }
 
@@ -90,10 +98,11 @@ std::string fields_of(const CallRecord& record) {
   }
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {
-    text += "\ndtype=" + std::string(name_of(record.dtype)) + "\ncount=" + std::to_string(record.count);
-    if (reduces(record.collective)) text += "\nop=" + std::string(name_of(record.op));
+    text += "\ndtype=" + text_of(record.dtype, record.layout) +
+            "\ncount=" + std::to_string(count_of_items(record.count, record.layout));
+    if (reduces(record.collective)) text += "\nop=" + text_of({record.op, record.factor});
     if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
-    if (record.layout != 0) text += "\nparts=uneven, list " + std::to_string(record.layout % 10'000);
+    if (record.parts != 0) text += "\nparts=uneven, list " + std::to_string(record.parts % 10'000);
   }
   return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
 }
@@ -125,8 +134,8 @@ std::string operation_text(const Request& request, const Choice& choice, Rank si
   text += " (" + std::string(choice.algorithm != nullptr ? choice.algorithm->name : "local");
   if (request.collective != Collective::kBarrier) {
     const Elements elements = elements_of(request, size);
-    text += ", " + nbytes_text(elements.nbytes()) + " " + std::string(name_of(elements.dtype));
-    if (reduces(request.collective)) text += " " + std::string(name_of(request.op));
+    text += ", " + nbytes_text(elements.nbytes()) + " " + text_of(elements.dtype, layout_of(request));
+    if (reduces(request.collective)) text += " " + text_of(request.op);
     if (is_rooted(request.collective)) text += ", root " + std::to_string(request.root);
   }
   return text + ")";
@@ -134,7 +143,7 @@ std::string operation_text(const Request& request, const Choice& choice, Rank si
 
 std::string message_text(std::string_view verb, Rank peer, uint32_t tag, const ConstBuffer& data) {
   return std::string(verb) + " rank " + std::to_string(peer) + ", tag " + std::to_string(tag) + " (" +
-         nbytes_text(data.nbytes()) + " " + std::string(name_of(data.dtype)) + ")";
+         nbytes_text(data.nbytes()) + " " + text_of(data.dtype, data.layout) + ")";
 }
 
 }  // namespace pc

@@ -16,11 +16,13 @@ namespace pc {
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
                    uint64_t sequence);
 // Tells one list of parts from another; 0: all parts are equal, or only the two ends of each have to agree (alltoall).
-uint64_t layout_of(const Request& request);
+uint64_t parts_of(const Request& request);
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
-uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count);
-// What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits.
+uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
+                           const Layout* layout = nullptr);
+// What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits, or it
+// is opaque.
 std::string message_found(const MessageId& found, uint64_t nbytes);
 
 // The same as lines of "name=value", for the ranks to compare when they disagree; `call_text` makes it readable:

@@ -8,16 +8,21 @@
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
 #include "engine/point_to_point.h"
+#include "kernels/reduce.h"
 
 namespace pc {
 namespace {
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-// With one rank every collective leaves the input in the output, but for an exscan: no rank is before this one.
+// With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
+// reductions change it all the same.
 void copy_input(const Request& request) {
   if (request.collective == Collective::kExscan) return;
   const std::size_t nbytes = request.in.nbytes();
+  if (reduces(request.collective) && request.out.data != nullptr) {
+    return reduce_alone(request.out.data, request.in.data, request.in.count, request.in.dtype, request.op);
+  }
   if (nbytes != 0 && request.out.data != nullptr && request.out.data != request.in.data) {
     std::memcpy(request.out.data, request.in.data, nbytes);
   }
@@ -33,8 +38,10 @@ CallRecord record_of(const Request& request, const Choice& choice, uint32_t grou
   const auto [count, dtype] = elements_of(request, size);
   record.dtype = dtype;
   record.count = count;
+  record.parts = parts_of(request);
   record.layout = layout_of(request);
   record.op = request.op;
+  record.factor = request.op.factor;
   record.root_or_peer = request.root;
   record.group = group;
   record.sequence = sequence;
@@ -50,6 +57,7 @@ CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const Messa
   record.kind = sends ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
   record.dtype = data.dtype;
   record.count = data.count;
+  record.layout = data.layout;
   record.root_or_peer = peer;
   record.group = id.stream.group;
   record.tag = id.stream.tag;
@@ -254,8 +262,9 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   MessageEnd how;
   std::unique_lock<std::mutex> lock(messages_mutex_);
   const uint64_t sequence = messages(peer, tag, sends).take();
-  const uint64_t digest =
-      parts_.check == Check::kOff ? 0 : digest_of_message(group_, tag, sequence, data.dtype, data.count);
+  const uint64_t digest = parts_.check == Check::kOff
+                              ? 0
+                              : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const TimePoint began = now();
   const GroupCalls::Call call{0, calls.record_message(record_of(data, peer, sends, id, site, began)), began};
@@ -277,8 +286,7 @@ Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t 
   if (!theirs.empty()) {
     said = Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") +
                                        theirs + ", this rank " + (sends ? "sends " : "expects ") +
-                                       std::string(name_of(data.dtype)) + "[" + std::to_string(data.count) +
-                                       "]");
+                                       array_text(data.dtype, data.count, data.layout));
   } else if (ended.code() == Code::kAborted && watch.peer_has_left()) {
     said = Status(Code::kPeerExited,
                   calls.names().full(peer) + " is in shutdown(), and takes part in nothing more");

@@ -137,8 +137,8 @@ GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_worl
   for (const Rank rank : ranks) {
     if (options.size == 1) break;
     const HostMap::Entry& entry = hosts.ranks[static_cast<std::size_t>(rank)];
-    people.push_back((is_world ? "" : "world rank " + std::to_string(rank) + ", ") + "host " + entry.host_name +
-                     ", pid " + std::to_string(entry.pid));
+    people.push_back((is_world ? "" : "world rank " + std::to_string(rank) + ", ") + "host " +
+                     entry.host_name + ", pid " + std::to_string(entry.pid));
   }
   const auto own = std::find(ranks.begin(), ranks.end(), options.rank);
   return GroupNames(static_cast<Rank>(own - ranks.begin()), ranks, std::move(people));
@@ -249,14 +249,15 @@ Result<Communicator*> Runtime::make_group(uint32_t id, std::vector<Rank> world_r
   std::vector<bool> seen(static_cast<std::size_t>(size));
   for (const Rank rank : world_ranks) {
     if (rank < 0 || rank >= size)
-      return Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is no rank of the world: 0 to " +
-                                                std::to_string(size - 1));
+      return Status(Code::kInvalidArgument, "rank " + std::to_string(rank) +
+                                                " is no rank of the world: 0 to " + std::to_string(size - 1));
     if (seen[static_cast<std::size_t>(rank)])
       return Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is in the group twice");
     seen[static_cast<std::size_t>(rank)] = true;
   }
   if (!seen[static_cast<std::size_t>(state.options.rank)])
-    return Status(Code::kInvalidArgument, "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
+    return Status(Code::kInvalidArgument,
+                  "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
   const std::lock_guard lock(state.groups_mutex);
   if (id < state.next_group_id)
     return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");

@@ -27,7 +27,9 @@ struct CallRecord {
   Rank root_or_peer = -1;
   uint32_t group = 0, tag = 0;
   uint64_t sequence = 0, digest = 0, count = 0;
-  uint64_t layout = 0;  // of uneven parts: what tells one list of counts from another; 0: equal parts
+  uint64_t parts = 0;  // of uneven parts: what tells one list of counts from another; 0: equal parts
+  const Layout* layout = nullptr;      // Buffer::layout
+  double factor = 1;                   // Reduction::factor
   const char* algorithm = nullptr;     // lives as long as the recorder; null: none
   const char* site = nullptr;          // "train.py:42 in step", lives as long as the process; null: not known
   int64_t began_ns = 0, ended_ns = 0;  // steady clock; not ended: 0

@@ -102,11 +102,13 @@ std::optional<T> only_if(bool there, T value) {
 }
 
 std::string object_of(const CallRecord& call, int64_t now_ns) {
+  const std::string reduction = has_op(call) ? text_of({call.op, call.factor}) : "";
+  const std::string dtype = text_of(call.dtype, call.layout);
   Fields fields;
   fields.text("kind", name_of(call.kind));
   fields.text("collective", only_if(is_collective(call), name_of(call.collective)));
-  fields.text("dtype", only_if(has_data(call), name_of(call.dtype)));
-  fields.text("op", only_if(has_op(call), name_of(call.op)));
+  fields.text("dtype", only_if(has_data(call), std::string_view(dtype)));
+  fields.text("op", only_if(has_op(call), std::string_view(reduction)));
   fields.text("state", name_of(call.state));
   fields.text("result", only_if(call.state != CallRecord::State::kRunning, name_of(call.result)));
   fields.number("root_or_peer", only_if(has_root_or_peer(call), call.root_or_peer));
@@ -114,7 +116,7 @@ std::string object_of(const CallRecord& call, int64_t now_ns) {
   fields.number("tag", only_if(is_message(call), call.tag));
   fields.number("sequence", std::optional(call.sequence));
   fields.text("digest", print("%016llx", static_cast<unsigned long long>(call.digest)));
-  fields.number("count", only_if(has_data(call), call.count));
+  fields.number("count", only_if(has_data(call), count_of_items(call.count, call.layout)));
   fields.text("algorithm", call.algorithm);
   fields.text("site", call.site);
   fields.seconds("began_s", call.began_ns - now_ns);
@@ -130,9 +132,9 @@ std::string line_of(const CallRecord& call, int64_t now_ns) {
   if (call.kind == Kind::kConfirmation) text += "confirmation of ";
   text += is_collective(call) ? name_of(call.collective) : name_of(call.kind);
   if (has_data(call)) {
-    text += " " + std::string(name_of(call.dtype)) + "[" + std::to_string(call.count) + "]";
+    text += " " + array_text(call.dtype, call.count, call.layout);
   }
-  if (has_op(call)) text += " " + std::string(name_of(call.op));
+  if (has_op(call)) text += " " + text_of({call.op, call.factor});
   if (has_root_or_peer(call)) {
     text += is_collective(call) ? " root " : call.kind == Kind::kSend ? " to rank " : " from rank ";
     text += std::to_string(call.root_or_peer);

@@ -56,7 +56,7 @@ class PlanRun {
     void consume(uint64_t offset, std::span<const std::byte> data) override;
     std::byte* dst = nullptr;
     DType dtype = DType::kU8;
-    ReduceOp op = ReduceOp::kSum;
+    Reduction op;
     Weights weights;
   };
   struct Lane {

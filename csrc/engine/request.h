@@ -18,7 +18,7 @@ struct Request {
   // that part. Empty where a rank has none (contracts.h).
   ConstBuffer in;
   Buffer out;
-  ReduceOp op = ReduceOp::kSum;
+  Reduction op;
   Rank root = 0;
   // Of a collective whose array has parts: the elements in each rank's part. Empty: all are equally large. They live as
   // long as the operation. Alltoall: what goes to each rank, and what comes from each.
@@ -54,6 +54,12 @@ inline Elements elements_of(const Request& request, Rank size) {
 // Whether all ranks know that size. Uneven parts of an alltoall are nobody's business but sender's and receiver's.
 inline bool knows_size(const Request& request) {
   return request.collective != Collective::kAlltoall || request.counts.empty();
+}
+// Of the same elements: Buffer::layout.
+inline const Layout* layout_of(const Request& request) {
+  return request.collective == Collective::kBroadcast || request.collective == Collective::kScatter
+             ? request.out.layout
+             : request.in.layout;
 }
 
 // Hears of what a call finds out about earlier ones.

@@ -1,5 +1,5 @@
 // What the implementations of kernels/reduce.h share: the shape of a kernel, THE table of dtype x op from which each of
-// them is built, and the arithmetic of avg. Private to csrc/kernels.
+// them is built, and the arithmetic of avg and of a scaled sum. Private to csrc/kernels.
 //
 // csrc/kernels is compiled with -ffp-contract=off: a compiler that fuses a multiplication and an addition on the
 // instruction sets that can would give other bits there than elsewhere.
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/types.h"
@@ -23,33 +24,77 @@ struct Operands {
   const std::byte* b;
   std::size_t count;
   Weights weights;
+  double factor;
 };
 using Kernel = void (*)(const Operands&);
 using KernelTable = std::array<std::array<Kernel, kReduceOpCount>, kDTypeCount>;  // nullptr: not offered
 
 // Elements that C++20 has no type for, by their bits.
+enum class Bool : uint8_t {};
 enum class F16 : uint16_t {};
 enum class BF16 : uint16_t {};
+enum class E4M3FN : uint8_t {};
+enum class E5M2 : uint8_t {};
+template <class T>
+struct Complex {
+  T re, im;
+};
+// Computed in float32.
+template <class T>
+constexpr bool kShortFloat =
+    std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_same_v<T, E4M3FN> || std::is_same_v<T, E5M2>;
 
-// Loop<Element, op>::run is the kernel of one cell. A new dtype or op is one line here, and a Loop in each implementation.
+template <ReduceOp...>
+struct Ops {};
+
+template <template <class, ReduceOp> class Loop>
+struct KernelTableBuilder {
+  KernelTable table = {};
+  template <class Element, class... Groups>
+  constexpr void offer(DType dtype, Groups... groups) {
+    (put<Element>(table[static_cast<std::size_t>(dtype)], groups), ...);
+  }
+
+ private:
+  template <class Element, ReduceOp... ops>
+  constexpr void put(std::array<Kernel, kReduceOpCount>& row, Ops<ops...>) {
+    ((row[static_cast<std::size_t>(ops)] = Loop<Element, ops>::kKernel), ...);
+  }
+};
+
+// Loop<Element, op>::kKernel is the kernel of one cell, nullptr where the portable one is as good. A new dtype is one line
+// here, a new op one word, and a Loop in each implementation.
 template <template <class, ReduceOp> class Loop>
 constexpr KernelTable make_kernel_table() {
-  KernelTable table = {};
-  const auto offer = [&table]<class Element, ReduceOp... ops>(DType dtype) {
-    ((table[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(ops)] = &Loop<Element, ops>::run), ...);
-  };
   using enum ReduceOp;
-  offer.template operator()<float, kSum, kProd, kMin, kMax, kAvg>(DType::kF32);
-  offer.template operator()<double, kSum, kProd, kMin, kMax, kAvg>(DType::kF64);
-  offer.template operator()<F16, kSum, kProd, kMin, kMax, kAvg>(DType::kF16);
-  offer.template operator()<BF16, kSum, kProd, kMin, kMax, kAvg>(DType::kBF16);
-  offer.template operator()<int32_t, kSum, kProd, kMin, kMax>(DType::kI32);
-  offer.template operator()<int64_t, kSum, kProd, kMin, kMax>(DType::kI64);
-  offer.template operator()<uint8_t, kSum, kProd, kMin, kMax>(DType::kU8);
-  return table;
+  constexpr Ops<kSum, kProd> kSums;
+  constexpr Ops<kMin, kMax> kOrder;
+  constexpr Ops<kAvg, kScaledSum> kFractions;
+  constexpr Ops<kBAnd, kBOr, kBXor> kBits;
+  constexpr Ops<kLAnd, kLOr, kLXor> kTruth;
+  constexpr Ops<kMinLoc, kMaxLoc> kPlaces;
+  KernelTableBuilder<Loop> table;
+  table.template offer<Bool>(DType::kBool, kSums, kOrder, kBits, kTruth);
+  table.template offer<uint8_t>(DType::kU8, kSums, kOrder, kBits, kTruth);
+  table.template offer<int8_t>(DType::kI8, kSums, kOrder, kBits, kTruth);
+  table.template offer<uint16_t>(DType::kU16, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<int16_t>(DType::kI16, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<uint32_t>(DType::kU32, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<int32_t>(DType::kI32, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<uint64_t>(DType::kU64, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<int64_t>(DType::kI64, kSums, kOrder, kBits, kTruth, kPlaces);
+  table.template offer<F16>(DType::kF16, kSums, kOrder, kFractions, kTruth);
+  table.template offer<BF16>(DType::kBF16, kSums, kOrder, kFractions, kTruth);
+  table.template offer<float>(DType::kF32, kSums, kOrder, kFractions, kTruth, kPlaces);
+  table.template offer<double>(DType::kF64, kSums, kOrder, kFractions, kTruth, kPlaces);
+  table.template offer<Complex<float>>(DType::kC64, kSums, kFractions);
+  table.template offer<Complex<double>>(DType::kC128, kSums, kFractions);
+  table.template offer<E4M3FN>(DType::kF8E4M3FN, kSums, kOrder, kFractions, kTruth);
+  table.template offer<E5M2>(DType::kF8E5M2, kSums, kOrder, kFractions, kTruth);
+  return table.table;
 }
 
-// avg of the 16-bit types: (a * weight_a + b * weight_b) / (weight_a + weight_b), all three scaled by one power of two, so
+// avg of the short floats: (a * weight_a + b * weight_b) / (weight_a + weight_b), all three scaled by one power of two, so
 // that no intermediate result is larger than the larger operand: it cannot overflow. The scaling is exact, and `divisor`
 // is 1 if the sum of the weights is a power of two.
 struct MeanFactors {
@@ -61,14 +106,32 @@ inline MeanFactors mean_factors(const Weights& weights) {
   return {static_cast<float>(weights.a) * scale, static_cast<float>(weights.b) * scale,
           static_cast<float>(sum) * scale};
 }
-// avg of float32 and float64 is a sum, divided when it is complete.
+// A scaled sum: a * factors.a + b * factors.b. What has been reduced before has been multiplied before.
+template <class T>
+struct ScaleFactors {
+  T a, b;
+};
+template <class T>
+ScaleFactors<T> scale_factors(const Operands& operands) {
+  const T factor = static_cast<T>(operands.factor);
+  return {operands.weights.a == 1 ? factor : T{1}, operands.weights.b == 1 ? factor : T{1}};
+}
+// The short floats have one loop for both.
+template <ReduceOp op>
+MeanFactors mean_or_scale_factors(const Operands& operands) {
+  if constexpr (op == ReduceOp::kAvg) return mean_factors(operands.weights);
+  const ScaleFactors<float> factors = scale_factors<float>(operands);
+  return {factors.a, factors.b, 1.0f};
+}
+// avg of the wider floats and of complex numbers is a sum, divided when it is complete.
 inline bool completes(const Weights& weights) { return uint64_t{weights.a} + weights.b == weights.total; }
 
 struct KernelTarget {
   std::string_view name;
   const KernelTable* kernels;
 };
-const KernelTable& portable_kernels();        // has every kernel that there is
-std::vector<KernelTarget> highway_targets();  // those that this machine can run, best last
+const KernelTable& portable_kernels();  // has every kernel that there is
+// Those that this machine can run, best last. A null kernel means the portable one.
+std::vector<KernelTarget> highway_targets();
 
 }  // namespace pc

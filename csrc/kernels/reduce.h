@@ -1,8 +1,18 @@
 // Reductions of CPU memory, dispatched at run time to the best instruction set of this machine.
-// Rules: float16 and bfloat16 are computed in float32 and rounded to nearest even. min and max propagate NaN and order
-// -0 before +0 (IEEE 754-2019 minimum, maximum). Integers wrap. avg of float32 and float64 is the sum, divided once by the
-// number of ranks when the last contribution is added; avg of the 16-bit types is a running weighted mean, which cannot
-// overflow and does not lose small values. Every operation gives the same bits on every instruction set (NaN payloads aside).
+// Rules, the same for every dtype and op that can_reduce() (docs/dtypes.md says them to users):
+// - Integers wrap.
+// - float16, bfloat16 and both float8 are computed in float32 and rounded to nearest even, at every step. What is too large
+//   becomes infinity, in float8_e4m3fn, which has none, NaN.
+// - min and max propagate NaN and order -0 before +0 (IEEE 754-2019 minimum, maximum). minloc and maxloc compare pairs
+//   (value, location) by the same order, so NaN wins; of equal values the smaller location is taken (MPI 4.1, 6.9.4).
+// - bool: any byte but 0 is true and the result is 0 or 1; sum and max are "or", prod and min are "and".
+// - land, lor, lxor: all but 0 is true, NaN too; the result is 1 or 0 of the same dtype.
+// - A complex product is (ac - bd) + (ad + bc)i, rounded at each operation, without the recovery of infinities of C's Annex G.
+// - avg of float32, float64 and complex numbers is the sum, divided once by the number of ranks when the last contribution
+//   is added; avg of shorter floats is a running weighted mean, which cannot overflow and does not lose small values.
+//   Integers have none: it would have to round.
+// - A scaled sum multiplies each contribution once by the factor, rounded to the type that the sum is computed in.
+// Every operation gives the same bits on every instruction set (NaN payloads aside).
 #pragma once
 
 #include <cstddef>
@@ -14,23 +24,27 @@
 
 namespace pc {
 
-// How many ranks' contributions each operand holds, and how many there are in all. Looked at by kAvg only.
+// How many ranks' contributions each operand holds, and how many there are in all. Looked at by kAvg and kScaledSum.
 struct Weights {
   uint32_t a = 1, b = 1, total = 2;
 };
 
 bool can_reduce(DType dtype, ReduceOp op);
 
-// out = a (op) b, `count` elements. out may be a or b, else must not overlap them. Any alignment.
-// Precondition: can_reduce(dtype, op).
+// out = a (op) b, `count` elements (a pair is two of them). out may be a or b, else must not overlap them. Any alignment.
+// Precondition: can_reduce(dtype, how).
 void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType dtype,
-            ReduceOp op, Weights weights = {});
+            const Reduction& how, Weights weights = {});
+
+// What the reduction of a single contribution gives: scaled, or 0 and 1 where that is what the operation gives. out may be
+// in, else must not overlap it.
+void reduce_alone(std::byte* out, const std::byte* in, std::size_t count, DType dtype, const Reduction& how);
 
 // For tests, benchmarks and `doctor`: the implementations of this build ("portable", "AVX2", "AVX3", ...), best last,
 // and the one reduce() uses. `reduce_on` runs a named one.
 std::span<const std::string_view> reduce_targets();
 std::string_view reduce_target();
 bool reduce_on(std::string_view target, std::byte* out, const std::byte* a, const std::byte* b,
-               std::size_t count, DType dtype, ReduceOp op, Weights weights = {});
+               std::size_t count, DType dtype, const Reduction& how, Weights weights = {});
 
 }  // namespace pc

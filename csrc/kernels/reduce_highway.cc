@@ -44,6 +44,12 @@ template <ReduceOp op, class D, class V>
 HWY_INLINE V combine_integers(D d, V a, V b) {
   if constexpr (op == ReduceOp::kSum) {
     return hn::Add(a, b);
+  } else if constexpr (op == ReduceOp::kBAnd) {
+    return hn::And(a, b);
+  } else if constexpr (op == ReduceOp::kBOr) {
+    return hn::Or(a, b);
+  } else if constexpr (op == ReduceOp::kBXor) {
+    return hn::Xor(a, b);
   } else if constexpr (op == ReduceOp::kMin) {
     return hn::Min(a, b);
   } else if constexpr (op == ReduceOp::kMax) {
@@ -102,6 +108,18 @@ struct CompletingStep {
     } else {
       store_to(d, hn::Mul(sum, hn::Set(d, T{1} / total)), out);
     }
+  }
+};
+
+template <class T>
+struct ScalingStep {
+  using D = hn::ScalableTag<T>;
+  ScaleFactors<T> factors;
+  static HWY_INLINE std::size_t nbytes() { return hn::Lanes(D()) * sizeof(T); }
+  HWY_INLINE void operator()(uint8_t* out, const uint8_t* a, const uint8_t* b) const {
+    const D d;
+    const hn::VFromD<D> x = hn::Mul(load_from(d, a), hn::Set(d, factors.a));
+    store_to(d, hn::Add(x, hn::Mul(load_from(d, b), hn::Set(d, factors.b))), out);
   }
 };
 
@@ -197,44 +215,73 @@ HWY_INLINE void for_each(const Operands& operands, std::size_t element_bytes, co
 
 template <template <class> class Step, ReduceOp op>
 HWY_INLINE void for_each_half(const Operands& operands) {
-  if constexpr (op != ReduceOp::kAvg) {
+  if constexpr (op != ReduceOp::kAvg && op != ReduceOp::kScaledSum) {
     for_each(operands, 2, Step<PlainLanes<op>>{});
   } else {
-    const MeanFactors factors = mean_factors(operands.weights);
+    const MeanFactors factors = mean_or_scale_factors<op>(operands);
     if (factors.divisor == 1.0f) return for_each(operands, 2, Step<MeanLanes<false>>{{factors}});
     for_each(operands, 2, Step<MeanLanes<true>>{{factors}});
   }
 }
 
+template <class T>
+HWY_INLINE void mean(const Operands& operands) {
+  if (!completes(operands.weights)) {
+    for_each(operands, sizeof(T), WholeStep<T, ReduceOp::kSum>{});
+  } else if (const T total = static_cast<T>(operands.weights.total);
+             std::has_single_bit(operands.weights.total)) {
+    for_each(operands, sizeof(T), CompletingStep<T, false>{total});
+  } else {
+    for_each(operands, sizeof(T), CompletingStep<T, true>{total});
+  }
+}
+
+constexpr bool is_logical(ReduceOp op) {
+  return op == ReduceOp::kLAnd || op == ReduceOp::kLOr || op == ReduceOp::kLXor;
+}
+template <class Element, ReduceOp op>
+constexpr bool kVectorised = std::is_arithmetic_v<Element> && !is_logical(op) && !takes_pairs(op);
+
+// The portable loops do the rest: compilers vectorise them well enough for what is rarely reduced.
 template <class Element, ReduceOp op>
 struct Loop {
+  static constexpr Kernel kKernel = nullptr;
+};
+template <class Element, ReduceOp op>
+requires kVectorised<Element, op>
+struct Loop<Element, op> {
   static void run(const Operands& operands) {
-    if constexpr (op != ReduceOp::kAvg) {
-      for_each(operands, sizeof(Element), WholeStep<Element, op>{});
-    } else if (!completes(operands.weights)) {
-      for_each(operands, sizeof(Element), WholeStep<Element, ReduceOp::kSum>{});
-    } else if (const Element total = static_cast<Element>(operands.weights.total);
-               std::has_single_bit(operands.weights.total)) {
-      for_each(operands, sizeof(Element), CompletingStep<Element, false>{total});
+    if constexpr (op == ReduceOp::kAvg) {
+      mean<Element>(operands);
+    } else if constexpr (op == ReduceOp::kScaledSum) {
+      for_each(operands, sizeof(Element), ScalingStep<Element>{scale_factors<Element>(operands)});
     } else {
-      for_each(operands, sizeof(Element), CompletingStep<Element, true>{total});
+      for_each(operands, sizeof(Element), WholeStep<Element, op>{});
     }
   }
+  static constexpr Kernel kKernel = &run;
 };
-template <ReduceOp op>
-struct Loop<BF16, op> {
-  static void run(const Operands& operands) { for_each_half<BF16Step, op>(operands); }
-};
-template <ReduceOp op>
-struct Loop<F16, op> {
+template <class T, ReduceOp op>
+requires(op != ReduceOp::kProd) struct Loop<Complex<T>, op> {
   static void run(const Operands& operands) {
-#if PC_CONVERTS_F16
-    for_each_half<F16Step, op>(operands);
-#else
-    portable_kernels()[static_cast<std::size_t>(DType::kF16)][static_cast<std::size_t>(op)](operands);
-#endif
+    Operands parts = operands;
+    parts.count *= 2;
+    Loop<T, op>::run(parts);
   }
+  static constexpr Kernel kKernel = &run;
 };
+template <ReduceOp op>
+requires(!is_logical(op)) struct Loop<BF16, op> {
+  static void run(const Operands& operands) { for_each_half<BF16Step, op>(operands); }
+  static constexpr Kernel kKernel = &run;
+};
+#if PC_CONVERTS_F16
+template <ReduceOp op>
+requires(!is_logical(op)) struct Loop<F16, op> {
+  static void run(const Operands& operands) { for_each_half<F16Step, op>(operands); }
+  static constexpr Kernel kKernel = &run;
+};
+#endif
 #undef PC_CONVERTS_F16
 
 constexpr KernelTable kKernels = make_kernel_table<Loop>();

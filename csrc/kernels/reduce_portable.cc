@@ -1,64 +1,12 @@
 // Plain loops: the reference for every other implementation, and what machines without vector instructions run.
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <type_traits>
 
-#include "kernels/float16.h"
+#include "kernels/combine.h"
 #include "kernels/kernel_table.h"
 
 namespace pc {
 namespace {
-
-// What an element is computed in. Signed integers are added and multiplied as unsigned ones: they wrap.
-template <class Element>
-auto decode(Element element) {
-  if constexpr (std::is_same_v<Element, F16> || std::is_same_v<Element, BF16>) {
-    return to_float(element);
-  } else {
-    return element;
-  }
-}
-template <class Element, class Value>
-Element encode(Value value) {
-  if constexpr (std::is_same_v<Element, F16>) {
-    return to_f16(value);
-  } else if constexpr (std::is_same_v<Element, BF16>) {
-    return to_bf16(value);
-  } else {
-    return static_cast<Element>(value);
-  }
-}
-
-// The smaller (or larger) of two, NaN if one is, -0 below +0.
-template <ReduceOp op, class T>
-T extreme(T a, T b) {
-  constexpr bool kMinimum = op == ReduceOp::kMin;
-  const T smaller_or_b = (kMinimum ? a < b : b < a) ? a : b;
-  if constexpr (std::is_floating_point_v<T>) {
-    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-    const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b);
-    const T of_equals =
-        std::bit_cast<T>(kMinimum ? x | y : x & y);  // their bits differ only if they are zeros
-    return a != a ? a : a == b ? of_equals : smaller_or_b;
-  } else {
-    return smaller_or_b;
-  }
-}
-
-template <ReduceOp op, class T>
-T combine(T a, T b) {
-  if constexpr (op == ReduceOp::kMin || op == ReduceOp::kMax) {
-    return extreme<op>(a, b);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return op == ReduceOp::kProd ? a * b : a + b;
-  } else {
-    using Wide =
-        std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // 16-bit products would overflow an int
-    const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
-    return static_cast<T>(op == ReduceOp::kProd ? x * y : x + y);
-  }
-}
 
 // Works on copies in small arrays of its own: they are aligned and overlap nothing, so compilers vectorise the loop.
 template <class Element, class Combine>
@@ -74,22 +22,52 @@ void for_each(const Operands& operands, Combine combine_two) {
   }
 }
 
+Operands with_count(Operands operands, std::size_t count) {
+  operands.count = count;
+  return operands;
+}
+
+template <class Element>
+void scaled_sum(const Operands& operands) {
+  const ScaleFactors<Element> f = scale_factors<Element>(operands);
+  for_each<Element>(operands, [f](Element a, Element b) { return a * f.a + b * f.b; });
+}
+
+template <class Element>
+void mean(const Operands& operands) {
+  if (!completes(operands.weights)) {
+    return for_each<Element>(operands, [](Element a, Element b) { return a + b; });
+  }
+  const Element total = static_cast<Element>(operands.weights.total);
+  for_each<Element>(operands, [total](Element a, Element b) { return (a + b) / total; });
+}
+
 template <class Element, ReduceOp op>
 struct Loop {
   static void run(const Operands& operands) {
     using Value = decltype(decode(Element{}));
-    if constexpr (op != ReduceOp::kAvg) {
+    if constexpr (takes_pairs(op)) {
+      using Pair = Located<Element>;
+      for_each<Pair>(with_count(operands, operands.count / 2),
+                     [](Pair a, Pair b) { return combine<op>(a, b); });
+    } else if constexpr (op != ReduceOp::kAvg && op != ReduceOp::kScaledSum) {
       for_each<Element>(operands, [](Value a, Value b) { return combine<op>(a, b); });
-    } else if constexpr (sizeof(Element) == 2) {
-      const MeanFactors f = mean_factors(operands.weights);
+    } else if constexpr (kShortFloat<Element>) {
+      const MeanFactors f = mean_or_scale_factors<op>(operands);
       for_each<Element>(operands, [f](float a, float b) { return (a * f.a + b * f.b) / f.divisor; });
-    } else if (completes(operands.weights)) {
-      const Value total = static_cast<Value>(operands.weights.total);
-      for_each<Element>(operands, [total](Value a, Value b) { return (a + b) / total; });
+    } else if constexpr (op == ReduceOp::kAvg) {
+      mean<Element>(operands);
     } else {
-      for_each<Element>(operands, [](Value a, Value b) { return a + b; });
+      scaled_sum<Element>(operands);
     }
   }
+  static constexpr Kernel kKernel = &run;
+};
+// Real factors and divisors: what is done to the parts is done to the number.
+template <class T, ReduceOp op>
+requires(op != ReduceOp::kProd) struct Loop<Complex<T>, op> {
+  static void run(const Operands& operands) { Loop<T, op>::run(with_count(operands, 2 * operands.count)); }
+  static constexpr Kernel kKernel = &run;
 };
 
 constexpr KernelTable kKernels = make_kernel_table<Loop>();

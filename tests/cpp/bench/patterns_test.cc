@@ -53,7 +53,7 @@ void for_all_that_reduce(Check check) {
     for (int o = 0; o < kReduceOpCount; ++o) {
       const DType dtype = static_cast<DType>(d);
       const ReduceOp op = static_cast<ReduceOp>(o);
-      if (!can_reduce(dtype, op)) continue;
+      if (!can_reduce(dtype, op) || !has_pattern(dtype) || !has_pattern(op)) continue;
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(op)));
       check(dtype, op);
     }

@@ -1,6 +1,8 @@
 // What a group promises when something goes wrong: an error on time that names who and where, never a wrong result.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <atomic>
 #include <future>
 #include <limits>
@@ -220,6 +222,17 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
     Elements flags = contribution(DType::kC128, 2, 0, 2);
     PC_TRY(refused(group.run(request_of(all, flags, flags, ReduceOp::kMin)), Code::kUnsupported,
                    "complex128 with min"));
+    Elements whole = contribution(DType::kI32, 3, 0, 2), bytes = garbage(DType::kOpaque, 3);
+    PC_TRY(refused(group.run(request_of(all, whole, whole, ReduceOp::kAvg)), Code::kUnsupported,
+                   "convert to a float dtype first, or use sum and divide"));
+    PC_TRY(refused(group.run(request_of(all, whole, whole, ReduceOp::kMinLoc)), invalid,
+                   "3 elements are no whole number of pairs"));
+    PC_TRY(refused(group.run(request_of(all, bytes, bytes)), Code::kUnsupported, "bytes with sum"));
+    Request scaled = request_of(all, a, a);
+    scaled.op = {ReduceOp::kScaledSum, NAN};
+    PC_TRY(refused(group.run(scaled), invalid, "must be finite"));
+    scaled.op.factor = 1e300;
+    PC_TRY(refused(group.run(scaled), invalid, "computed in float32"));
     PC_TRY(refused(group.send(a.view(), group.rank(), 0, -1), invalid, "itself"));
     PC_TRY(refused(group.recv(a.buffer(), 2, 0, -1), invalid, "0 to 1"));
     return allreduce(group);

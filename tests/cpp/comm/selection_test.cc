@@ -110,6 +110,11 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.in.count = 5; }));
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.op = ReduceOp::kMax; }));
   EXPECT_NE(usual, digest([](Request& r, Choice&) { r.root = 1; }));
+  const auto scaled = [&](double factor) {
+    return digest([=](Request& r, Choice&) { r.op = {ReduceOp::kScaledSum, factor}; });
+  };
+  EXPECT_NE(scaled(0.5), scaled(0.25));
+  EXPECT_EQ(scaled(0.5), scaled(0.5));
   EXPECT_NE(usual, digest([](Request&, Choice& c) { c.split = 2; }));
   EXPECT_NE(usual, digest([](Request&, Choice& c) {
               c.algorithm = find_algorithm(Collective::kAllreduce, "ring");
@@ -119,6 +124,44 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
               r.out = {memory, 4, DType::kF32};
             }));  // the root has one
   EXPECT_EQ(usual, digest([](Request& r, Choice&) { r.label = "mine"; }));
+}
+
+TEST(Descriptor, bytes_of_different_layouts_are_different_calls_and_messages) {
+  std::byte memory[64];
+  const Layout days{"datetime64[D]", 8, 1}, seconds{"datetime64[s]", 8, 2};
+  const auto broadcast = [&](DType dtype, const Layout* layout) {
+    Request r;
+    r.collective = Collective::kBroadcast;
+    r.out = {memory, 64, dtype, {}, layout};
+    return digest_of(r, SelectionTable::defaults().choose(r.collective, 64, {2}), 1, 2);
+  };
+  EXPECT_NE(broadcast(DType::kOpaque, &days), broadcast(DType::kOpaque, &seconds));
+  EXPECT_NE(broadcast(DType::kOpaque, nullptr), broadcast(DType::kU8, nullptr));
+  EXPECT_EQ(broadcast(DType::kU8, &days), broadcast(DType::kU8, &seconds));
+  const auto message = [](DType dtype, const Layout* layout) {
+    return digest_of_message(0, 1, 2, dtype, 8, layout);
+  };
+  EXPECT_NE(message(DType::kOpaque, &days), message(DType::kOpaque, &seconds));
+  EXPECT_EQ(message(DType::kF32, &days), message(DType::kF32, &seconds));
+}
+
+TEST(Descriptor, the_fields_name_the_factor_and_the_owners_dtype) {
+  const Layout dates{"datetime64[D]", 8, 7};
+  CallRecord record;
+  record.kind = CallRecord::Kind::kCollective;
+  record.collective = Collective::kAllreduce;
+  record.dtype = DType::kF32;
+  record.count = 3;
+  record.op = ReduceOp::kScaledSum;
+  record.factor = 0.5;
+  record.algorithm = "ring";
+  EXPECT_EQ(call_text(fields_of(record)), "allreduce float32[3] scaled sum x0.5 (ring)");
+  record.collective = Collective::kBroadcast;
+  record.dtype = DType::kOpaque;
+  record.count = 24;
+  record.layout = &dates;
+  record.root_or_peer = 0;
+  EXPECT_EQ(call_text(fields_of(record)), "broadcast datetime64[D][3], root 0 (ring)");
 }
 
 }  // namespace

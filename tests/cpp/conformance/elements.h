@@ -34,6 +34,20 @@ inline double half_value(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -size : size;
 }
 
+// Exact for 0, 1 and numbers between that have few digits.
+inline uint8_t quarter_of(DType dtype, double value) {
+  const unsigned half = half_of(value);
+  if (dtype == DType::kF8E5M2 || half == 0) return static_cast<uint8_t>(half >> 8);
+  return static_cast<uint8_t>((half >> 7) - (8u << 3));  // another bias, one bit of fraction more
+}
+inline double quarter_value(DType dtype, uint8_t bits) {
+  if (dtype == DType::kF8E5M2) return half_value(static_cast<uint16_t>(bits << 8));
+  const int exponent = (bits >> 3) & 15;
+  const double fraction = (bits & 7) / 8.0;
+  const double size = exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
+  return (bits & 0x80) != 0 ? -size : size;
+}
+
 template <class T>
 void put(Elements& e, std::size_t i, T value) {
   std::memcpy(e.bytes.data() + i * size_of(e.dtype), &value, sizeof value);
@@ -51,7 +65,8 @@ inline void store(Elements& e, std::size_t i, double value) {
   switch (e.dtype) {
     case DType::kBool: return put(e, i, static_cast<uint8_t>(whole != 0));
     case DType::kU8:
-    case DType::kI8: return put(e, i, static_cast<uint8_t>(whole));
+    case DType::kI8:
+    case DType::kOpaque: return put(e, i, static_cast<uint8_t>(whole));
     case DType::kU16:
     case DType::kI16: return put(e, i, static_cast<uint16_t>(whole));
     case DType::kU32:
@@ -65,9 +80,13 @@ inline void store(Elements& e, std::size_t i, double value) {
     case DType::kC64: return put(e, i, static_cast<float>(value));
     case DType::kF64:
     case DType::kC128: return put(e, i, value);
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2: return put(e, i, quarter_of(e.dtype, value));
   }
 }
-inline double load_16_bit(const Elements& e, std::size_t i) {
+inline bool is_8_bit_float(DType dtype) { return dtype == DType::kF8E4M3FN || dtype == DType::kF8E5M2; }
+inline double load_short(const Elements& e, std::size_t i) {
+  if (is_8_bit_float(e.dtype)) return quarter_value(e.dtype, get<uint8_t>(e, i));
   const uint16_t bits = get<uint16_t>(e, i);
   return e.dtype == DType::kF16 ? half_value(bits)
                                 : double{std::bit_cast<float>(static_cast<uint32_t>(bits) << 16)};
@@ -79,48 +98,82 @@ inline Elements filled(DType dtype, std::size_t count, std::byte with) {
 inline Elements garbage(DType dtype, std::size_t count) { return filled(dtype, count, std::byte{0x5a}); }
 
 // 1 or 2, differing from rank to rank and from element to element: products of 8 ranks fit everywhere but in 8 bits.
-inline double value_of(std::size_t i, Rank rank) {
-  return 1 + static_cast<double>((i / 3 + i + static_cast<std::size_t>(rank)) % 2);
+// 0 or 1 where that is all there is (bool), or where sums of 8 ranks would be rounded (floats of 8 bits).
+inline double value_of(DType dtype, std::size_t i, Rank rank) {
+  const double least = dtype == DType::kBool || is_8_bit_float(dtype) ? 0 : 1;
+  return least + static_cast<double>((i / 3 + i + static_cast<std::size_t>(rank)) % 2);
 }
 
 inline Elements contribution(DType dtype, std::size_t count, Rank rank, Rank /*size*/) {
   Elements e = filled(dtype, count, std::byte{0});
-  for (std::size_t i = 0; i < count; ++i) store(e, i, value_of(i, rank));
+  for (std::size_t i = 0; i < count; ++i) store(e, i, value_of(dtype, i, rank));
   return e;
 }
 
-inline Elements reduced(DType dtype, ReduceOp op, std::size_t count, Rank size) {
+inline double combined(const Reduction& how, DType dtype, double a, double b) {
+  const int64_t x = static_cast<int64_t>(a), y = static_cast<int64_t>(b);
+  const bool truth = dtype == DType::kBool;
+  switch (how.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kScaledSum:
+    case ReduceOp::kAvg: return truth ? std::fmax(a, b) : a + b;
+    case ReduceOp::kProd: return a * b;
+    case ReduceOp::kMin: return std::fmin(a, b);
+    case ReduceOp::kMax: return std::fmax(a, b);
+    case ReduceOp::kBAnd: return static_cast<double>(x & y);
+    case ReduceOp::kBOr: return static_cast<double>(x | y);
+    case ReduceOp::kBXor: return static_cast<double>(x ^ y);
+    case ReduceOp::kLAnd: return a != 0 && b != 0 ? 1 : 0;
+    case ReduceOp::kLOr: return a != 0 || b != 0 ? 1 : 0;
+    case ReduceOp::kLXor: return (a != 0) != (b != 0) ? 1 : 0;
+    case ReduceOp::kMinLoc:
+    case ReduceOp::kMaxLoc: break;  // take two at once
+  }
+  return 0;
+}
+
+inline bool is_logical(ReduceOp op) {
+  return op == ReduceOp::kLAnd || op == ReduceOp::kLOr || op == ReduceOp::kLXor;
+}
+
+// Elements i and i + 1: the value and the location of the winner.
+inline void store_located(Elements& e, ReduceOp op, std::size_t i, Rank size) {
+  double value = value_of(e.dtype, i, 0), location = value_of(e.dtype, i + 1, 0);
+  for (Rank r = 1; r < size; ++r) {
+    const double v = value_of(e.dtype, i, r), at = value_of(e.dtype, i + 1, r);
+    const bool wins = op == ReduceOp::kMinLoc ? v < value : v > value;
+    if (wins || (v == value && at < location)) location = at;
+    if (wins) value = v;
+  }
+  store(e, i, value);
+  store(e, i + 1, location);
+}
+
+inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Rank size) {
   Elements e = filled(dtype, count, std::byte{0});
-  for (std::size_t i = 0; i < count; ++i) {
-    double all = value_of(i, 0);
-    for (Rank r = 1; r < size; ++r) {
-      const double v = value_of(i, r);
-      switch (op) {
-        case ReduceOp::kSum:
-        case ReduceOp::kAvg: all += v; break;
-        case ReduceOp::kProd: all *= v; break;
-        case ReduceOp::kMin: all = std::fmin(all, v); break;
-        case ReduceOp::kMax: all = std::fmax(all, v); break;
-      }
-    }
+  for (std::size_t i = 0; i + 1 < count && takes_pairs(how); i += 2) store_located(e, how, i, size);
+  for (std::size_t i = 0; i < count && !takes_pairs(how); ++i) {
+    double all = value_of(dtype, i, 0);
+    if (is_logical(how)) all = all != 0 ? 1 : 0;  // of one rank too
+    for (Rank r = 1; r < size; ++r) all = combined(how, dtype, all, value_of(dtype, i, r));
     // As the kernels do: a float divided once is the correctly rounded quotient.
-    if (op == ReduceOp::kAvg && dtype == DType::kF32)
+    if (how.op == ReduceOp::kAvg && (dtype == DType::kF32 || dtype == DType::kC64))
       all = static_cast<float>(all) / static_cast<float>(size);
-    else if (op == ReduceOp::kAvg)
+    else if (how.op == ReduceOp::kAvg)
       all /= size;
-    store(e, i, all);
+    store(e, i, all * how.factor);
   }
   return e;
 }
 
-// `count` if they are equal. The mean of 16-bit floats is a running one and may be off by a rounding per rank.
+// `count` if they are equal. The mean of short floats is a running one and may be off by a rounding per rank.
 inline std::size_t first_difference(const Elements& got, const Elements& want, bool mean) {
-  const bool is_16_bit = got.dtype == DType::kF16 || got.dtype == DType::kBF16;
+  const bool is_short = got.dtype == DType::kF16 || got.dtype == DType::kBF16 || is_8_bit_float(got.dtype);
   const std::size_t width = size_of(got.dtype);
   for (std::size_t i = 0; i < want.count; ++i) {
     if (std::memcmp(got.bytes.data() + i * width, want.bytes.data() + i * width, width) == 0) continue;
-    const double allowed = got.dtype == DType::kF16 ? 1.0 / 256 : 1.0 / 32;
-    if (mean && is_16_bit && std::abs(load_16_bit(got, i) - load_16_bit(want, i)) <= allowed) continue;
+    const double allowed = is_8_bit_float(got.dtype) ? 0.3 : got.dtype == DType::kF16 ? 1.0 / 256 : 1.0 / 32;
+    if (mean && is_short && std::abs(load_short(got, i) - load_short(want, i)) <= allowed) continue;
     return i;
   }
   return want.count;

@@ -15,8 +15,15 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+// What is compared and made one by one: complex numbers by their parts.
+DType part_of(DType dtype) {
+  return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
+}
+
 bool is_nan(DType dtype, uint64_t bits) {
   switch (dtype) {
+    case DType::kF8E4M3FN: return (bits & 0x7f) == 0x7f;
+    case DType::kF8E5M2: return (bits & 0x7f) > 0x7c;
     case DType::kF16: return (bits & 0x7fff) > 0x7c00;
     case DType::kBF16: return (bits & 0x7fff) > 0x7f80;
     case DType::kF32: return (bits & 0x7fffffff) > 0x7f800000;
@@ -29,8 +36,10 @@ uint64_t element(const std::byte* data, std::size_t i, DType dtype) {
   std::memcpy(&bits, data + i * size_of(dtype), size_of(dtype));
   return bits;
 }
-void expect_same(const std::byte* expected, const std::byte* found, std::size_t count, DType dtype,
+void expect_same(const std::byte* expected, const std::byte* found, std::size_t elements, DType of,
                  const std::string& what) {
+  const DType dtype = part_of(of);
+  const std::size_t count = elements * size_of(of) / size_of(dtype);
   if (count == 0 || std::memcmp(expected, found, count * size_of(dtype)) == 0) return;
   for (std::size_t i = 0; i < count; ++i) {
     const uint64_t x = element(expected, i, dtype), y = element(found, i, dtype);
@@ -41,7 +50,9 @@ void expect_same(const std::byte* expected, const std::byte* found, std::size_t 
 
 constexpr Weights kWeights[] = {{1, 1, 2}, {2, 1, 3}, {1, 2, 5}, {3, 4, 7}, {5, 3, 8}, {9000, 1, 9001}};
 
-// Calls check(dtype, op, weights, name) for everything that can be reduced.
+constexpr double kFactor = 0.3;
+
+// Calls check(dtype, how, weights, name) for everything that can be reduced.
 template <class Check>
 void for_every_kernel(Check check) {
   for (int d = 0; d < kDTypeCount; ++d) {
@@ -49,22 +60,27 @@ void for_every_kernel(Check check) {
       const DType dtype = static_cast<DType>(d);
       const ReduceOp op = static_cast<ReduceOp>(o);
       if (!can_reduce(dtype, op)) continue;
+      const bool weighed = op == ReduceOp::kAvg || op == ReduceOp::kScaledSum;
       for (const Weights& weights : kWeights) {
-        check(dtype, op, weights, std::string(name_of(dtype)) + " " + std::string(name_of(op)));
-        if (op != ReduceOp::kAvg) break;
+        check(dtype, Reduction(op, weighed ? kFactor : 1), weights,
+              std::string(name_of(dtype)) + " " + std::string(name_of(op)));
+        if (!weighed) break;
       }
     }
   }
 }
 
 // Bit patterns at which arithmetic goes wrong: zeros, subnormals, ones, neighbours of powers of two, largest, infinity, NaN.
-std::vector<uint64_t> specials(DType dtype) {
+std::vector<uint64_t> specials(DType of) {
+  const DType dtype = part_of(of);
   const unsigned bits = static_cast<unsigned>(8 * size_of(dtype));
-  const uint64_t infinity = dtype == DType::kF16    ? 0x7c00
-                            : dtype == DType::kBF16 ? 0x7f80
-                            : dtype == DType::kF32  ? 0x7f800000
-                            : dtype == DType::kF64  ? 0x7ff0000000000000
-                                                    : uint64_t{1} << (bits - 2);
+  const uint64_t infinity = dtype == DType::kF16        ? 0x7c00
+                            : dtype == DType::kBF16     ? 0x7f80
+                            : dtype == DType::kF32      ? 0x7f800000
+                            : dtype == DType::kF64      ? 0x7ff0000000000000
+                            : dtype == DType::kF8E4M3FN ? 0x78
+                            : dtype == DType::kF8E5M2   ? 0x7c
+                                                        : uint64_t{1} << (bits - 2);
   const uint64_t lowest = infinity & (0 - infinity);  // the last exponent bit: the smallest normal number
   const uint64_t one = infinity / 2 - lowest / 2;     // close to 1.0 for floats
   std::vector<uint64_t> all = {0,
@@ -89,12 +105,12 @@ std::vector<uint64_t> specials(DType dtype) {
 void put(Bytes& data, uint64_t bits, DType dtype) {
   std::byte raw[8];
   std::memcpy(raw, &bits, sizeof raw);
-  data.insert(data.end(), raw, raw + size_of(dtype));
+  data.insert(data.end(), raw, raw + size_of(part_of(dtype)));
 }
 
-void expect_all_targets_agree(const Bytes& a, const Bytes& b, DType dtype, ReduceOp op,
+void expect_all_targets_agree(const Bytes& a, const Bytes& b, DType dtype, const Reduction& op,
                               const Weights& weights, const std::string& what) {
-  const std::size_t count = a.size() / size_of(dtype);
+  const std::size_t count = a.size() / size_of(dtype) / 2 * 2;
   Bytes expected(a.size()), found(a.size());
   ASSERT_TRUE(reduce_on("portable", expected.data(), a.data(), b.data(), count, dtype, op, weights));
   for (const std::string_view target : reduce_targets().subspan(1)) {
@@ -105,7 +121,7 @@ void expect_all_targets_agree(const Bytes& a, const Bytes& b, DType dtype, Reduc
 
 TEST(ReduceSameBits, every_16_bit_float_with_every_kind_of_partner) {
   std::mt19937_64 random(16);
-  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
     if (dtype != DType::kF16 && dtype != DType::kBF16) return;
     std::vector<uint64_t> partners = specials(dtype);
     for (int i = 0; i < 12; ++i) partners.push_back(random());
@@ -121,7 +137,7 @@ TEST(ReduceSameBits, every_16_bit_float_with_every_kind_of_partner) {
 }
 
 TEST(ReduceSameBits, every_pair_of_special_values) {
-  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
     Bytes a, b;
     for (const uint64_t x : specials(dtype)) {
       for (const uint64_t y : specials(dtype)) {
@@ -141,7 +157,7 @@ Bytes random_bytes(std::mt19937_64& random, std::size_t n) {
 
 TEST(ReduceSameBits, random_bit_patterns) {
   std::mt19937_64 random(1);
-  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
     const Bytes a = random_bytes(random, 40000), b = random_bytes(random, 40000);
     expect_all_targets_agree(a, b, dtype, op, weights, name);
   });
@@ -150,10 +166,10 @@ TEST(ReduceSameBits, random_bit_patterns) {
 // Every count up to several vectors, at every alignment that matters, out of place and in place; not a byte beyond.
 TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
   std::mt19937_64 random(2);
-  constexpr std::size_t kMost = 67 * 8, kPad = 64;
-  for_every_kernel([&](DType dtype, ReduceOp op, const Weights& weights, const std::string& name) {
+  constexpr std::size_t kMost = 67 * 16, kPad = 64;
+  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
     const Bytes a = random_bytes(random, kMost + 2 * kPad), b = random_bytes(random, kMost + 2 * kPad);
-    for (std::size_t count = 0; count <= 67; ++count) {
+    for (std::size_t count = 0; count <= 67; count += takes_pairs(op) ? 2 : 1) {
       const std::size_t nbytes = count * size_of(dtype);
       const std::size_t at_a = random() % kPad, at_b = random() % kPad, at_out = random() % kPad;
       Bytes expected(kMost);

@@ -1,0 +1,47 @@
+#include "subgroups.h"
+
+#include <vector>
+
+#include "arguments.h"
+#include "bind_errors.h"
+#include "call.h"
+#include "in_python.h"
+#include "ref.h"
+
+namespace pc {
+
+PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
+  if (usable(group) == nullptr) return nullptr;
+  const Ref ranks(nargs == 2 ? PySequence_Fast(args[1], "world_ranks must be a list of integers") : nullptr);
+  if (!ranks) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "_make(id, world_ranks)");
+    return nullptr;
+  }
+  int64_t id = 0;
+  if (!to_integer(*group.state, "_make", "id", args[0], UINT32_MAX, &id)) return nullptr;
+  std::vector<Rank> world_ranks;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(ranks.get()); ++i) {
+    int64_t rank = 0;
+    PyObject* item = PySequence_Fast_GET_ITEM(ranks.get(), i);
+    if (!to_integer(*group.state, "group", "ranks", item, INT32_MAX, &rank)) return nullptr;
+    world_ranks.push_back(static_cast<Rank>(rank));
+  }
+  const Result<Communicator*> made =
+      group.session->runtime->make_group(static_cast<uint32_t>(id), std::move(world_ranks));
+  if (!made.is_ok()) return raise_status(*group.state, made.status());
+  return make_group_object(group.state, group.session, *made.value());
+}
+
+PyObject* next_group_id(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
+  if (usable(group) == nullptr) return nullptr;
+  return PyLong_FromUnsignedLong(group.session->runtime->next_group_id());
+}
+
+PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_python("pycollective.groups", "subgroup", group, args, nargs, kwnames);
+}
+PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_python("pycollective.groups", "split", group, args, nargs, kwnames);
+}
+
+}  // namespace pc

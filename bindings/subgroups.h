@@ -1,0 +1,15 @@
+// Making groups of some ranks. Who is in them and under which number is settled in pycollective/groups.py.
+#pragma once
+
+#include "bind_group.h"
+
+namespace pc {
+
+// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// Group._make(id, world_ranks), Group._next_group_id(): see Runtime::make_group().
+PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* next_group_id(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc
