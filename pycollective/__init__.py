@@ -64,8 +64,8 @@ from pycollective.errors import (
     PeerUnresponsive,
     Unsupported,
 )
-from pycollective.lifetime import init, is_initialized, local_rank, local_size, rank, shutdown, size
 from pycollective.groups import Mesh as Mesh
+from pycollective.lifetime import init, is_initialized, local_rank, local_size, rank, shutdown, size
 from pycollective.plan import explain
 from pycollective.store import Store, store
 

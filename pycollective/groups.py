@@ -63,8 +63,8 @@ def _checked(answer: Any, peer: int, members: list[int]) -> int:  # noqa: ANN401
     if answer[0] < 0:
         return int(answer[1])
     raise CollectiveMismatch(
-        f"group: rank {int(answer[0])} makes a group of other ranks than rank {members[0]}; here they are {members}. All "
-        "members must call group() with one list, and groups that share ranks must be made in one order",
+        f"group: rank {int(answer[0])} makes a group of other ranks than rank {members[0]}; here they are {members}. "
+        "All members must call group() with one list, and groups that share ranks must be made in one order",
         peer=peer,
     )
 
@@ -77,15 +77,13 @@ def split(
         color = group._hosts[group.rank]
     if isinstance(color, str):
         raise InvalidArgument(f'split: color must be an integer, None or "host", not {color!r}')
-    none = color is None
-    mine = np.array(
-        [[none, 0 if none else operator.index(color), operator.index(key), group._next_group_id()]], np.int64
-    )
+    chosen = 0 if color is None else operator.index(color)
+    mine = np.array([[color is None, chosen, operator.index(key), group._next_group_id()]], np.int64)
     rows = group.allgather(mine, timeout=timeout)
-    if none:
+    if color is None:
         return None
     number = int(rows[:, 3].max())
-    same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == color]
+    same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == chosen]
     same.sort(key=lambda r: (int(rows[r, 2]), r))
     return group._make(number, [group.ranks[r] for r in same])
 

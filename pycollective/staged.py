@@ -487,17 +487,16 @@ def scatter(
     if out is not None:
         return _scatter_into(call, x, root, out, counts)
     if operator.index(root) != group.rank:
-        name, lengths, rest, call.axis, dtype, even = group.broadcast_object(
-            None, root, timeout=call.clock.left_s()
-        )
+        header = group.broadcast_object(None, root, timeout=call.clock.left_s())
+        name, lengths, rest, call.axis, element, even = header
         library = by_name(name)
-        like = _like(library, dtype)
+        like = _like(library, element)
     else:
         library = _library("scatter", "x", x)
         whole = call.front(library, x)
         shape = library.shape(whole)
         lengths, rest, even, like = _cut(call, shape, counts), shape[1:], counts is None, x
-        header = (library.name, lengths, rest, call.axis, library.dtype(x), even)
+        header = (library.name, lengths, rest, call.axis, _element(library, x), even)
         group.broadcast_object(header, root, timeout=call.clock.left_s())
     source = (library, whole) if operator.index(root) == group.rank else None
     mine = (lengths[group.rank], *rest)
@@ -505,18 +504,14 @@ def scatter(
     return call.run(source, (library, like, mine), None, root=root, counts=told, row=_row(mine))
 
 
-def _like(library: Library, dtype: str) -> Any:
-    """An array of that library and element type, to make others like it."""
-    if library.name == "torch":
-        import torch
+def _element(library: Library, x: Any) -> Any:
+    """What tells another rank the element type: an array without elements, or a list of fields."""
+    empty = library.empty(x, (0,))
+    return np.lib.format.dtype_to_descr(empty.dtype) if getattr(empty.dtype, "names", None) else empty
 
-        return torch.empty(0, dtype=getattr(torch, dtype))
-    try:
-        empty = np.empty(0, dtype)
-    except TypeError:
-        import ml_dtypes
 
-        empty = np.empty(0, getattr(ml_dtypes, dtype))
+def _like(library: Library, element: Any) -> Any:
+    empty = np.empty(0, np.lib.format.descr_to_dtype(element)) if isinstance(element, list) else element
     return library.finished(empty, empty)
 
 

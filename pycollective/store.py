@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pycollective import _core, group, store_codec
+from pycollective import _core, lifetime, store_codec
 from pycollective.errors import InvalidArgument
 from pycollective.store_codec import Value
 
@@ -34,7 +34,7 @@ def store(prefix: str = "") -> Store:
         1
         >>> pc.shutdown()
     """
-    return Store(group.native_store(), _joined("", prefix) if prefix else "")
+    return Store(lifetime.native_store(), _joined("", prefix) if prefix else "")
 
 
 class Store:
@@ -119,5 +119,5 @@ def _joined(prefix: str, key: str) -> str:
 
 
 def _checked(timeout: float | None) -> float | None:
-    group.check_timeout(timeout)
+    lifetime.check_timeout(timeout)
     return timeout

@@ -47,7 +47,7 @@ class Numbers(NumpyArrays):
         return tuple(self.array(x).shape)
 
     def dtype(self, x: Any) -> str:
-        return str(self.array(x).dtype.name)
+        return str(self.array(x).dtype)
 
     def nbytes(self, x: Any) -> int:
         return int(self.array(x).nbytes)

@@ -24,7 +24,7 @@ class NumpyArrays:
         return tuple(x.shape)
 
     def dtype(self, x: Any) -> str:
-        return str(x.dtype.name)
+        return str(x.dtype)
 
     def nbytes(self, x: Any) -> int:
         return int(x.nbytes)

@@ -22,7 +22,7 @@ DTYPES = FLOATS + SHORT_FLOATS + INTEGERS
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
 
 
 class Numpy:

@@ -1,7 +1,7 @@
 """THE conformance matrix: every operation with every element type, count, placement and root, against NumPy.
 
-A case is a row of a table, the oracle computes what every rank must get from what all ranks put in, and run_case() makes
-the call on one rank and compares. Values are small whole numbers, so that every result is exact in every type.
+A case is a row of a table, the oracle computes what every rank must get from what all ranks put in, and run_case()
+makes the call on one rank and compares. Values are small whole numbers, so that every result is exact in every type.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ RANKS = (1, 2, 3, 4, 5, 8)
 LARGE = 70_001  # above the eager limit and a segment
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-MOVED = ("bool", *INTEGERS, *FLOATS, "complex64", "complex128")
-REDUCED = {
-    "sum": ("uint8", "int32", "int64", *FLOATS),
-    "prod": ("uint8", "int32", "int64", *FLOATS),
-    "min": ("uint8", "int32", "int64", *FLOATS),
-    "max": ("uint8", "int32", "int64", *FLOATS),
-    "avg": FLOATS,
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+COMPLEX = ("complex64", "complex128")
+MOVED = ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX, "datetime64[s]", "S5", "f4,i2")
+REDUCED = {  # docs/dtypes.md has the whole table, and test_dtypes.py goes through it
+    "sum": ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX),
+    "prod": ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX),
+    "min": ("bool", *INTEGERS, *FLOATS, *FLOAT8),
+    "max": ("bool", *INTEGERS, *FLOATS, *FLOAT8),
+    "avg": (*FLOATS, *COMPLEX),
+    "band": ("bool", *INTEGERS),
+    "bor": ("bool", *INTEGERS),
+    "bxor": ("bool", *INTEGERS),
+    "land": ("bool", "uint8", "int64", "float32"),
+    "lor": ("bool", "uint8", "int64", "float32"),
+    "lxor": ("bool", "uint8", "int64", "float32"),
 }
 COMBINE: dict[str, Any] = {
     "sum": np.add,
@@ -35,6 +43,12 @@ COMBINE: dict[str, Any] = {
     "min": np.minimum,
     "max": np.maximum,
     "avg": np.add,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": np.logical_and,
+    "lor": np.logical_or,
+    "lxor": np.logical_xor,
 }
 ELEMENTWISE = ("allreduce", "reduce", "broadcast", "scan", "exscan")
 PARTED = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
@@ -82,7 +96,9 @@ def cases(size: int) -> Iterator[Case]:
             if parts == "auto" and operation == "alltoall":
                 continue
             for dtype, count in itertools.product(REDUCED[op] if op else MOVED, counts(size)):
-                if count == LARGE and dtype not in ("float32", "bfloat16", "uint8"):
+                if count == LARGE and (
+                    dtype not in ("float32", "bfloat16", "uint8") or op in ("land", "lor", "lxor")
+                ):
                     continue
                 for placement, root in itertools.product(placements(operation), roots(operation, size)):
                     if operation == "scatter" and parts == "auto" and placement != "new":
@@ -121,9 +137,12 @@ class Oracle:
         )
 
     def values(self, rank: int, count: int) -> Any:
-        if self.case.dtype == "bool":
-            return (np.arange(count) + rank) % 3 == 0
-        return ((np.arange(count) * 7 + rank * 3) % 2 + 1).astype(self.dtype)
+        if self.case.dtype == "bool" or self.case.op in ("land", "lor", "lxor"):
+            return ((np.arange(count) + rank) % 3 == 0).astype(self.dtype)
+        numbers = (np.arange(count) * 7 + rank * 3) % 2 + 1
+        if self.dtype.names:
+            return np.array([(n, rank) for n in numbers], self.dtype).reshape(count)
+        return numbers.astype(self.dtype)
 
     def put_in(self, rank: int) -> Any:
         operation = self.case.operation
@@ -134,13 +153,16 @@ class Oracle:
         return self.values(rank, sum(self.lengths) if operation in PARTED else self.case.count)
 
     def reduced(self, ranks: range) -> Any:
-        columns = [self.put_in(rank).astype(np.float64) for rank in ranks]
-        total = COMBINE[self.case.op].reduce(columns)
-        if self.case.op == "avg":
-            total = total / self.size
-        if self.case.dtype in INTEGERS:  # wraps
-            return total.astype(np.int64).astype(self.dtype)
-        return total.astype(self.dtype)
+        columns = [self.put_in(rank) for rank in ranks]
+        if self.case.dtype == "bool":
+            return {"sum": np.logical_or, "prod": np.logical_and}.get(
+                self.case.op, COMBINE[self.case.op]
+            ).reduce(columns)
+        wide = np.int64 if self.case.dtype in INTEGERS else complex if self.case.dtype in COMPLEX else float
+        total = COMBINE[self.case.op].reduce([column.astype(wide) for column in columns])
+        if self.case.op == "avg":  # of a complex number: of its two parts
+            total = (total.view(float) / self.size).view(total.dtype)
+        return total.astype(self.dtype)  # integers wrap
 
     def part(self, whole: Any, rank: int) -> Any:
         begin = sum(self.lengths[:rank])
@@ -212,7 +234,7 @@ def run_case(case: Case) -> str:
         return f"gives {result.dtype}{result.shape} instead of {wanted.dtype}{wanted.shape}"
     if case.placement != "in place" and result is not x and x.tobytes() != before.tobytes():
         return "touches its input"
-    exact = case.op != "avg" or case.dtype in ("float32", "float64")
+    exact = case.op != "avg" or case.dtype in ("float32", "float64", "complex64", "complex128")
     same = result.tobytes() == wanted.tobytes() if exact else _close(result, wanted)
     return "" if same else f"gives {result[:9]}... instead of {wanted[:9]}..."
 
