@@ -283,6 +283,7 @@ class Group:
         root: int,
         counts: Sequence[int] | None,
         recv_counts: Sequence[int] | None,
+        bundle: int,
         timeout: float | None,
         /,
     ) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -91,13 +92,19 @@ def _check(function: str, members: list[_Member], *, writes: bool) -> None:
             )
 
 
-def move_bundle(function: str, x: Any, call: Callable[[Any], Any], *, writes: bool) -> Any:
+def _digest(members: list[_Member]) -> int:
+    """Tells lists apart that have as many elements in all."""
+    shapes = [tuple(member.library.shape(member.array)) for member in members]
+    return zlib.crc32(repr(shapes).encode()) or 1
+
+
+def move_bundle(function: str, x: Any, call: Callable[[Any, int], Any], *, writes: bool) -> Any:
     """Packs the arrays of each element type into a block, hands it to `call`, and unpacks it if that writes."""
     members = _members(function, "x", x)
     _check(function, members, writes=writes)
     new: dict[int, Any] = {}
     if not members:
-        call(np.empty(0, np.uint8))  # an empty list still takes part
+        call(np.empty(0, np.uint8), 0)  # an empty list still takes part
     with Room() as room:
         for group in _by_dtype(members):
             memory = room.take(sum(member.nbytes for member in group))
@@ -110,7 +117,7 @@ def move_bundle(function: str, x: Any, call: Callable[[Any], Any], *, writes: bo
                 pieces.append(piece)
             first = group[0]
             count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in group))
-            call(first.library.on(memory, first.array, (count,)))
+            call(first.library.on(memory, first.array, (count,)), _digest(group))
             if not writes:
                 continue
             for member, piece in zip(group, pieces, strict=True):
@@ -148,8 +155,8 @@ def reduce_bundle(
     if out is not None:
         raise InvalidArgument(f"{name}: out= is for one array, not for a list: copy the arrays first")
 
-    def call(block: Any) -> None:
+    def call(block: Any, digest: int) -> None:
         target = block if writes else None
-        group._run(name, block, target, op, root, None, None, clock.left_s())
+        group._run(name, block, target, op, root, None, None, digest, clock.left_s())
 
     return move_bundle(name, x, call, writes=writes)

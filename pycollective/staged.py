@@ -96,7 +96,7 @@ def _elementwise(
     library = _library(name, "x", x)
     with Room() as room:
         if not writes:
-            group._run(name, _block(library, x, room), None, op, root, None, None, timeout)
+            group._run(name, _block(library, x, room), None, op, root, None, None, 0, timeout)
             return x
         if out is not None:
             return _into(group, name, x, out, op, root, timeout, library, room)
@@ -106,7 +106,7 @@ def _elementwise(
         else:
             _writable(name, "x", x)
             block = x if library.is_block(x) else _copy(library, x, room)
-        group._run(name, block, block, op, root, None, None, timeout)
+        group._run(name, block, block, op, root, None, None, 0, timeout)
         if not library.mutable:
             return library.finished(block, x)
         if block is not x:
@@ -133,10 +133,10 @@ def _into(
         )
     source = _block(library, x, room)
     if target.is_block(out):
-        group._run(name, source, out, op, root, None, None, timeout)
+        group._run(name, source, out, op, root, None, None, 0, timeout)
         return out
     block = _unfilled(target, out, target.shape(out), room)
-    group._run(name, source, block, op, root, None, None, timeout)
+    group._run(name, source, block, op, root, None, None, 0, timeout)
     if name != "exscan" or group.rank > 0:
         target.assign(out, block)
     return out
@@ -187,7 +187,7 @@ def send(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None
     if is_bundle(x):
         clock = Clock(timeout)
         move_bundle(
-            "send", x, lambda block: group.send(block, peer, tag=tag, timeout=clock.left_s()), writes=False
+            "send", x, lambda block, _: group.send(block, peer, tag=tag, timeout=clock.left_s()), writes=False
         )
         return x
     library = _library("send", "x", x)
@@ -201,7 +201,7 @@ def recv(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None
     if is_bundle(x):
         clock = Clock(timeout)
         return move_bundle(
-            "recv", x, lambda block: group.recv(block, peer, tag=tag, timeout=clock.left_s()), writes=True
+            "recv", x, lambda block, _: group.recv(block, peer, tag=tag, timeout=clock.left_s()), writes=True
         )
     library = _library("recv", "x", x)
     if not library.mutable:
@@ -295,6 +295,7 @@ class _Parts:
                 root,
                 None if counts is None else [count * row for count in counts],
                 None if recv_counts is None else [count * row for count in recv_counts],
+                0,
                 self.clock.left_s(),
             )
             return finish()
@@ -305,7 +306,7 @@ class _Parts:
         library, like, shape = result
         if out is None:
             block = library.empty(like, shape)
-            return block, lambda: library.finished(_tidy(library, self.back(library, block), self.axis), like)
+            return block, lambda: self._joined(library, block)
         target = _writable(self.name, "out", out)
         view = self.front(target, out)
         if target.shape(view) != shape or target.dtype(view) != library.dtype(like):
@@ -322,6 +323,10 @@ class _Parts:
             return out
 
         return block, finish
+
+    def _joined(self, library: Library, block: Any) -> Any:
+        tidy = _tidy(library, self.back(library, block), self.axis)
+        return library.finished(tidy, tidy)
 
     def back_shape(self, shape: Shape) -> Shape:
         rest = list(shape[1:])

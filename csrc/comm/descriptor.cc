@@ -38,9 +38,9 @@ uint64_t hash_of(const Layout* layout) { return layout == nullptr ? 0 : layout->
 }  // namespace
 
 uint64_t parts_of(const Request& request) {
-  if (request.counts.empty()) return 0;
+  if (request.counts.empty()) return request.bundle;
   Digest digest;
-  digest << request.counts.size();
+  digest << request.counts.size() << request.bundle;
   if (knows_size(request)) {
     for (const uint64_t count : request.counts) digest << count;
   }
@@ -57,7 +57,7 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   digest << (uint64_t{choice.split} << 32 | (is_rooted(request.collective) ? number(request.root) : 0));
   digest << (number(dtype) << 8 | (reduces(request.collective) ? number(request.op.op) : 255));
   digest << (knows_size(request) ? count : 0);
-  if (!request.counts.empty()) digest << parts_of(request);
+  if (const uint64_t parts = parts_of(request); parts != 0) digest << parts;
   if (dtype == DType::kOpaque) digest << hash_of(layout_of(request));
   if (reduces(request.collective) && request.op == ReduceOp::kScaledSum)
     digest << std::bit_cast<uint64_t>(request.op.factor);
@@ -102,7 +102,7 @@ std::string fields_of(const CallRecord& record) {
             "\ncount=" + std::to_string(count_of_items(record.count, record.layout));
     if (reduces(record.collective)) text += "\nop=" + text_of({record.op, record.factor});
     if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
-    if (record.parts != 0) text += "\nparts=uneven, list " + std::to_string(record.parts % 10'000);
+    if (record.parts != 0) text += "\nlist=" + std::to_string(record.parts % 10'000);
   }
   return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
 }
@@ -123,7 +123,7 @@ std::string call_text(std::string_view fields) {
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
-  if (!field("parts").empty()) text += ", parts " + std::string(field("parts"));
+  if (!field("list").empty()) text += ", list " + std::string(field("list"));
   return text + " (" + std::string(field("algorithm")) + ")";
 }
 

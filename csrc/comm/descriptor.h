@@ -15,7 +15,7 @@ namespace pc {
 
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
                    uint64_t sequence);
-// Tells one list of parts from another; 0: all parts are equal, or only the two ends of each have to agree (alltoall).
+// Tells one list of parts, or of arrays that travel together, from another; 0: there is none.
 uint64_t parts_of(const Request& request);
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);

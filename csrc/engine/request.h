@@ -23,6 +23,7 @@ struct Request {
   // Of a collective whose array has parts: the elements in each rank's part. Empty: all are equally large. They live as
   // long as the operation. Alltoall: what goes to each rank, and what comes from each.
   std::span<const uint64_t> counts = {}, recv_counts = {};
+  uint64_t bundle = 0;         // of several arrays in one block: what tells one list of them from another
   void* stream = nullptr;      // device arrays only
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process

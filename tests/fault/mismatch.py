@@ -30,8 +30,14 @@ BARS = (
     Bar("groups that were not usable afterwards", "unusable"),
     Bar("hangs and crashes", "hang"),
 )
-COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier")
-ROOTED = ("broadcast", "reduce")
+FROM_ROOT = ("broadcast", "scatter")
+TO_ROOT = ("reduce", "gather")
+ALONG = ("scan", "exscan")  # from each rank to those after it
+ROOTED = FROM_ROOT + TO_ROOT
+PARTED = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
+REDUCING = ("allreduce", "reduce", "reduce_scatter", "scan", "exscan")
+COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier", *PARTED, *ALONG)
+ONE_WAY = ROOTED + ALONG  # some ranks need nobody
 EAGER_BYTES = 64 << 10  # a larger message waits for its receive
 LARGE = (64 << 20) // 4
 CALL_S = 5.0  # deadline of the calls that differ
@@ -51,6 +57,19 @@ class Call:
     @property
     def nbytes(self) -> int:
         return self.count * np.dtype(self.dtype).itemsize
+
+    def needs(self, rank: int, size: int) -> set[int]:
+        """Whose data this call needs on that rank."""
+        others = set(range(size)) - {rank}
+        if self.collective in FROM_ROOT:
+            return others & {self.root}
+        if self.collective in TO_ROOT:
+            return others if rank == self.root else set()
+        return set(range(rank)) if self.collective in ALONG else others
+
+    def total(self, size: int) -> int:
+        """Elements that the ranks compare."""
+        return self.count * size if self.collective in PARTED else self.count
 
 
 @dataclass(frozen=True)
@@ -91,21 +110,19 @@ class Case:
     def _depends(self, rank: int) -> bool:
         call = self.call_of(rank)
         assert call is not None
-        if call.collective not in ROOTED:
-            return True
-        if rank == self.odd:  # it needs others, and they all do something else
-            return (call.root == rank) == (call.collective == "reduce")
-        if call.collective == "reduce":
-            return call.root == rank
-        return call.root == self.odd
+        needed = call.needs(rank, self.size)
+        return (
+            bool(needed) if rank == self.odd else self.odd in needed
+        )  # the odd one's others do something else
 
     def words(self) -> list[str]:
         """What a message about this disagreement says."""
         if self.kind in COLLECTIVES:
             return [self.usual.collective, self.unusual.collective]
         for field in ("dtype", "count", "op"):
-            if (ours := getattr(self.usual, field)) != (theirs := getattr(self.unusual, field)):
-                return [str(ours), str(theirs)]
+            if getattr(self.usual, field) != getattr(self.unusual, field):
+                both = self.usual, self.unusual
+                return [str(c.total(self.size) if field == "count" else getattr(c, field)) for c in both]
         return [f"root {self.unusual.root}"]
 
 
@@ -120,7 +137,7 @@ def ways(usual: Call) -> Iterator[tuple[str, Call]]:
         yield "count", replace(usual, count=usual.count + 1)
         if usual.count < LARGE:
             yield "count, another algorithm", replace(usual, count=usual.count + 100_000)
-    if usual.collective in ("allreduce", "reduce"):
+    if usual.collective in REDUCING:
         yield "op", replace(usual, op="max")
     if usual.collective in ROOTED:
         yield "root", replace(usual, root=1)
@@ -134,8 +151,8 @@ def collective_cases(size: int, count: int) -> Iterator[Case]:
     for collective in COLLECTIVES:
         usual = Call(collective, count)
         for (kind, unusual), odd, odd_first in itertools.product(ways(usual), range(size), (True, False)):
-            rooted = collective in ROOTED or unusual.collective in ROOTED
-            step = "next" if rooted and (odd + odd_first) % 2 else "resync" if rooted else "none"
+            one_way = collective in ONE_WAY or unusual.collective in ONE_WAY
+            step = "next" if one_way and (odd + odd_first) % 2 else "resync" if one_way else "none"
             yield Case(size, kind, usual, unusual, odd, odd_first, step=step)
 
 
@@ -155,18 +172,18 @@ def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
         large = list(collective_cases(size, LARGE))
         large_messages = list(message_cases(size, LARGE))
         if quick:
-            yield from rng.sample(small, 30)
+            yield from rng.sample(small, 45)
             yield from rng.sample(messages, 8)
             yield from rng.sample(large, 2 if size < 4 else 1)
         else:
-            yield from small
+            yield from rng.sample(small, min(len(small), 1200))
             yield from messages
             yield from rng.sample(large, 30 if size in (2, 4) else 12)
         yield from rng.sample(large_messages, 1 if quick else 4)
     for size in (2, 3, 4):
         rooted = [replace(case, strict=True, step="none") for case in collective_cases(size, 4)]
-        rooted = [case for case in rooted if {case.usual.collective, case.unusual.collective} & set(ROOTED)]
-        yield from rng.sample(rooted, 10) if quick else rooted
+        rooted = [case for case in rooted if {case.usual.collective, case.unusual.collective} & set(ONE_WAY)]
+        yield from rng.sample(rooted, 10 if quick else min(len(rooted), 600))
 
 
 # ---- what a rank does
@@ -190,15 +207,41 @@ def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> Any:
         return by(partial(pc.reduce, x, call.op, root=call.root, timeout=CALL_S))
     if call.collective == "barrier":
         return by(partial(pc.barrier, timeout=CALL_S))
+    if call.collective in ("allgather", "alltoall"):
+        return by(partial(getattr(pc, call.collective), x, timeout=CALL_S))
+    if call.collective in ("reduce_scatter", "scan", "exscan"):
+        return by(partial(getattr(pc, call.collective), x, call.op, timeout=CALL_S))
+    if call.collective == "gather":
+        return by(partial(pc.gather, x, call.root, timeout=CALL_S))
+    if call.collective == "scatter":
+        part = np.zeros(call.count, call.dtype)
+        return by(partial(pc.scatter, x, call.root, out=part, timeout=CALL_S))
     passes = pc.send if call.collective == "send" else pc.recv
     return by(partial(passes, x, call.peer, tag=TAG, timeout=CALL_S))
 
 
-def is_right(call: Call, x: Any, rank: int) -> bool:
-    """Whether what a call left, which returned although it should not have, is at least what it would have left."""
-    if call.collective == "broadcast":
-        return bool((x == call.root + 1).all())
-    keeps_x = call.collective in ("barrier", "send") or (call.collective == "reduce" and call.root != rank)
+def keep(results: list[Any], call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> None:
+    results.append(perform(call, x, by))
+
+
+def array_of(call: Call, rank: int, size: int) -> Any:
+    whole = call.collective in ("reduce_scatter", "alltoall", "scatter")
+    return np.full(call.count * size if whole else call.count, rank + 1, call.dtype)
+
+
+def is_right(call: Call, x: Any, result: Any, rank: int, size: int) -> bool:
+    """Whether what a call left, which returned although ranks differ, is what it leaves where those it needs agree."""
+    if call.collective in FROM_ROOT:
+        return bool((result == call.root + 1).all())
+    if call.collective == "scan":
+        return (
+            bool((x == (rank + 1) * (rank + 2) // 2).all())
+            if call.op == "sum"
+            else bool((x == rank + 1).all())
+        )
+    if call.collective == "exscan" and rank > 0:
+        return bool((x == (rank * (rank + 1) // 2 if call.op == "sum" else rank)).all())
+    keeps_x = call.collective in ("barrier", "send", "exscan") or not call.needs(rank, size)
     return keeps_x and bool((x == rank + 1).all())
 
 
@@ -228,12 +271,14 @@ def member(me: Rank) -> None:
         order = me.hear()
         if (given := order["call"]) is not None:
             call = Call(**given)
-            x = np.full(call.count, me.rank + 1, call.dtype)
+            x = array_of(call, me.rank, me.size)
+            results: list[Any] = []
             me.say("prepared")
             me.hear()
             me.say("enters")
-            outcome = attempt(partial(perform, call, x, unusual if order["odd"] else usual))
-            wrong = outcome["raised"] is None and not is_right(call, x, me.rank)
+            by = unusual if order["odd"] else usual
+            outcome = attempt(partial(keep, results, call, x, by))
+            wrong = outcome["raised"] is None and not is_right(call, x, results[0], me.rank, me.size)
             me.say("outcome", wrong=wrong, **outcome)
         step = me.hear()
         outcome = attempt(lambda step=step: me.say("settled", **settle(me, step)))

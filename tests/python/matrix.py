@@ -139,7 +139,9 @@ class Oracle:
     def values(self, rank: int, count: int) -> Any:
         if self.case.dtype == "bool" or self.case.op in ("land", "lor", "lxor"):
             return ((np.arange(count) + rank) % 3 == 0).astype(self.dtype)
-        numbers = (np.arange(count) * 7 + rank * 3) % 2 + 1
+        numbers = (np.arange(count) * 7 + rank * 3) % 2 + (
+            self.case.dtype not in FLOAT8
+        )  # few numbers fit into 8 bits
         if self.dtype.names:
             return np.array([(n, rank) for n in numbers], self.dtype).reshape(count)
         return numbers.astype(self.dtype)

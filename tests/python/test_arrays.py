@@ -1,0 +1,297 @@
+"""Arrays of any library, lying in memory in any way, one or many of them, numbers too: every call takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pycollective as pc
+from pycollective import testing
+
+torch = pytest.importorskip("torch")
+
+LIBRARIES: list[Callable[[Any], Any]] = [np.asarray, torch.from_numpy, jnp.asarray]
+SHAPE = (6, 4)
+
+
+def numbered(rank: int, shape: tuple[int, ...] = SHAPE) -> Any:
+    return (np.arange(np.prod(shape, dtype=int), dtype=np.float32) + 100 * rank).reshape(shape)
+
+
+def everything_mixed() -> None:
+    """Rank 0 has NumPy arrays, rank 1 torch tensors, rank 2 JAX arrays, and so on."""
+    rank, size = pc.rank(), pc.size()
+    mine = LIBRARIES[rank % 3]
+    all_numbers = [numbered(r) for r in range(size)]
+    total = sum(all_numbers)
+
+    def x() -> Any:
+        return mine(numbered(rank))
+
+    def same(got: Any, want: Any) -> None:
+        assert type(got) is type(x()), type(got)
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+    same(pc.allreduce(x()), total)
+    same(pc.broadcast(x(), root=size - 1), all_numbers[-1])
+    same(pc.reduce(x(), root=0), total if rank == 0 else numbered(rank))
+    same(pc.scan(x()), sum(all_numbers[: rank + 1]))
+    same(pc.exscan(x()), sum(all_numbers[:rank]) if rank else numbered(0))
+    same(pc.allgather(x()), np.concatenate(all_numbers))
+    same(pc.allgather(x(), axis=1), np.concatenate(all_numbers, axis=1))
+    even = numbered(rank, (2 * size, 3))
+    half = sum(numbered(r, (2 * size, 3)) for r in range(size))
+    same(pc.reduce_scatter(mine(even)), half[2 * rank : 2 * rank + 2])
+    same(
+        pc.alltoall(mine(even)),
+        np.concatenate([numbered(r, (2 * size, 3))[2 * rank : 2 * rank + 2] for r in range(size)]),
+    )
+    gathered = pc.gather(x(), root=size - 1)
+    if rank == size - 1:
+        same(gathered, np.concatenate(all_numbers))
+    else:
+        assert gathered is None
+    got = pc.scatter(mine(even) if rank == 0 else None)
+    np.testing.assert_array_equal(np.asarray(got), numbered(0, (2 * size, 3))[2 * rank : 2 * rank + 2])
+    assert type(got) is np.ndarray  # the root's library
+    if size > 1 and rank < 2:
+        if rank == 0:
+            pc.send(x(), 1)
+        else:
+            same(pc.recv(x(), 0), numbered(0))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_ranks_of_different_libraries_take_part_in_every_call(n: int) -> None:
+    testing.run(everything_mixed, n)
+
+
+def numbers_and_bundles() -> None:
+    rank, size = pc.rank(), pc.size()
+    assert pc.allreduce(1.5) == 1.5 * size
+    assert type(pc.allreduce(2)) is int
+    assert pc.allreduce(rank == 0) is True
+    assert pc.allreduce(np.float32(2)).dtype == np.float32
+    assert pc.allreduce([1, 2.5]) == [size, 2.5 * size]
+    assert pc.allreduce((1, 2), "max") == (1, 2)
+    assert pc.broadcast(rank, root=size - 1) == size - 1
+    assert pc.allreduce([float(rank), rank], "maxloc") == [size - 1, size - 1]
+    assert pc.allgather(rank).tolist() == list(range(size))
+    assert pc.allgather([rank, 7]).tolist() == [each for r in range(size) for each in (r, 7)]
+    # Bundles: arrays of several types and libraries, nested, some of them not in one block, one of them empty.
+    bundle = {
+        "b": [np.ones(3), torch.ones(2, 2).T, np.ones((4, 2), np.float32)[:, 1]],
+        "a": (jnp.ones(2), np.ones(0)),
+        "c": np.full(1, rank, np.int64),
+    }
+    got = pc.allreduce(bundle)
+    assert got is not bundle  # it holds an array that cannot be written
+    assert got["b"][0] is bundle["b"][0]
+    assert (bundle["b"][0] == size).all()
+    assert (bundle["b"][1] == size).all()
+    assert (bundle["b"][2] == size).all()
+    assert (np.asarray(got["a"][0]) == size).all()
+    assert (np.asarray(bundle["a"][0]) == 1).all()
+    assert got["c"][0] == size * (size - 1) // 2
+    arrays = [np.full(2, rank), np.full((2, 2), rank + 0.5)]
+    assert pc.broadcast(arrays, root=size - 1) is arrays
+    assert arrays[1][1, 1] == size - 0.5
+    assert pc.allreduce([]) == []
+    assert pc.reduce([np.ones(2)], root=0)[0].tolist() == ([size] * 2 if rank == 0 else [1, 1])
+    if size > 1:
+        if rank == 0:
+            pc.send([np.ones(2), np.arange(3)], 1)
+        elif rank == 1:
+            ones, numbers = pc.recv([np.zeros(2), np.zeros(3, int)], 0)
+            assert (ones.tolist(), numbers.tolist()) == ([1, 1], [0, 1, 2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_numbers_and_bundles_of_arrays_take_part(n: int) -> None:
+    testing.run(numbers_and_bundles, n)
+
+
+def differing_bundles() -> list[str]:
+    rank = pc.rank()
+    said = []
+    for bundle in (
+        [np.ones(3 + rank), np.ones(5 - rank)],  # as many elements in all
+        [np.ones(4)] if rank else [np.ones(2), np.ones(2)],
+        [np.ones(4)] if rank else [],
+    ):
+        try:
+            pc.allreduce(bundle)
+        except pc.CollectiveMismatch as error:
+            said.append(str(error))
+    assert pc.allreduce([np.ones(2)])[0].tolist() == [2.0, 2.0]
+    return said
+
+
+def test_bundles_that_differ_are_a_mismatch_even_with_as_many_elements() -> None:
+    for said in testing.run(differing_bundles, 2):
+        assert len(said) == 3
+        assert "list" in said[0]
+
+
+# ---- any shape, axis, cut and way of lying in memory
+
+
+def layouts(shape: tuple[int, ...], which: int) -> Any:
+    """Zeros of that shape, lying in memory in one of several ways."""
+    match which:
+        case 0:
+            return np.zeros(shape, np.int32)
+        case 1:
+            return np.zeros(shape[::-1], np.int32).T
+        case 2:
+            return np.zeros((*shape, 2), np.int32)[..., 1]
+        case 3:
+            return np.zeros(shape, np.int32)[::-1]
+        case 4:
+            return np.zeros((shape[0] * 2, *shape[1:]), np.int32)[::2]
+    return torch.zeros((*shape[:-1], shape[-1] + 1), dtype=torch.int32)[..., 1:]
+
+
+def filled(rank: int, shape: tuple[int, ...], which: int) -> tuple[Any, Any]:
+    x = layouts(shape, which)
+    plain = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape) * 3 + rank
+    x[...] = torch.from_numpy(plain) if isinstance(x, torch.Tensor) else plain
+    return x, plain
+
+
+@settings(
+    max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=1, max_size=3).map(tuple),
+    axis=st.integers(0, 2),
+    which=st.integers(0, 5),
+    lengths=st.lists(st.integers(0, 4), min_size=9, max_size=9),
+)
+def any_array(shape: tuple[int, ...], axis: int, which: int, lengths: list[int]) -> None:
+    rank, size = pc.rank(), pc.size()
+    axis %= len(shape)
+
+    def cut(r: int, length: int) -> tuple[int, ...]:
+        return (*shape[:axis], length, *shape[axis + 1 :])
+
+    def part(r: int) -> Any:
+        return filled(r, cut(r, lengths[r]), which)[1]
+
+    # allgather and gather of uneven parts
+    mine, plain = filled(rank, cut(rank, lengths[rank]), which)
+    for counts in (lengths[:size], "auto"):
+        joined = np.concatenate([part(r) for r in range(size)], axis=axis)
+        np.testing.assert_array_equal(np.asarray(pc.allgather(mine, counts=counts, axis=axis)), joined)
+        np.testing.assert_array_equal(np.asarray(mine), plain)
+    got = pc.gather(mine, root=size - 1, counts=lengths[:size], axis=axis)
+    if rank == size - 1:
+        np.testing.assert_array_equal(np.asarray(got), joined)
+    # reduce_scatter and scatter of an array that is cut so
+    whole, plain = filled(rank, cut(rank, sum(lengths[:size])), which)
+    total = sum(filled(r, cut(r, sum(lengths[:size])), which)[1] for r in range(size))
+    begin = sum(lengths[:rank])
+    place = (slice(None),) * axis + (slice(begin, begin + lengths[rank]),)
+    got = pc.reduce_scatter(whole, counts=lengths[:size], axis=axis)
+    np.testing.assert_array_equal(np.asarray(got), total[place])
+    got = pc.scatter(whole if rank == 0 else None, counts=lengths[:size], axis=axis)
+    np.testing.assert_array_equal(np.asarray(got), filled(0, cut(0, sum(lengths[:size])), which)[1][place])
+    # alltoall
+    between = [[lengths[(3 * i + j) % 9] for j in range(size)] for i in range(size)]
+    sent, plain = filled(rank, cut(rank, sum(between[rank])), which)
+    pieces = []
+    for r in range(size):
+        theirs = filled(r, cut(r, sum(between[r])), which)[1]
+        begin = sum(between[r][:rank])
+        pieces.append(theirs[(slice(None),) * axis + (slice(begin, begin + between[r][rank]),)])
+    got = pc.alltoall(sent, counts=between[rank], axis=axis)
+    np.testing.assert_array_equal(np.asarray(got), np.concatenate(pieces, axis=axis))
+    # in place on what does not lie in one block
+    pc.allreduce(whole)
+    np.testing.assert_array_equal(np.asarray(whole), total)
+
+
+def all_arrays() -> None:
+    any_array()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_any_shape_axis_cut_and_layout_is_right(n: int) -> None:
+    testing.run(all_arrays, n, timeout_s=100)
+
+
+def what_lies_between() -> None:
+    """A result written into a strided array leaves what lies between its elements."""
+    for x in (np.full((3, 4), 7.0), torch.full((3, 4), 7.0)):
+        column = x[:, 1]
+        column[...] = pc.rank()
+        assert pc.allreduce(column) is column
+        assert (np.asarray(x)[:, [0, 2, 3]] == 7).all()
+        assert (np.asarray(column) == pc.size() * (pc.size() - 1) / 2).all()
+        out = x[:, 3]
+        assert pc.allreduce(column, "max", out=out) is out
+        assert (np.asarray(x)[:, [0, 2]] == 7).all()
+        assert (np.asarray(out) == np.asarray(column)).all()
+
+
+def test_what_lies_between_the_elements_of_a_strided_array_is_untouched() -> None:
+    testing.run(what_lies_between, 2)
+
+
+def refused() -> list[str]:
+    said = []
+    size = pc.size()
+    calls: list[Callable[[], object]] = [
+        lambda: pc.allgather(np.ones(3), counts=[3]),
+        lambda: pc.allgather(np.ones(3), counts=[4] * size),
+        lambda: pc.allgather(np.ones(3), axis=1),
+        lambda: pc.allgather(np.ones(3), counts="all"),
+        lambda: pc.allgather(np.ones(3), out=np.ones(3)),
+        lambda: pc.allgather(np.ones(3), out=np.ones(3 * size, int)),
+        lambda: pc.reduce_scatter(np.ones(size + 1)),
+        lambda: pc.reduce_scatter(np.array(1.0)),
+        lambda: pc.reduce_scatter(np.ones(4), counts=[4] * size),
+        lambda: pc.alltoall(np.ones(size), recv_counts=[1] * size),
+        lambda: pc.alltoall(np.ones(size), counts="auto"),
+        lambda: pc.scan(np.ones(3), "avg"),
+        lambda: pc.scatter(np.ones(size), out=np.ones(1), counts="auto"),
+        lambda: pc.allreduce([np.ones(2)], out=[np.ones(2)]),
+    ]
+    for call in calls:
+        try:
+            call()
+        except (pc.InvalidArgument, pc.Unsupported) as error:
+            said.append(str(error))
+        else:
+            said.append("")
+    pc.barrier()
+    return said
+
+
+def test_what_cannot_be_right_is_refused_before_anything_is_sent() -> None:
+    words = [
+        "counts=.* is not a list of 2 lengths",
+        "x has length 3 along axis 0, and counts says 4",
+        "axis 1 is none of an array of shape",
+        "counts is 'all'",
+        r"out has shape \(3,\), but the result \(6,\)",
+        "out has dtype int64, but x has float64",
+        "cannot be cut into 2 equal parts along axis 0",
+        "no axis to cut",
+        "counts add up to 8",
+        "recv_counts needs counts",
+        "nobody else knows",
+        "avg is over all ranks, and scan over some",
+        'counts="auto" is for calls without out=',
+        "out= is for one array, not for a list",
+    ]
+    for said in testing.run(refused, 2):
+        for text, pattern in zip(said, words, strict=True):
+            assert re.search(pattern, text), (pattern, text)
