@@ -1,0 +1,181 @@
+"""Groups of some ranks: who is in them, that they do not disturb each other, and what goes wrong."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import pycollective as pc
+from pycollective import testing
+
+
+def members_and_others() -> None:
+    rank, size = pc.rank(), pc.size()
+    ends = pc.group([size - 1, 0]) if size > 1 else pc.group([0])
+    assert (ends is not None) == (rank in (0, size - 1))
+    if ends is not None and size > 1:
+        assert ends.ranks == (size - 1, 0)
+        assert ends.rank == (1 if rank == 0 else 0)
+        assert ends.broadcast(np.full(3, rank), root=0).tolist() == [size - 1] * 3
+        nested = ends.group([1])
+        assert (nested is None) == (rank != 0)
+        if nested is not None:
+            assert nested.ranks == (0,)
+            assert nested.allreduce(np.ones(1)) == 1
+    by_parity = pc.world().split(rank % 2, key=-rank)
+    assert by_parity is not None
+    assert by_parity.ranks == tuple(r for r in reversed(range(size)) if r % 2 == rank % 2)
+    assert by_parity.allgather(np.array([rank])).tolist() == list(by_parity.ranks)
+    assert (pc.world().split(None if rank == 0 else 5) is None) == (rank == 0)
+    here = pc.world().split("host")
+    assert here is not None
+    assert (here.size, here.local_rank) == (size, rank)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_groups_have_the_members_that_were_asked_for(n: int) -> None:
+    testing.run(members_and_others, n)
+
+
+def a_mesh() -> None:
+    rank, size = pc.rank(), pc.size()
+    mesh = pc.Mesh((2, -1), ("dp", "tp"))
+    assert mesh.shape == (2, size // 2)
+    assert mesh.coordinates == {"dp": rank // (size // 2), "tp": rank % (size // 2)}
+    assert mesh["tp"].ranks == tuple(r for r in range(size) if r // (size // 2) == mesh.coordinates["dp"])
+    assert mesh["dp"].ranks == tuple(r for r in range(size) if r % (size // 2) == mesh.coordinates["tp"])
+    assert mesh["dp", "tp"].ranks == tuple(range(size))
+    assert mesh.rank_at({"dp": 1, "tp": 0}) == size // 2
+    rows = mesh["tp"].allreduce(np.array([rank]))
+    assert rows[0] == sum(mesh["tp"].ranks)
+    assert mesh["dp"].allreduce(rows)[0] == sum(range(size))
+    for shape, names in (
+        ((2, 2, 7), ("a", "b", "c")),
+        ((size,), ("a", "b")),
+        ((-1, -1), ("a", "b")),
+        ((size, 1), ("a", "a")),
+    ):
+        with pytest.raises(pc.InvalidArgument):
+            pc.Mesh(shape, names)
+    with pytest.raises(pc.InvalidArgument, match="no axis is called 'pp'"):
+        mesh["pp"]
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_mesh_has_a_group_along_every_axis(n: int) -> None:
+    testing.run(a_mesh, n)
+
+
+def hundreds() -> None:
+    rank, size = pc.rank(), pc.size()
+    groups = []
+    for i in range(300):
+        group = pc.world().split((rank + i) % 2)
+        assert group is not None
+        groups.append(group)
+    for i, group in enumerate(groups):
+        assert group.allreduce(np.array([rank]))[0] == sum(
+            r for r in range(size) if (r + i) % 2 == (rank + i) % 2
+        )
+
+
+def test_there_may_be_hundreds_of_groups() -> None:
+    testing.run(hundreds, 3, timeout_s=100)
+
+
+def from_threads() -> None:
+    """Each pair of ranks has a group, used by a thread of its own on either side, all at once."""
+    rank, size = pc.rank(), pc.size()
+    pairs = [(a, b) for a in range(size) for b in range(a + 1, size)]
+    mine = {pair: pc.group(pair) for pair in pairs}
+    everyone = pc.world().split(0)
+    assert everyone is not None
+    wrong: list[str] = []
+
+    def use(pair: tuple[int, int], group: pc.Group) -> None:
+        for i in range(50):
+            got = group.allreduce(np.full(i * 100 + 1, rank * 1000 + i))
+            if not (got == sum(pair) * 1000 + 2 * i).all():
+                wrong.append(f"{pair} {i}")
+
+    threads = [
+        threading.Thread(target=use, args=(pair, group)) for pair, group in mine.items() if group is not None
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        everyone.barrier()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_overlapping_groups_are_used_from_threads_at_once() -> None:
+    testing.run(from_threads, 4, timeout_s=60)
+
+
+def test_members_that_give_different_lists_are_told() -> None:
+    said = testing.run(differing_swap, 3)
+    assert all("makes a group of other ranks" in each for each in said), said
+
+
+def differing_swap() -> str:
+    with pytest.raises(pc.CollectiveMismatch) as caught:
+        pc.group([0, 1, 2] if pc.rank() < 2 else [0, 2, 1])
+    assert pc.allreduce(np.ones(1))[0] == pc.size()  # and the world goes on
+    return str(caught.value)
+
+
+def refused() -> None:
+    size = pc.size()
+    for ranks in ([], [0, 0], [size], [-1]):
+        with pytest.raises(pc.InvalidArgument, match="group: ranks"):
+            pc.group(ranks)
+    with pytest.raises(TypeError):
+        pc.group(["0"])
+    with pytest.raises(pc.InvalidArgument, match='"host"'):
+        pc.world().split("rack")
+    pc.barrier()
+
+
+def test_what_is_no_list_of_ranks_is_refused() -> None:
+    testing.run(refused, 2)
+
+
+def a_death_elsewhere() -> str:
+    rank = pc.rank()
+    pair = pc.group([0, 1])
+    other = pc.group([1, 2])
+    if rank == 2:
+        import os
+
+        os._exit(0)
+    if rank == 0:
+        assert pair is not None
+        return str(pair.allreduce(np.ones(1))[0])
+    assert other is not None
+    with pytest.raises(pc.PeerFailure, match="world rank 2"):
+        other.allreduce(np.ones(1), timeout=20)
+    assert pair is not None
+    return str(pair.allreduce(np.ones(1))[0])
+
+
+def test_a_death_ends_the_groups_of_the_dead_and_no_other() -> None:
+    with pytest.raises(testing.WorldFailed) as caught:
+        testing.run(a_death_elsewhere, 3, timeout_s=60)
+    assert set(caught.value.errors) >= {2}
+    assert {rank: caught.value.results.get(rank) for rank in (0, 1)} == {0: "2.0", 1: "2.0"}
+
+
+def after_shutdown() -> None:
+    group = pc.group([0, 1])
+    assert group is not None
+    pc.shutdown()
+    with pytest.raises(pc.NotInitialized):
+        group.barrier()
+
+
+def test_a_group_ends_with_its_world() -> None:
+    testing.run(after_shutdown, 2)
