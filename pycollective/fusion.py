@@ -17,7 +17,7 @@ from pycollective.staging import Room
 
 if TYPE_CHECKING:
     from pycollective._core import Group
-    from pycollective.staged import Clock
+    from pycollective.clock import Clock
 
 __all__ = ["is_bundle", "move_bundle", "reduce_bundle"]
 

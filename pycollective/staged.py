@@ -8,7 +8,6 @@ What users read about these calls is in bindings/group_docs.h and part_docs.h; p
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from pycollective.arrays import by_name, library_of
 from pycollective.arrays.library import Library, Shape
+from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.fusion import is_bundle, move_bundle, reduce_bundle
 from pycollective.staging import Room
@@ -39,17 +39,6 @@ __all__ = [
 ]
 
 Counts = Sequence[int] | Literal["auto"] | None
-
-
-class Clock:
-    """Divides the seconds of one call among the messages that it is made of."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._end = None if timeout is None else time.monotonic() + timeout
-
-    def left_s(self) -> float | None:
-        """What is left; None: the group's default."""
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
 
 
 def _library(function: str, argument: str, x: Any) -> Library:

@@ -184,9 +184,9 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 }
 
 Choice GroupCommunicator::choose(const Request& request) const {
-  const bool even = request.counts.empty();
   const uint64_t nbytes = knows_size(request) ? elements_of(request, size_).nbytes() : kUnknownSize;
-  return selection_.choose(request.collective, nbytes, {size_, parts_.hosts}, even);
+  const SelectionTable::Call call{nbytes, request.counts.empty(), request.fixed_order};
+  return selection_.choose(request.collective, call, {size_, parts_.hosts});
 }
 
 Status GroupCommunicator::start(const Request& request, const Choice& choice, TimePoint began, bool leaving,

@@ -74,6 +74,7 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, {3, 1}),
       row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, {1, 1}),
       row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, {1, 1}),
+      row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0, {1, 1}),  // where a fixed order is asked for
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kBroadcast, 0, kInfinity, "binomial", 0,
           {1, 1}),  // two ranks: nobody passes anything on
@@ -160,21 +161,22 @@ std::string SelectionTable::to_string() const {
   return text;
 }
 
-Choice SelectionTable::choose(Collective collective, uint64_t nbytes, const GroupShape& group,
-                              bool even) const {
+Choice SelectionTable::choose(Collective collective, const Call& call, const GroupShape& group) const {
+  const uint64_t nbytes = call.nbytes;
   for (const Row& row : rows_) {
     if (row.collective != collective || nbytes < row.from_nbytes) continue;
     if (group.size < row.from.size || group.hosts < row.from.hosts) continue;
     if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
+    if (call.fixed_order && !row.algorithm->fixed_order) continue;
     uint64_t split = 1;
     // What is cut is the array, or a rank's part of it.
     const bool cuts_parts = row.algorithm->pipelines == Pipelines::kParts;
     const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(cuts_parts ? group.size : 1);
     if (part != 0 && nbytes > part && nbytes != kUnknownSize) split = (nbytes - 1) / part + 1;
     const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
-    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, even})) return choice;
+    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even})) return choice;
   }
-  return {};  // not reached: the defaults stand at the end of every table
+  return {};  // the defaults stand at the end of every table
 }
 
 }  // namespace pc

@@ -31,9 +31,16 @@ class SelectionTable {
   // and list what there is. Text that to_string() wrote reads back to the same table.
   static Result<SelectionTable> parse(std::string_view text);
   std::string to_string() const;
-  // `nbytes` of the whole array; `even`: every rank's part of it is equally large. Never fails: every collective has a row
-  // that supports every shape.
-  Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group, bool even = true) const;
+  struct Call {
+    uint64_t nbytes = 0;       // of the whole array
+    bool even = true;          // every rank's part of it is equally large
+    bool fixed_order = false;  // only what sums every element in one order
+  };
+  // The algorithm is null only where a fixed order is asked for and there is none.
+  Choice choose(Collective collective, const Call& call, const GroupShape& group) const;
+  Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group, bool even = true) const {
+    return choose(collective, Call{nbytes, even}, group);
+  }
 
  private:
   struct Row {

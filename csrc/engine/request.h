@@ -20,6 +20,7 @@ struct Request {
   Buffer out;
   Reduction op;
   Rank root = 0;
+  bool fixed_order = false;  // only algorithms that sum every element in one order
   // Of a collective whose array has parts: the elements in each rank's part. Empty: all are equally large. They live as
   // long as the operation. Alltoall: what goes to each rank, and what comes from each.
   std::span<const uint64_t> counts = {}, recv_counts = {};

@@ -60,12 +60,12 @@ constexpr Algorithm kAlgorithms[] = {
      "2(n-1) rounds, each rank sends 2(n-1)/n of the array: best for large arrays", Pipelines::kParts},
     {"recursive_doubling", Collective::kAllreduce, any_shape, recursive_doubling_allreduce, kThakur,
      "log2(n) rounds (2 more if n is no power of two), each sends the whole array: best for small arrays",
-     Pipelines::kNot},
+     Pipelines::kNot, true},
     {"rabenseifner", Collective::kAllreduce, any_shape, rabenseifner_allreduce,
      "R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004",
      "2 log2(n) rounds (2 more if n is no power of two), each rank sends 2(n-1)/n of the array: between the "
      "two",
-     Pipelines::kNot},
+     Pipelines::kNot, true},
     {"double_binary_tree", Collective::kAllreduce, any_shape, double_binary_tree_allreduce,
      "P. Sanders, J. Speck and J. L. Traeff, Two-tree algorithms for full bandwidth broadcast, reduction and "
      "scan, 2009",
@@ -77,7 +77,7 @@ constexpr Algorithm kAlgorithms[] = {
      Pipelines::kArray},
     {"binomial", Collective::kReduce, any_shape, binomial_reduce, kThakur,
      "ceil(log2 n) rounds, each rank but the root sends the array once, in chunks that follow each other",
-     Pipelines::kArray},
+     Pipelines::kArray, true},
     {"dissemination", Collective::kBarrier, any_shape, dissemination_barrier,
      "D. Hensgen, R. Finkel and U. Manber, Two algorithms for barrier synchronization, 1988",
      "ceil(log2 n) rounds, one empty message per rank and round", Pipelines::kNot},
@@ -116,12 +116,12 @@ constexpr Algorithm kAlgorithms[] = {
      "n-1 rounds, each rank sends the array once, in chunks that follow each other: for large arrays",
      Pipelines::kArray},
     {"recursive_doubling", Collective::kScan, any_shape, recursive_doubling_scan, kHillis,
-     "ceil(log2 n) rounds, each sends the whole array: for small arrays", Pipelines::kNot},
+     "ceil(log2 n) rounds, each sends the whole array: for small arrays", Pipelines::kNot, true},
     {"chain", Collective::kExscan, any_shape, chain_exscan, kMpi,
      "n-1 rounds, each rank sends the array once, in chunks that follow each other: for large arrays",
      Pipelines::kArray},
     {"recursive_doubling", Collective::kExscan, any_shape, recursive_doubling_exscan, kHillis,
-     "1 + ceil(log2(n-1)) rounds, each sends the whole array: for small arrays", Pipelines::kNot},
+     "1 + ceil(log2(n-1)) rounds, each sends the whole array: for small arrays", Pipelines::kNot, true},
 };
 
 }  // namespace

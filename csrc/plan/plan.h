@@ -115,6 +115,9 @@ struct Algorithm {        // one row of plan/catalog.cc
   std::string_view source;      // paper or textbook
   std::string_view summary;     // one line: steps and bytes per rank
   Pipelines pipelines;
+  // Every element is summed in one order, wherever it stands in the array and however that is cut. All algorithms of one
+  // collective that say so have the same order.
+  bool fixed_order = false;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
 std::span<const Algorithm> algorithms();                                        // the whole catalog

@@ -6,7 +6,7 @@ namespace {
 
 // Small chunks and a small array on the ring: many steps, empty chunks and short tails at little cost.
 constexpr const char* kSmallPieces =
-    "allreduce:0-inf:ring;broadcast:0-inf:binomial:chunk=64;reduce:0-inf:binomial:chunk=64;allgather:0-inf:"
+    "allreduce:0-inf:ring;broadcast:0-inf:binomial:chunk=1k;reduce:0-inf:binomial:chunk=1k;allgather:0-inf:"
     "ring:chunk=2k;"
     "reduce_scatter:0-inf:ring:chunk=2k;scan:0-inf:chain:chunk=2k;exscan:0-inf:chain:chunk=2k;alltoall:0-inf:"
     "pairwise;"

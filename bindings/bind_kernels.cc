@@ -1,0 +1,45 @@
+#include "bind_kernels.h"
+
+#include "arguments.h"
+#include "bind_errors.h"
+#include "kernels/reduce.h"
+#include "view.h"
+
+namespace py = pybind11;
+
+namespace pc {
+namespace {
+
+// out = a (op) b for three arrays that lie in one block each, as large and of one dtype. `out` may be `a`.
+void combine(State& state, const py::object& out, const py::object& a, const py::object& b, const py::object& op) {
+  constexpr const char* kName = "_combine";
+  View out_view, a_view, b_view;
+  Reduction how;
+  if (!to_op(state, kName, op.ptr(), &how) || !out_view.take(state, out.ptr(), {kName, "out", true, true}) ||
+      !a_view.take(state, a.ptr(), {kName, "a", false, true}) ||
+      !b_view.take(state, b.ptr(), {kName, "b", false, true})) {
+    throw py::error_already_set();
+  }
+  const Buffer &to = out_view.buffer(), &x = a_view.buffer(), &y = b_view.buffer();
+  const bool alike = to.count == x.count && x.count == y.count && to.dtype == x.dtype && x.dtype == y.dtype;
+  if (!alike || !can_reduce(x.dtype, how)) {
+    refuse(state, Code::kUnsupported, "_combine: cannot reduce " + std::string(name_of(x.dtype)) + " with " +
+                                          std::string(name_of(how)) + ", or the arrays differ");
+    throw py::error_already_set();
+  }
+  const py::gil_scoped_release release;
+  reduce(to.data, x.data, y.data, x.count, x.dtype, how);
+}
+
+}  // namespace
+
+void bind_kernels(py::module_& m, State* state) {
+  m.def(
+      "_combine",
+      [state](const py::object& out, const py::object& a, const py::object& b, const py::object& op) {
+        combine(*state, out, a, b, op);
+      },
+      py::arg("out"), py::arg("a"), py::arg("b"), py::arg("op"));
+}
+
+}  // namespace pc

@@ -1,0 +1,12 @@
+// The kernels on arrays of this process, for pycollective/reproducible.py.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "state.h"
+
+namespace pc {
+
+void bind_kernels(pybind11::module_& m, State* state);
+
+}  // namespace pc
