@@ -9,6 +9,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
+#include "comm/progress.h"
 #include "engine/flight_text.h"
 #include "transport/tcp/tcp.h"
 
@@ -86,6 +87,7 @@ struct Runtime::State {
     close();
   }
   void close() {
+    if (progress) progress->stop();
     if (control) control->stop();
     if (reactor && transport) reactor->remove(transport.get());
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
@@ -103,6 +105,7 @@ struct Runtime::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<PlanExecutor> executor;
+  std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
   std::unique_ptr<GroupCommunicator> world;
   bool shut_down = false;
@@ -123,7 +126,8 @@ void Runtime::State::make_world(SelectionTable selection) {
       people.push_back("host " + entry.host_name + ", pid " + std::to_string(entry.pid));
   }
   GroupCommunicator::Parts parts;
-  parts.calls = {reactor.get(), executor.get(), control.get(), recorder, messages, options.log};
+  parts.calls = {reactor.get(), executor.get(), control.get(), progress.get(),
+                 recorder,      messages,       options.log};
   parts.calls.warn_after_s = options.warn_after_s;
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
@@ -186,6 +190,7 @@ Status Runtime::State::start(Deadline deadline) {
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
+  progress = std::make_unique<Progress>(*reactor);
   PC_TRY(start_control());
   make_world(std::move(meeting.selection));
   return control->start();
