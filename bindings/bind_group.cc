@@ -2,14 +2,14 @@
 
 #include <new>
 
+#include "async_docs.h"
 #include "bind_errors.h"
 #include "calls.h"
 #include "group_docs.h"
+#include "guarded.h"
 #include "object_calls.h"
 #include "object_docs.h"
 #include "ref.h"
-
-namespace py = pybind11;
 
 namespace pc {
 namespace {
@@ -21,21 +21,6 @@ struct WorldObject {
   PyObject ob_base;
   State* state;
 };
-
-// No exception of C++ may pass through the interpreter. Not noexcept: glibc ends a thread by unwinding its stack.
-template <class Body>
-PyObject* guarded(Body&& body) {
-  try {
-    return body();
-  } catch (py::error_already_set& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
-  return nullptr;
-}
 
 template <Call call>
 PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -71,6 +56,12 @@ PyMethodDef* group_methods() {
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
+      {"allreduce_async", fast(on_group<allreduce_async>), kFast, docs::kAllreduceAsync},
+      {"broadcast_async", fast(on_group<broadcast_async>), kFast, docs::kBroadcastAsync},
+      {"reduce_async", fast(on_group<reduce_async>), kFast, docs::kReduceAsync},
+      {"send_async", fast(on_group<send_async>), kFast, docs::kSendAsync},
+      {"recv_async", fast(on_group<recv_async>), kFast, docs::kRecvAsync},
+      {"barrier_async", fast(on_group<barrier_async>), kFast, docs::kBarrierAsync},
       {"resync", fast(on_group<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
@@ -96,6 +87,12 @@ PyMethodDef* world_methods() {
       {"send", fast(on_world<send>), kFast, docs::kSend},
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
+      {"allreduce_async", fast(on_world<allreduce_async>), kFast, docs::kAllreduceAsync},
+      {"broadcast_async", fast(on_world<broadcast_async>), kFast, docs::kBroadcastAsync},
+      {"reduce_async", fast(on_world<reduce_async>), kFast, docs::kReduceAsync},
+      {"send_async", fast(on_world<send_async>), kFast, docs::kSendAsync},
+      {"recv_async", fast(on_world<recv_async>), kFast, docs::kRecvAsync},
+      {"barrier_async", fast(on_world<barrier_async>), kFast, docs::kBarrierAsync},
       {"resync", fast(on_world<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},

@@ -1,0 +1,46 @@
+// Between a call's arguments and its result: without the GIL, with the runtime kept alive.
+#pragma once
+
+#include "bind_group.h"
+#include "view.h"
+
+namespace pc {
+
+// nullptr with a Python error set if calls on this group cannot be made. The answer holds until Python code runs.
+Communicator* usable(const GroupObject& group);
+
+// Alone in the world no call waits, and nothing else runs during one.
+inline bool waits(const GroupObject& group) { return group.size > 1; }
+
+// For errors and the flight recorder. Alone in the world neither has anything to tell.
+inline const char* site_of(const GroupObject& group) {
+  return waits(group) ? group.state->sites.here() : nullptr;
+}
+
+// Lets a runtime go that may have been shut down meanwhile: this may be the last reference, and letting it go may wait.
+void let_go(std::shared_ptr<Runtime> runtime);
+
+// Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
+// Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
+// giving it away and taking it back costs more than the call.
+template <class Call>
+Status run(const GroupObject& group, Call&& call) {
+  Communicator* communicator = usable(group);
+  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
+  const Session& session = *group.session;
+  std::shared_ptr<Runtime> runtime = session.runtime;
+  if (!waits(group)) return call(*communicator);
+  PyThreadState* thread = PyEval_SaveThread();
+  Status status = call(*communicator);
+  PyEval_RestoreThread(thread);
+  if (session.runtime == nullptr) let_go(std::move(runtime));
+  return status;
+}
+
+// For raise_status(): where `peer` runs; may be null.
+const HostMap::Entry* process_of(const Session& session, Rank peer);
+
+// The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
+PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result);
+
+}  // namespace pc
