@@ -19,7 +19,7 @@ class _Bell:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self.waiting: dict[asyncio.Future[None], Work] = {}
+        self.waiting: dict[asyncio.Future[None], Work[Any]] = {}
         loop.add_reader(self.fd, self.rang)
 
     def rang(self) -> None:
@@ -36,7 +36,7 @@ class _Bell:
 _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = weakref.WeakKeyDictionary()
 
 
-def wait_in_loop(work: Work) -> Generator[Any, None, Any]:
+def wait_in_loop(work: Work[Any]) -> Generator[Any, None, Any]:
     """Work.__await__: ends as wait() does, and lets the loop run meanwhile. A cancelled task leaves the call alone."""
     loop = asyncio.get_running_loop()
     bell = _bells.get(loop)

@@ -280,8 +280,12 @@ def test_memory_cannot_move_while_a_dropped_call_writes_it() -> None:
 # ---- errors
 
 
+def has_failed(work: pc.Work[Any]) -> bool:
+    return eventually(lambda: work.info()["state"] == "failed")
+
+
 def other_order() -> str:
-    calls = [lambda: pc.allreduce_async(np.zeros(4)), lambda: pc.broadcast_async(np.zeros(5))]
+    calls: list[Any] = [lambda: pc.allreduce_async(np.zeros(4)), lambda: pc.broadcast_async(np.zeros(5))]
     if pc.rank() == 1:
         calls.reverse()
     works = [call() for call in calls]
@@ -303,7 +307,7 @@ def test_calls_in_another_order_are_a_mismatch_that_names_both() -> None:
 
 def failure_that_nobody_asks_for() -> None:
     work = pc.allreduce_async(np.zeros(4 + pc.rank()))
-    assert eventually(lambda: work.info()["state"] == "failed")
+    assert has_failed(work)
     del work
     with pytest.raises(pc.CollectiveMismatch, match=r"(?s)allreduce #2.*nobody waited"):
         pc.allreduce(np.ones(1))
