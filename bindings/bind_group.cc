@@ -3,19 +3,18 @@
 #include <new>
 
 #include "arguments.h"
+#include "async_docs.h"
 #include "bind_errors.h"
-#include "call.h"
 #include "calls.h"
 #include "group_docs.h"
-#include "in_python.h"
+#include "guarded.h"
 #include "object_calls.h"
 #include "object_docs.h"
 #include "part_calls.h"
 #include "part_docs.h"
 #include "ref.h"
+#include "running_call.h"
 #include "subgroups.h"
-
-namespace py = pybind11;
 
 namespace pc {
 namespace {
@@ -27,21 +26,6 @@ struct WorldObject {
   PyObject ob_base;
   State* state;
 };
-
-// No exception of C++ may pass through the interpreter. Not noexcept: glibc ends a thread by unwinding its stack.
-template <class Body>
-PyObject* guarded(Body&& body) {
-  try {
-    return body();
-  } catch (py::error_already_set& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
-  return nullptr;
-}
 
 template <Call call>
 PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -84,6 +68,19 @@ PyMethodDef* group_methods() {
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
+      {"allreduce_async", fast(on_group<allreduce_async>), kFast, docs::kAllreduceAsync},
+      {"broadcast_async", fast(on_group<broadcast_async>), kFast, docs::kBroadcastAsync},
+      {"reduce_async", fast(on_group<reduce_async>), kFast, docs::kReduceAsync},
+      {"allgather_async", fast(on_group<allgather_async>), kFast, docs::kAllgatherAsync},
+      {"reduce_scatter_async", fast(on_group<reduce_scatter_async>), kFast, docs::kReduceScatterAsync},
+      {"alltoall_async", fast(on_group<alltoall_async>), kFast, docs::kAlltoallAsync},
+      {"gather_async", fast(on_group<gather_async>), kFast, docs::kGatherAsync},
+      {"scatter_async", fast(on_group<scatter_async>), kFast, docs::kScatterAsync},
+      {"scan_async", fast(on_group<scan_async>), kFast, docs::kScanAsync},
+      {"exscan_async", fast(on_group<exscan_async>), kFast, docs::kExscanAsync},
+      {"send_async", fast(on_group<send_async>), kFast, docs::kSendAsync},
+      {"recv_async", fast(on_group<recv_async>), kFast, docs::kRecvAsync},
+      {"barrier_async", fast(on_group<barrier_async>), kFast, docs::kBarrierAsync},
       {"resync", fast(on_group<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
@@ -121,6 +118,19 @@ PyMethodDef* world_methods() {
       {"send", fast(on_world<send>), kFast, docs::kSend},
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
+      {"allreduce_async", fast(on_world<allreduce_async>), kFast, docs::kAllreduceAsync},
+      {"broadcast_async", fast(on_world<broadcast_async>), kFast, docs::kBroadcastAsync},
+      {"reduce_async", fast(on_world<reduce_async>), kFast, docs::kReduceAsync},
+      {"allgather_async", fast(on_world<allgather_async>), kFast, docs::kAllgatherAsync},
+      {"reduce_scatter_async", fast(on_world<reduce_scatter_async>), kFast, docs::kReduceScatterAsync},
+      {"alltoall_async", fast(on_world<alltoall_async>), kFast, docs::kAlltoallAsync},
+      {"gather_async", fast(on_world<gather_async>), kFast, docs::kGatherAsync},
+      {"scatter_async", fast(on_world<scatter_async>), kFast, docs::kScatterAsync},
+      {"scan_async", fast(on_world<scan_async>), kFast, docs::kScanAsync},
+      {"exscan_async", fast(on_world<exscan_async>), kFast, docs::kExscanAsync},
+      {"send_async", fast(on_world<send_async>), kFast, docs::kSendAsync},
+      {"recv_async", fast(on_world<recv_async>), kFast, docs::kRecvAsync},
+      {"barrier_async", fast(on_world<barrier_async>), kFast, docs::kBarrierAsync},
       {"resync", fast(on_world<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},

@@ -16,6 +16,7 @@ namespace pc {
 struct Session {
   std::shared_ptr<Runtime> runtime;
   std::shared_ptr<Store> store;            // null: the world has ended
+  std::function<bool()> interrupted;       // runs signal handlers in the main thread
   std::unique_ptr<TcpStoreServer> server;  // on the rank that hosts it
   bool forked = false;  // this process is a child of the one that the connections belong to
 };

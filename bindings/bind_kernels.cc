@@ -11,7 +11,8 @@ namespace pc {
 namespace {
 
 // out = a (op) b for three arrays that lie in one block each, as large and of one dtype. `out` may be `a`.
-void combine(State& state, const py::object& out, const py::object& a, const py::object& b, const py::object& op) {
+void combine(State& state, const py::object& out, const py::object& a, const py::object& b,
+             const py::object& op) {
   constexpr const char* kName = "_combine";
   View out_view, a_view, b_view;
   Reduction how;
@@ -23,8 +24,9 @@ void combine(State& state, const py::object& out, const py::object& a, const py:
   const Buffer &to = out_view.buffer(), &x = a_view.buffer(), &y = b_view.buffer();
   const bool alike = to.count == x.count && x.count == y.count && to.dtype == x.dtype && x.dtype == y.dtype;
   if (!alike || !can_reduce(x.dtype, how)) {
-    refuse(state, Code::kUnsupported, "_combine: cannot reduce " + std::string(name_of(x.dtype)) + " with " +
-                                          std::string(name_of(how)) + ", or the arrays differ");
+    refuse(state, Code::kUnsupported,
+           "_combine: cannot reduce " + std::string(name_of(x.dtype)) + " with " + std::string(name_of(how)) +
+               ", or the arrays differ");
     throw py::error_already_set();
   }
   const py::gil_scoped_release release;

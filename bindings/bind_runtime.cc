@@ -190,7 +190,7 @@ class PyRuntime {
     if (print_request_) native.print_request = print_request_->event();
     native.epoch = options.epoch;
     native.bind_ips = options.listen;
-    native.interrupted = interrupt_probe();
+    native.interrupted = session_->interrupted = interrupt_probe();
     native.log = value_or_raise(*state, Logger::from_environment());
     timeout_s_ = native.timeout_s;
     rank_ = native.rank;

@@ -4,177 +4,243 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
-#include "call.h"
+#include "prepared_call.h"
+#include "running_call.h"
 
 namespace pc {
 namespace {
 
 constexpr int64_t kMostTag = UINT32_MAX;
 
-}  // namespace
+// The names of a function and of its form that does not wait.
+enum class Form : uint8_t { kBlocking, kAsync };
+constexpr const char* either(Form form, const char* blocking, const char* async) {
+  return form == Form::kAsync ? async : blocking;
+}
+
+// Other code may run before the call is over, or while it looks at its arguments.
+bool holds(const GroupObject& group, Form form) { return waits(group) || form == Form::kAsync; }
 
 // allreduce, scan and exscan: every rank has an array, and gets one of the same shape.
-template <Collective collective>
-static PyObject* elementwise(const char* function, GroupObject& group, PyObject* const* args,
-                             Py_ssize_t nargs, PyObject* kwnames) {
-  const Signature signature = {function, 1, 2, 4, {kX, kOp, kOut, kTimeout}};
+constexpr const char* name_of_elementwise(Collective collective, Form form) {
+  switch (collective) {
+    case Collective::kScan: return either(form, "scan", "scan_async");
+    case Collective::kExscan: return either(form, "exscan", "exscan_async");
+    default: return either(form, "allreduce", "allreduce_async");
+  }
+}
+
+template <Form form, Collective collective>
+bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                         PreparedCall& call) {
+  static constexpr Signature kSignature = {
+      name_of_elementwise(collective, form), 1, 2, 4, {kX, kOp, kOut, kTimeout}};
+  const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[4];
-  if (!parse(state, signature, args, nargs, kwnames, given)) return nullptr;
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);  // before the views: it may run Python code
-  Request request;
+  Request& request = call.request;
   request.collective = collective;
-  double timeout = -1;
-  if (!to_op(state, function, given[1], &request.op) || !to_timeout(state, function, given[3], &timeout)) {
-    return nullptr;
+  if (!to_op(state, function, given[1], &request.op) ||
+      !to_timeout(state, function, given[3], &call.timeout_s)) {
+    return false;
   }
   PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
-  View in_view, out_view;
-  const auto refused = [&] {
-    const bool stageable = in_view.stageable() || out_view.stageable();
-    return stageable ? staged(function, group, args, nargs, kwnames) : nullptr;
-  };
   // Asking another kind of array for its memory may run code that moves x.
-  const bool held = waits(group) || Py_TYPE(out) != Py_TYPE(given[0]);
+  const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(given[0]);
   const Use in_use = {function, "x", out == given[0], held}, out_use = {function, "out", true, held};
-  const View* written = &in_view;
+  call.written = &call.in_view;
   if (out == given[0]) {
-    if (!in_view.take(state, out, in_use)) return refused();
+    if (!call.in_view.take(state, out, in_use)) return false;
   } else {
     // A NumPy array comes last: looking at it runs no code, and nothing keeps its memory in place while other code runs.
     const bool out_first = PyObject_TypeCheck(given[0], reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
-    if (out_first && !out_view.take(state, out, out_use)) return refused();
-    if (!in_view.take(state, given[0], in_use)) return refused();
-    if (!out_first && !out_view.take(state, out, out_use)) return refused();
-    if (!out_view.matches(state, in_view, out_use)) return nullptr;
-    written = &out_view;
+    if (out_first && !call.out_view.take(state, out, out_use)) return false;
+    if (!call.in_view.take(state, given[0], in_use)) return false;
+    if (!out_first && !call.out_view.take(state, out, out_use)) return false;
+    if (!call.out_view.matches(state, call.in_view, out_use)) return false;
+    call.written = &call.out_view;
   }
-  if (!in_view.fits(state, request.op, in_use)) return nullptr;
-  request.in = in_view.buffer();
-  request.out = written->buffer();
+  if (!call.in_view.fits(state, request.op, in_use)) return false;
+  request.in = call.in_view.buffer();
+  request.out = call.written->buffer();
   request.site = site;
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, written, out);
+  call.arrays[0] = given[0];
+  call.arrays[1] = call.result = out;
+  return true;
 }
 
-PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return elementwise<Collective::kAllreduce>("allreduce", group, args, nargs, kwnames);
-}
-PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return elementwise<Collective::kScan>("scan", group, args, nargs, kwnames);
-}
-PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return elementwise<Collective::kExscan>("exscan", group, args, nargs, kwnames);
-}
-
-PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"broadcast", 1, 2, 3, {kX, kRoot, kTimeout}};
+template <Form form>
+bool prepare_broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                       PreparedCall& call) {
+  static constexpr Signature kSignature = {
+      either(form, "broadcast", "broadcast_async"), 1, 2, 3, {kX, kRoot, kTimeout}};
+  const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[3];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);
   int64_t root = 0;
-  double timeout = -1;
-  if (!to_integer(state, "broadcast", "root", given[1], group.size - 1, &root) ||
-      !to_timeout(state, "broadcast", given[2], &timeout)) {
-    return nullptr;
+  if (!to_integer(state, function, "root", given[1], group.size - 1, &root) ||
+      !to_timeout(state, function, given[2], &call.timeout_s)) {
+    return false;
   }
   const bool writes = root != group.rank;
-  View view;
-  if (!view.take(state, given[0], {"broadcast", "x", writes, waits(group)})) {
-    return view.stageable() ? staged("broadcast", group, args, nargs, kwnames) : nullptr;
-  }
-  Request request;
-  request.collective = Collective::kBroadcast;
-  request.root = static_cast<Rank>(root);
-  request.out = view.buffer();
-  if (!writes) request.in = view.buffer();
-  request.site = site;
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, writes ? &view : nullptr, given[0]);
+  if (!call.in_view.take(state, given[0], {function, "x", writes, holds(group, form)})) return false;
+  call.request.collective = Collective::kBroadcast;
+  call.request.root = static_cast<Rank>(root);
+  call.request.out = call.in_view.buffer();
+  if (!writes) call.request.in = call.in_view.buffer();
+  call.request.site = site;
+  call.written = writes ? &call.in_view : nullptr;
+  call.arrays[0] = call.result = given[0];
+  return true;
 }
 
-PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"reduce", 1, 2, 4, {kX, kOp, kRoot, kTimeout}};
+template <Form form>
+bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                    PreparedCall& call) {
+  static constexpr Signature kSignature = {
+      either(form, "reduce", "reduce_async"), 1, 2, 4, {kX, kOp, kRoot, kTimeout}};
+  const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);
-  Request request;
+  Request& request = call.request;
   request.collective = Collective::kReduce;
   int64_t root = 0;
-  double timeout = -1;
-  if (!to_op(state, "reduce", given[1], &request.op) ||
-      !to_integer(state, "reduce", "root", given[2], group.size - 1, &root) ||
-      !to_timeout(state, "reduce", given[3], &timeout)) {
-    return nullptr;
+  if (!to_op(state, function, given[1], &request.op) ||
+      !to_integer(state, function, "root", given[2], group.size - 1, &root) ||
+      !to_timeout(state, function, given[3], &call.timeout_s)) {
+    return false;
   }
   const bool writes = root == group.rank;
-  View view;
-  const Use use = {"reduce", "x", writes, waits(group)};
-  if (!view.take(state, given[0], use)) {
-    return view.stageable() ? staged("reduce", group, args, nargs, kwnames) : nullptr;
-  }
-  if (!view.fits(state, request.op, use)) return nullptr;
+  const Use use = {function, "x", writes, holds(group, form)};
+  if (!call.in_view.take(state, given[0], use) || !call.in_view.fits(state, request.op, use)) return false;
   request.root = static_cast<Rank>(root);
-  request.in = view.buffer();
-  if (writes) request.out = view.buffer();
+  request.in = call.in_view.buffer();
+  if (writes) request.out = call.in_view.buffer();
   request.site = site;
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, writes ? &view : nullptr, given[0]);
+  call.written = writes ? &call.in_view : nullptr;
+  call.arrays[0] = call.result = given[0];
+  return true;
 }
 
 // send and recv differ in direction only.
-static PyObject* point_to_point(GroupObject& group, bool sends, PyObject* const* args, Py_ssize_t nargs,
-                                PyObject* kwnames) {
-  static constexpr Signature kSend = {"send", 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
-  static constexpr Signature kRecv = {"recv", 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
-  const Signature& signature = sends ? kSend : kRecv;
+template <Form form, PreparedCall::Kind kind>
+bool prepare_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                     PreparedCall& call) {
+  constexpr bool kSends = kind == PreparedCall::Kind::kSend;
+  static constexpr Signature kSignature = {
+      kSends ? either(form, "send", "send_async") : either(form, "recv", "recv_async"),
+      2,
+      2,
+      4,
+      {kX, kPeer, kTag, kTimeout}};
+  const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[4];
-  if (!parse(state, signature, args, nargs, kwnames, given)) return nullptr;
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);
   int64_t peer = 0, tag = 0;
-  double timeout = -1;
-  if (!to_integer(state, signature.function, "peer", given[1], group.size - 1, &peer) ||
-      !to_integer(state, signature.function, "tag", given[2], kMostTag, &tag) ||
-      !to_timeout(state, signature.function, given[3], &timeout)) {
-    return nullptr;
+  if (!to_integer(state, function, "peer", given[1], group.size - 1, &peer) ||
+      !to_integer(state, function, "tag", given[2], kMostTag, &tag) ||
+      !to_timeout(state, function, given[3], &call.timeout_s)) {
+    return false;
   }
-  View view;
-  if (!view.take(state, given[0], {signature.function, "x", !sends, waits(group)})) {
-    return view.stageable() ? staged(signature.function, group, args, nargs, kwnames) : nullptr;
-  }
-  const Rank rank = static_cast<Rank>(peer);
-  const uint32_t tag32 = static_cast<uint32_t>(tag);
-  const Status status = run(group, [&](Communicator& c) {
-    return sends ? c.send(view.buffer(), rank, tag32, timeout, site)
-                 : c.recv(view.buffer(), rank, tag32, timeout, site);
-  });
-  return finish(group, status, sends ? nullptr : &view, given[0]);
+  if (!call.in_view.take(state, given[0], {function, "x", !kSends, holds(group, form)})) return false;
+  call.kind = kind;
+  call.request.out = call.in_view.buffer();
+  call.request.root = static_cast<Rank>(peer);
+  call.request.site = site;
+  call.tag = static_cast<uint32_t>(tag);
+  call.written = kSends ? nullptr : &call.in_view;
+  call.arrays[0] = call.result = given[0];
+  return true;
+}
+
+template <Form form>
+bool prepare_barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                     PreparedCall& call) {
+  static constexpr Signature kSignature = {either(form, "barrier", "barrier_async"), 0, 0, 1, {kTimeout}};
+  State& state = *group.state;
+  PyObject* given[1];
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
+  call.request.site = site_of(group);
+  if (!to_timeout(state, kSignature.function, given[0], &call.timeout_s)) return false;
+  call.request.collective = Collective::kBarrier;
+  call.function = kSignature.function;
+  call.result = Py_None;
+  return true;
+}
+
+}  // namespace
+
+PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_elementwise<Form::kBlocking, Collective::kAllreduce>>(group, args, nargs, kwnames);
+}
+
+PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kAllreduce>>(group, args, nargs,
+                                                                                  kwnames);
+}
+
+PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_elementwise<Form::kBlocking, Collective::kScan>>(group, args, nargs, kwnames);
+}
+
+PyObject* scan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kScan>>(group, args, nargs, kwnames);
+}
+
+PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_elementwise<Form::kBlocking, Collective::kExscan>>(group, args, nargs, kwnames);
+}
+
+PyObject* exscan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kExscan>>(group, args, nargs, kwnames);
+}
+
+PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_broadcast<Form::kBlocking>>(group, args, nargs, kwnames);
+}
+
+PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_broadcast<Form::kAsync>>(group, args, nargs, kwnames);
+}
+
+PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_reduce<Form::kBlocking>>(group, args, nargs, kwnames);
+}
+
+PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_reduce<Form::kAsync>>(group, args, nargs, kwnames);
 }
 
 PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return point_to_point(group, true, args, nargs, kwnames);
+  return blocking<prepare_message<Form::kBlocking, PreparedCall::Kind::kSend>>(group, args, nargs, kwnames);
+}
+
+PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_message<Form::kAsync, PreparedCall::Kind::kSend>>(group, args, nargs, kwnames);
 }
 
 PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return point_to_point(group, false, args, nargs, kwnames);
+  return blocking<prepare_message<Form::kBlocking, PreparedCall::Kind::kRecv>>(group, args, nargs, kwnames);
+}
+
+PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_message<Form::kAsync, PreparedCall::Kind::kRecv>>(group, args, nargs, kwnames);
 }
 
 PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"barrier", 0, 0, 1, {kTimeout}};
-  State& state = *group.state;
-  PyObject* given[1];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
-  const char* const site = site_of(group);
-  double timeout = -1;
-  if (!to_timeout(state, "barrier", given[0], &timeout)) return nullptr;
-  Request request;
-  request.collective = Collective::kBarrier;
-  request.site = site;
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, nullptr, Py_None);
+  return blocking<prepare_barrier<Form::kBlocking>>(group, args, nargs, kwnames);
+}
+
+PyObject* barrier_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_barrier<Form::kAsync>>(group, args, nargs, kwnames);
 }
 
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

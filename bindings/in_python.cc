@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "bind_errors.h"
 #include "ref.h"
 
 namespace pc {
@@ -15,6 +16,12 @@ PyObject* in_python(const char* module, const char* function, GroupObject& group
   std::vector<PyObject*> all = {reinterpret_cast<PyObject*>(&group)};
   all.insert(all.end(), args, args + given);
   return PyObject_Vectorcall(callable.get(), all.data(), static_cast<std::size_t>(nargs) + 1, kwnames);
+}
+
+PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
+                 PyObject* kwnames) {
+  if (!clear_python_error()) return nullptr;
+  return in_python("pycollective.staged", function, group, args, nargs, kwnames);
 }
 
 }  // namespace pc

@@ -1,6 +1,7 @@
 // pycollective._core: everything of the core that Python sees.
 #include <pybind11/pybind11.h>
 
+#include "background_call.h"
 #include "base/env.h"
 #include "bind_debug.h"
 #include "bind_errors.h"
@@ -8,6 +9,7 @@
 #include "bind_kernels.h"
 #include "bind_ops.h"
 #include "bind_runtime.h"
+#include "bind_work.h"
 #include "calls.h"
 #include "kernels/dtypes_page.h"
 #include "kernels/reduce.h"
@@ -48,7 +50,9 @@ PYBIND11_MODULE(_core, m) {
       "The C++ core of pycollective. Use it through the package: this module may change without notice.";
   // Lives as long as the process: functions of the module may outlive it.
   pc::State* state = new pc::State();
-  if (!state->load() || !pc::add_group(m.ptr(), state)) throw py::error_already_set();
+  state->ended_calls = new pc::EndedCalls();
+  if (!state->load() || !pc::add_work(m.ptr(), state) || !pc::add_group(m.ptr(), state))
+    throw py::error_already_set();
   pc::bind_runtime(m, state);
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);
@@ -66,6 +70,7 @@ Example:
     >>> pc.shutdown()
 )");
   m.def("_after_fork", [state] {
+    state->ended_calls = new pc::EndedCalls();
     state->position = new pc::ProgramPosition(state->sites);  // the threads of the old one are the parent's
     if (state->world == nullptr || state->world->session->forked) return;
     pc::Session& session = *state->world->session;

@@ -4,9 +4,11 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
-#include "call.h"
+#include "in_python.h"
 #include "new_array.h"
+#include "prepared_call.h"
 #include "ref.h"
+#include "running_call.h"
 #include "view_builder.h"
 
 namespace pc {
@@ -16,6 +18,12 @@ struct Given {  // borrowed; null: left out
   PyObject *x = nullptr, *op = nullptr, *root = nullptr, *out = nullptr, *counts = nullptr,
            *recv_counts = nullptr, *axis = nullptr, *timeout = nullptr;
 };
+struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
+  PyObject* const* args;
+  Py_ssize_t nargs;
+  PyObject* kwnames;
+};
+enum class Form : uint8_t { kBlocking, kAsync };
 bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
 
 // The result's shape, from that of x. False: x cannot be cut; the error is set.
@@ -52,94 +60,162 @@ bool is_zero(PyObject* axis) {
   return PyLong_CheckExact(axis) && PyLong_AsLong(axis) == 0;
 }
 
+enum class Prepared : uint8_t {
+  kYes,
+  kNo,
+  kStaged
+};  // no: a Python error is set; staged: pycollective.staged can
+
 class PartCall {
  public:
-  PartCall(Collective collective, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-           PyObject* kwnames)
-      : function_(name_of(collective).data()),
-        group_(group),
-        state_(*group.state),
-        args_(args),
-        nargs_(nargs),
-        kwnames_(kwnames) {
-    request_.collective = collective;
-  }
+  PartCall(GroupObject& group, PreparedCall& call) : group_(group), state_(*group.state), call_(call) {}
 
   // `order`: where each parameter of the signature goes.
   template <std::size_t n>
-  PyObject* make(const Signature& signature, PyObject* Given::*const (&order)[n]) {
+  Prepared prepare(const Signature& signature, PyObject* Given::*const (&order)[n],
+                   const Arguments& arguments) {
     PyObject* slots[n];
-    if (!parse(state_, signature, args_, nargs_, kwnames_, slots)) return nullptr;
+    if (!parse(state_, signature, arguments.args, arguments.nargs, arguments.kwnames, slots))
+      return Prepared::kNo;
     for (std::size_t i = 0; i < n; ++i) given_.*order[i] = slots[i];
-    request_.site = site_of(group_);
+    Request& request = call_.request;
+    call_.function = signature.function;
+    request.site = site_of(group_);
     int64_t root = 0;
-    if (!to_op(state_, function_, given_.op, &request_.op) ||
-        !to_timeout(state_, function_, given_.timeout, &timeout_) ||
-        !to_integer(state_, function_, "root", given_.root, group_.size - 1, &root)) {
-      return nullptr;
+    if (!to_op(state_, call_.function, given_.op, &request.op) ||
+        !to_timeout(state_, call_.function, given_.timeout, &call_.timeout_s) ||
+        !to_integer(state_, call_.function, "root", given_.root, group_.size - 1, &root)) {
+      return Prepared::kNo;
     }
-    request_.root = static_cast<Rank>(root);
-    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis)) return in_staged();
+    request.root = static_cast<Rank>(root);
+    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis))
+      return Prepared::kStaged;
     return at_root() ? with_whole() : without_whole();
   }
 
  private:
-  bool at_root() const { return !is_rooted(request_.collective) || request_.root == group_.rank; }
-  PyObject* in_staged() { return staged(function_, group_, args_, nargs_, kwnames_); }
-  PyObject* refused(const View& view) { return view.stageable() ? in_staged() : nullptr; }
+  bool at_root() const { return !is_rooted(call_.request.collective) || call_.request.root == group_.rank; }
+  static Prepared refused(const View& view) { return view.stageable() ? Prepared::kStaged : Prepared::kNo; }
 
   // This rank has the array of all parts, or gets it.
-  PyObject* with_whole() {
-    if (request_.collective == Collective::kScatter && !is_given(given_.out)) return in_staged();
-    const Use in_use = {function_, "x", false, true}, out_use = {function_, "out", true, true};
-    View first, in, out;
+  Prepared with_whole() {
+    const Collective collective = call_.request.collective;
+    if (collective == Collective::kScatter && !is_given(given_.out)) return Prepared::kStaged;
+    const Use in_use = {call_.function, "x", false, true}, out_use = {call_.function, "out", true, true};
+    View first, &in = call_.in_view, &out = call_.out_view;
     if (!first.take(state_, given_.x, in_use)) return refused(first);
     std::vector<int64_t> shape;
-    if (!result_shape(group_, request_.collective, first, shape)) return nullptr;
-    const Ref result(is_given(given_.out) ? Py_NewRef(given_.out) : new_array(state_, given_.x, shape));
-    if (!result) return PyErr_Occurred() == nullptr ? in_staged() : nullptr;
-    // Again, for code has run meanwhile; and a NumPy array last (see elementwise in calls.cc).
+    if (!result_shape(group_, collective, first, shape)) return Prepared::kNo;
+    PyObject* const result =
+        is_given(given_.out) ? Py_NewRef(given_.out) : new_array(state_, given_.x, shape);
+    if (result == nullptr) return PyErr_Occurred() == nullptr ? Prepared::kStaged : Prepared::kNo;
+    call_.made = std::make_unique<Ref>(result);
+    // Again, for code has run meanwhile; and a NumPy array last (see prepare_elementwise in calls.cc).
     const bool x_is_numpy =
         PyObject_TypeCheck(given_.x, reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
-    if (x_is_numpy && !out.take(state_, result.get(), out_use)) return refused(out);
+    if (x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
     if (!in.take(state_, given_.x, in_use)) return refused(in);
-    if (!x_is_numpy && !out.take(state_, result.get(), out_use)) return refused(out);
-    if (reduces(request_.collective) && !in.fits(state_, request_.op, in_use)) return nullptr;
-    if (!out.same_dtype(state_, in, out_use) || !has_shape(group_, function_, out, shape)) return nullptr;
-    request_.in = in.buffer();
-    request_.out = out.buffer();
-    return run_and_finish(&out, result.get());
+    if (!x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
+    if (reduces(collective) && !in.fits(state_, call_.request.op, in_use)) return Prepared::kNo;
+    if (!out.same_dtype(state_, in, out_use) || !has_shape(group_, call_.function, out, shape))
+      return Prepared::kNo;
+    call_.request.in = in.buffer();
+    call_.request.out = out.buffer();
+    call_.written = &out;
+    call_.arrays[0] = given_.x;
+    call_.arrays[1] = call_.result = result;
+    return Prepared::kYes;
   }
 
   // This rank gives a part to the root, or gets one from it.
-  PyObject* without_whole() {
-    View view;
-    if (request_.collective == Collective::kGather) {
-      if (!view.take(state_, given_.x, {function_, "x", false, true})) return refused(view);
-      request_.in = view.buffer();
-      return run_and_finish(nullptr, Py_None);
-    }
-    if (!is_given(given_.out)) return in_staged();  // its shape must come from the root
-    if (!view.take(state_, given_.out, {function_, "out", true, true})) return refused(view);
-    request_.out = view.buffer();
-    return run_and_finish(&view, given_.out);
+  Prepared without_whole() {
+    const bool gathers = call_.request.collective == Collective::kGather;
+    if (!gathers && !is_given(given_.out)) return Prepared::kStaged;  // its shape must come from the root
+    PyObject* const array = gathers ? given_.x : given_.out;
+    View& view = call_.in_view;
+    if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true}))
+      return refused(view);
+    if (gathers)
+      call_.request.in = view.buffer();
+    else
+      call_.request.out = view.buffer();
+    call_.written = gathers ? nullptr : &view;
+    call_.arrays[0] = array;
+    call_.result = gathers ? Py_None : array;
+    return Prepared::kYes;
   }
 
-  PyObject* run_and_finish(const View* written, PyObject* result) {
-    const Status status = run(group_, [&](Communicator& c) { return c.run(request_, timeout_); });
-    return finish(group_, status, written, result);
-  }
-
-  const char* const function_;
   GroupObject& group_;
   State& state_;
-  PyObject* const* const args_;
-  const Py_ssize_t nargs_;
-  PyObject* const kwnames_;
+  PreparedCall& call_;
   Given given_;
-  Request request_;
-  double timeout_ = -1;
 };
+
+template <Collective collective>
+Prepared prepare(Form form, GroupObject& group, const Arguments& arguments, PreparedCall& call) {
+  call.request.collective = collective;
+  PartCall part(group, call);
+  const bool blocks = form == Form::kBlocking;
+  using G = Given;
+  if constexpr (collective == Collective::kAllgather) {
+    const Signature signature = {
+        blocks ? "allgather" : "allgather_async", 1, 1, 5, {kX, kOut, kCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+  } else if constexpr (collective == Collective::kReduceScatter) {
+    const Signature signature = {blocks ? "reduce_scatter" : "reduce_scatter_async",
+                                 1,
+                                 2,
+                                 6,
+                                 {kX, kOp, kOut, kCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::op, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+  } else if constexpr (collective == Collective::kAlltoall) {
+    const Signature signature = {
+        blocks ? "alltoall" : "alltoall_async", 1, 1, 6, {kX, kOut, kCounts, kRecvCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::recv_counts, &G::axis, &G::timeout},
+                        arguments);
+  } else {
+    constexpr bool kGathers = collective == Collective::kGather;
+    const Signature signature = {
+        kGathers ? (blocks ? "gather" : "gather_async") : (blocks ? "scatter" : "scatter_async"),
+        1,
+        2,
+        6,
+        {kX, kRoot, kOut, kCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::root, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+  }
+}
+
+template <Collective collective>
+PyObject* blocking_parts(GroupObject& group, const Arguments& arguments) {
+  PreparedCall call;
+  switch (prepare<collective>(Form::kBlocking, group, arguments, call)) {
+    case Prepared::kYes: return run_prepared(group, call);
+    case Prepared::kStaged:
+      return staged(call.function, group, arguments.args, arguments.nargs, arguments.kwnames);
+    case Prepared::kNo: break;
+  }
+  return nullptr;
+}
+
+template <Collective collective>
+PyObject* background_parts(GroupObject& group, const Arguments& arguments) {
+  auto call = std::make_unique<PreparedCall>();
+  const std::string name(name_of(collective));
+  switch (prepare<collective>(Form::kAsync, group, arguments, *call)) {
+    case Prepared::kYes: return launch_prepared(group, std::move(call));
+    case Prepared::kStaged:
+      if (clear_python_error()) {
+        refuse(*group.state, Code::kUnsupported,
+               name +
+                   "_async takes equal parts along axis 0, arrays that lie in one block, and for scatter "
+                   "out=: call " +
+                   name + "() for others");
+      }
+      break;
+    case Prepared::kNo: break;
+  }
+  return nullptr;
+}
 
 // Sizes from a Python sequence of integers. False: the error is set.
 bool to_counts(const State& state, const char* function, const char* name, PyObject* value,
@@ -159,38 +235,39 @@ bool to_counts(const State& state, const char* function, const char* name, PyObj
 }  // namespace
 
 PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"allgather", 1, 1, 5, {kX, kOut, kCounts, kAxis, kTimeout}};
-  return PartCall(Collective::kAllgather, group, args, nargs, kwnames)
-      .make(kSignature, {&Given::x, &Given::out, &Given::counts, &Given::axis, &Given::timeout});
+  return blocking_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
+}
+PyObject* allgather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
 }
 
 PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {
-      "reduce_scatter", 1, 2, 6, {kX, kOp, kOut, kCounts, kAxis, kTimeout}};
-  return PartCall(Collective::kReduceScatter, group, args, nargs, kwnames)
-      .make(kSignature, {&Given::x, &Given::op, &Given::out, &Given::counts, &Given::axis, &Given::timeout});
+  return blocking_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
+}
+PyObject* reduce_scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
+                               PyObject* kwnames) {
+  return background_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
 }
 
 PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {
-      "alltoall", 1, 1, 6, {kX, kOut, kCounts, kRecvCounts, kAxis, kTimeout}};
-  return PartCall(Collective::kAlltoall, group, args, nargs, kwnames)
-      .make(kSignature,
-            {&Given::x, &Given::out, &Given::counts, &Given::recv_counts, &Given::axis, &Given::timeout});
+  return blocking_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
+}
+PyObject* alltoall_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
 }
 
 PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"gather", 1, 2, 6, {kX, kRoot, kOut, kCounts, kAxis, kTimeout}};
-  return PartCall(Collective::kGather, group, args, nargs, kwnames)
-      .make(kSignature,
-            {&Given::x, &Given::root, &Given::out, &Given::counts, &Given::axis, &Given::timeout});
+  return blocking_parts<Collective::kGather>(group, {args, nargs, kwnames});
+}
+PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kGather>(group, {args, nargs, kwnames});
 }
 
 PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  static constexpr Signature kSignature = {"scatter", 1, 2, 6, {kX, kRoot, kOut, kCounts, kAxis, kTimeout}};
-  return PartCall(Collective::kScatter, group, args, nargs, kwnames)
-      .make(kSignature,
-            {&Given::x, &Given::root, &Given::out, &Given::counts, &Given::axis, &Given::timeout});
+  return blocking_parts<Collective::kScatter>(group, {args, nargs, kwnames});
+}
+PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kScatter>(group, {args, nargs, kwnames});
 }
 
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -8,10 +8,16 @@ namespace pc {
 
 // As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
 PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* allgather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* reduce_scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
+                               PyObject* kwnames);
 PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* alltoall_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // Group._run(collective, x, out, op, root, counts, recv_counts, bundle, timeout): one call of the core, as it is. `x` and `out` are
 // arrays that lie in one block, or None where this rank has none; counts are in elements.

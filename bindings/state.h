@@ -17,6 +17,7 @@
 namespace pc {
 
 struct GroupObject;
+class EndedCalls;
 
 // Parameter names of the calls, as indices of State::names.
 enum Name : uint8_t { kX, kOp, kOut, kTimeout, kRoot, kPeer, kTag, kCounts, kRecvCounts, kAxis, kNameCount };
@@ -54,12 +55,13 @@ struct State {
   PyObject* increment_version = nullptr;  // torch's, once torch is seen
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
-  PyTypeObject* group_type = nullptr;
+  PyTypeObject *group_type = nullptr, *work_type = nullptr;
   std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
   CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
-      new ProgramPosition(sites);  // any thread may use it; replaced in a forked child
-  GroupObject* world = nullptr;    // what the functions of the module act on
+      new ProgramPosition(sites);     // any thread may use it; replaced in a forked child
+  EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
+  GroupObject* world = nullptr;       // what the functions of the module act on
 
   // False with a Python error set.
   bool load();

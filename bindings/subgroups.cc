@@ -4,9 +4,9 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
-#include "call.h"
 #include "in_python.h"
 #include "ref.h"
+#include "running_call.h"
 
 namespace pc {
 

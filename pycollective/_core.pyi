@@ -1,9 +1,11 @@
 # The C++ core as mypy sees it. tests/python/test_import.py compares it with the module.
 import types
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
+from collections.abc import Generator, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer, Self
+
+from pycollective.errors import CollectiveError
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self) -> Any: ...  # noqa: ANN401  a PyCapsule
@@ -15,6 +17,7 @@ Number: TypeAlias = complex  # and so float, int and bool
 # A number, a vector, arrays that travel together.
 Bundle: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
 A = TypeVar("A", bound=Array | Bundle)
+R = TypeVar("R", covariant=True)
 Counts: TypeAlias = Sequence[int] | Literal["auto"]
 OpName: TypeAlias = Literal[
     "sum",
@@ -82,6 +85,55 @@ def exscan(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None 
 def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def recv(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def barrier(*, timeout: float | None = None) -> None: ...
+def allreduce_async(
+    x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+) -> Work[A]: ...
+def broadcast_async(x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
+def reduce_async(x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> Work[A]: ...
+def send_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+def recv_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+def allgather_async(
+    x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
+) -> Work[A]: ...
+def reduce_scatter_async(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> Work[A]: ...
+def alltoall_async(
+    x: A,
+    *,
+    out: A | None = None,
+    counts: Sequence[int] | None = None,
+    recv_counts: Sequence[int] | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> Work[A]: ...
+def gather_async(
+    x: A,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> Work[A | None]: ...
+def scatter_async(
+    x: A | None,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> Work[A]: ...
+def scan_async(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> Work[A]: ...
+def exscan_async(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> Work[A]: ...
+def barrier_async(*, timeout: float | None = None) -> Work[None]: ...
 def resync(*, timeout: float | None = None) -> None: ...
 def broadcast_object(
     obj: object,
@@ -141,6 +193,17 @@ class Scaled:
     def op(self) -> str: ...
     @property
     def factor(self) -> float: ...
+
+@final
+class Work(Generic[R]):
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> R: ...
+    def result(self) -> R: ...
+    def exception(self, timeout: float | None = None) -> CollectiveError | None: ...
+    def info(self) -> dict[str, Any]: ...
+    def __await__(self) -> Generator[Any, None, R]: ...
+    def _watch(self, fd: int, /) -> bool: ...
+    def _unwatch(self, fd: int, /) -> None: ...
 
 @final
 class Group:
@@ -213,6 +276,71 @@ class Group:
     def send(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def recv(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
+    def allreduce_async(
+        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+    ) -> Work[A]: ...
+    def broadcast_async(self, x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
+    def reduce_async(
+        self, x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None
+    ) -> Work[A]: ...
+    def send_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+    def recv_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+    def allgather_async(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
+    def reduce_scatter_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
+    def alltoall_async(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
+    def gather_async(
+        self,
+        x: A,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A | None]: ...
+    def scatter_async(
+        self,
+        x: A | None,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
+    def scan_async(
+        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+    ) -> Work[A]: ...
+    def exscan_async(
+        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+    ) -> Work[A]: ...
+    def barrier_async(self, *, timeout: float | None = None) -> Work[None]: ...
     def resync(self, *, timeout: float | None = None) -> None: ...
     def broadcast_object(
         self,

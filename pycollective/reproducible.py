@@ -1,7 +1,7 @@
 """Sums whose bits do not depend on how many ranks there are: allreduce(leaves, reproducible="world").
 
-Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree: node i of level l is the combination of
-         nodes 2i and 2i + 1 of the level below, or the first of them alone at the end. Who computes a node does not matter.
+Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree: node i of level l is the combination
+         of nodes 2i and 2i + 1 of the level below, or the first of them alone at the end. Who computes it is all one.
 Steps    1. every rank combines its leaves into the largest nodes that lie in its range: 2 log2(leaves) of them at most;
          2. alltoall: every rank gets all ranks' nodes for its slice of the elements, and combines them up to the root;
          3. allgather of the slices.
@@ -15,6 +15,7 @@ Limits   The same leaves in the same order; only their division among ranks is f
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,10 +34,10 @@ OPS = ("sum", "add", "prod", "min", "max")
 
 
 class Node(NamedTuple):
-    """Of the tree: the combination of leaves index << level up to (index + 1) << level."""
+    """Of the tree: the combination of leaves place << level up to (place + 1) << level."""
 
     level: int
-    index: int
+    place: int
 
 
 def nodes_of(begin: int, end: int) -> list[Node]:
@@ -59,10 +60,10 @@ def _to_the_root(rows: dict[Node, Any], leaves: int, op: Any) -> Any:
             row = rows.pop(node, None)
             if row is None:
                 continue  # the second of two
-            other = rows.pop(Node(level, node.index + 1), None)
+            other = rows.pop(Node(level, node.place + 1), None)
             if other is not None:
                 _core._combine(row, row, other, op)
-            rows[Node(level + 1, node.index // 2)] = row
+            rows[Node(level + 1, node.place // 2)] = row
         level += 1
     (root,) = rows.values()
     return root
@@ -75,7 +76,9 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     library = library_of(x)
     shape = library.shape(x)
     if not shape:
-        raise InvalidArgument('allreduce: reproducible="world" takes an array of leaves, x[0], x[1], ...: x is 0-d')
+        raise InvalidArgument(
+            'allreduce: reproducible="world" takes an array of leaves, x[0], x[1], ...: x is 0-d'
+        )
     clock = Clock(timeout)
     counts = [int(count) for count in group.allgather(np.array([shape[0]]), timeout=clock.left_s())]
     begins = [sum(counts[:rank]) for rank in range(group.size)]
@@ -91,17 +94,17 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     first = begins[group.rank]
     mine = []
     for node in nodes[group.rank]:
-        begin = (node.index << node.level) - first
+        begin = (node.place << node.level) - first
         block = flat[begin : begin + (1 << node.level)]
         rows = {Node(0, i): block[i] for i in range(len(block))}
         mine.append(_to_the_root(rows, len(block), op))
 
     cuts = [elements * rank // group.size for rank in range(group.size + 1)]
-    widths = [end - begin for begin, end in zip(cuts[:-1], cuts[1:], strict=True)]
+    widths = [end - begin for begin, end in itertools.pairwise(cuts)]
     width = widths[group.rank]
     sent = library.empty(x, (len(mine) * elements,))
     place = 0
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in itertools.pairwise(cuts):
         for row in mine:
             library.assign(sent[place : place + end - begin], row[begin:end])
             place += end - begin

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,8 @@
 #include "engine/executor.h"
 
 namespace pc {
+
+class AsyncCall;
 
 // Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
 class Communicator {
@@ -30,6 +33,22 @@ class Communicator {
   // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
   // begin because others gave it up before.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
+  virtual Result<std::unique_ptr<Work>> launch_send(ConstBuffer data, Rank peer, uint32_t tag,
+                                                    const char* site = nullptr) = 0;
+  virtual Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag,
+                                                    const char* site = nullptr) = 0;
+
+  // Likewise, but the progress thread drives what nobody waits for, and the call goes on whether anybody holds it or not:
+  // its memory must stay until it has ended. The timeout counts from here.
+  struct Async {
+    double timeout_s = -1;
+    std::function<void()> on_end = {};  // AsyncCall::Start
+  };
+  virtual Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncCall>> begin_send(ConstBuffer data, Rank peer, uint32_t tag,
+                                                        const char* site, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag,
+                                                        const char* site, Async how) = 0;
 
   // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.
   // What has come up about earlier calls and was not raised here is logged then.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/descriptor.h"
+#include "comm/progress.h"
 
 namespace pc {
 namespace {
@@ -31,8 +32,32 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
 // ---- around a call
 
 Status GroupCalls::look() {
-  PC_TRY(alive());
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok()) {
+      cause_told_ = true;
+      return cause();
+    }
+  }
   return take_deferred();
+}
+
+void GroupCalls::unheard(const Status& outcome) {
+  std::unique_lock lock(mutex_);
+  if (cause_told_ || unheard_.size() >= kMostNews) return;
+  if (closing_ && ++unheard_late_ > kMostWarned) return;
+  unheard_.push_back(
+      Status(outcome.code(),
+             "of an asynchronous call for which nobody waited, and raised here for that reason: " +
+                 outcome.message())
+          .with_rank(outcome.rank())
+          .with_peer(outcome.peer())
+          .with_operation(outcome.operation())
+          .with_elapsed(outcome.elapsed_s())
+          .with_sequence(outcome.sequence())
+          .with_cause(outcome.cause()));
+  note_deferred();
+  warn_of_settled(lock);
 }
 
 Status GroupCalls::alive() const {
@@ -43,13 +68,19 @@ Status GroupCalls::alive() const {
 Status GroupCalls::take_deferred() {
   const std::lock_guard lock(mutex_);
   const auto first = deferred_.upper_bound(settled_);
-  Status what = first == deferred_.end() ? Status::ok() : take_news(first);
+  Status what;
+  if (first != deferred_.end()) {
+    what = take_news(first);
+  } else if (!unheard_.empty()) {
+    what = std::move(unheard_.front());
+    unheard_.pop_front();
+  }
   note_deferred();
   return what;
 }
 
 void GroupCalls::note_deferred() {
-  const bool any = deferred_.upper_bound(settled_) != deferred_.end();
+  const bool any = deferred_.upper_bound(settled_) != deferred_.end() || !unheard_.empty();
   noted_.store(any ? 1 : 0, std::memory_order_release);
 }
 
@@ -79,23 +110,30 @@ void GroupCalls::defer(uint64_t sequence, const Status& why, bool is_verdict) {
 void GroupCalls::settle(uint64_t sequence) {
   std::unique_lock lock(mutex_);
   settled_ = std::max(settled_, sequence);
+  std::erase_if(unheard_, [&](const Status& what) {
+    parts_.log.warning("not raised any more: " + what.to_string());
+    return true;
+  });
   note_deferred();
   warn_of_settled(lock);
 }
 
 // What no error will tell, once all is known about it.
 void GroupCalls::warn_of_settled(std::unique_lock<std::mutex>& lock) {
-  std::vector<Status> unraised;
+  std::vector<std::string> unraised;
   const bool all = closing_ || !cause_.is_ok();
   for (auto each = deferred_.begin(); each != deferred_.end();) {
     const auto news = each++;
     const bool is_known = news->second.is_verdict || !parts_.compares;  // more will not come
-    if (all || (news->first <= settled_ && is_known)) unraised.push_back(take_news(news));
+    if (all || (news->first <= settled_ && is_known)) unraised.push_back(take_news(news).message());
+  }
+  for (; closing_ && !unheard_.empty(); unheard_.pop_front()) {
+    if (!cause_told_) unraised.push_back(unheard_.front().to_string());
   }
   lock.unlock();
   std::string text;
   for (std::size_t i = 0; i < std::min(unraised.size(), kMostWarned); ++i)
-    text += (i == 0 ? "" : "\n") + ("not raised any more: " + unraised[i].message());
+    text += (i == 0 ? "" : "\n") + ("not raised any more: " + unraised[i]);
   if (unraised.size() > kMostWarned)
     text += "\nand " + std::to_string(unraised.size() - kMostWarned) + " more calls were wrong";
   if (!text.empty()) parts_.log.warning(text);
@@ -349,6 +387,7 @@ void GroupCalls::end_group(const Status& why) {
   if (parts_.executor == nullptr) return;
   parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
   parts_.reactor->wake();
+  parts_.progress->look_at_all();
 }
 
 std::string GroupCalls::advice(const Status& ended) const {

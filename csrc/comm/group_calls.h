@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -23,6 +24,8 @@
 
 namespace pc {
 
+class Progress;
+
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
@@ -31,6 +34,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     Reactor* reactor = nullptr;
     Executor* executor = nullptr;
     ControlThread* control = nullptr;
+    Progress* progress = nullptr;
     std::shared_ptr<FlightRecorder> recorder,
         messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();
@@ -83,6 +87,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
   bool peer_has_left(Rank peer);
+  // How an asynchronous call failed for whose end nobody asks: the next call raises it, or it is logged.
+  void unheard(const Status& outcome);
   void cancel(uint64_t sequence, const Status& why);  // the call of this number ends here with `why`
   // This rank goes, and says goodbye: what still runs in other threads will end, and that is no news for the others.
   void close();
@@ -159,7 +165,10 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   mutable std::mutex mutex_;               // guards what follows
   Status cause_;
   bool closing_ = false;
+  bool cause_told_ = false;            // a call has raised it
   std::map<uint64_t, News> deferred_;  // by number of the call; not told yet
+  std::deque<Status> unheard_;         // likewise, of asynchronous calls
+  std::size_t unheard_late_ = 0;       // since close()
   uint64_t settled_ = 0;               // nothing is raised about calls up to this one
   std::set<uint64_t> told_;            // calls that something was raised, or logged, about later
   uint64_t told_until_ = 0;            // and nothing is told about these any more

@@ -7,6 +7,7 @@
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
+#include "comm/progress.h"
 #include "engine/point_to_point.h"
 #include "kernels/reduce.h"
 
@@ -71,6 +72,9 @@ CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const Messa
 class FinishedWork final : public Work {
  public:
   bool done() const override { return true; }
+  WaitEnd drive(const WaitContext&) override { return WaitEnd::kReady; }
+  void progress() override {}
+  void ring(CompletionSink*, uint64_t) override {}
   Status wait(const WaitContext&) override { return Status(); }
   void cancel() override {}
   Rank waits_for() const override { return -1; }
@@ -84,7 +88,7 @@ GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, GroupNa
     : parts_(parts),
       group_(group),
       selection_(std::move(selection)),
-      shared_(new GroupState{GroupCalls(parts.calls, group, std::move(names))}) {
+      shared_(std::make_shared<GroupState>(parts.calls, group, std::move(names))) {
   rank_ = shared_->calls.names().rank();
   size_ = shared_->calls.names().size();
   timeout_s_ = timeout_s;
@@ -136,11 +140,33 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
     copy_input(call);
     return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
   }
-  const Choice choice = choose(call);
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(call, now()));
+  return work;
+}
+
+Result<std::unique_ptr<GroupWork>> GroupCommunicator::launch(const Request& checked, TimePoint began) {
+  const Choice choice = choose(checked);
   auto work = std::make_unique<GroupWork>(shared_);
-  PC_TRY(start(call, choice, now(), false, work->started()));
-  work->set_operation(operation_text(call, choice, size_, work->started().made.call.sequence));
-  return std::unique_ptr<Work>(std::move(work));
+  PC_TRY(start(checked, choice, began, false, work->started()));
+  work->set_operation(operation_text(checked, choice, size_, work->sequence()));
+  return work;
+}
+
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& request, Async how) {
+  const TimePoint began = now();
+  Request call = request;
+  PC_TRY(check_request(call, rank_, size_));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
+  PC_TRY(usable());
+  if (size_ == 1) {
+    copy_input(call);
+    if (how.on_end) how.on_end();
+    return std::make_shared<AsyncCall>(Status::ok());
+  }
+  PC_TRY(parts_.calls.progress->start());
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<GroupWork> work, launch(call, began));
+  return parts_.calls.progress->add(
+      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
 // What is known of earlier calls keeps nobody from leaving. The first of it is raised afterwards: there is no next call.
@@ -250,75 +276,92 @@ Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& 
   }
 }
 
-// send and recv differ in what `post` does with (world rank of the peer, name of the message, how it ended).
-template <class Post>
-Status GroupCommunicator::exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends,
-                                   double timeout_s, const char* site, Post&& post) {
-  const std::string_view verb = sends ? "send to" : "recv from";
-  PC_TRY(check_message(data, peer, rank_, size_, verb));
-  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
-  PC_TRY(usable());
+Status GroupCommunicator::check(const Message& message) {
+  const StartedMessage::What what = message.what();
+  PC_TRY(check_message(what.data, what.peer, rank_, size_, what.verb()));
+  return usable();
+}
+
+void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
+  const auto& [data, peer, tag, sends, site] = message;
   GroupCalls& calls = shared_->calls;
-  MessageEnd how;
-  std::unique_lock<std::mutex> lock(messages_mutex_);
-  const uint64_t sequence = messages(peer, tag, sends).take();
+  const std::unique_lock turn = shared_->messages.turn();
+  const uint64_t sequence = shared_->messages.take(peer, tag, sends);
   const uint64_t digest = parts_.check == Check::kOff
                               ? 0
                               : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+  const CallRecord record = record_of(started.what().data, peer, sends, id, site, began);
+  const GroupCalls::Call call{0, calls.record_message(record), began};
+  const Rank to = calls.names().to_world(peer);
+  Reactor& reactor = *parts_.calls.reactor;
+  started.set_posted(call, sequence,
+                     sends ? post_send(*parts_.transport, reactor, to, id, {data}, started.how())
+                           : post_recv(*parts_.transport, reactor, to, id, data, started.how()));
+}
+
+Status GroupCommunicator::exchange(const Message& message, double timeout_s) {
+  PC_TRY(check(message));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
-  const GroupCalls::Call call{0, calls.record_message(record_of(data, peer, sends, id, site, began)), began};
-  const std::unique_ptr<Work> work = post(calls.names().to_world(peer), id, &how);
-  lock.unlock();
-  const auto operation = [&] { return message_text(verb, peer, tag, data); };
-  MessageWatch watch(calls, call, *work, peer, verb);
-  WaitContext context = context_for(seconds, began);
-  context.watch = &watch;
-  const Status ended = shared_->reentry.wait(*work, context, operation);
-  if (ended.is_ok()) return calls.done(call), ended;
-  if (how.untold) {  // the peer knows nothing of it: the next message takes its place
-    const std::lock_guard<std::mutex> again(messages_mutex_);
-    messages(peer, tag, sends).give_back(sequence);
-  }
-  const std::string theirs =
-      ended.code() == Code::kMismatch ? message_found(how.found, how.found_nbytes) : "";
-  Status said = ended;
-  if (!theirs.empty()) {
-    said = Status(Code::kMismatch, "rank " + std::to_string(peer) + (sends ? " expects " : " sent ") +
-                                       theirs + ", this rank " + (sends ? "sends " : "expects ") +
-                                       array_text(data.dtype, data.count, data.layout));
-  } else if (ended.code() == Code::kAborted && watch.peer_has_left()) {
-    said = Status(Code::kPeerExited,
-                  calls.names().full(peer) + " is in shutdown(), and takes part in nothing more");
-  }
-  return calls.conclude_message(said.with_peer(peer), call, operation(), parts_.interrupted);
+  StartedMessage started(*shared_, message.what());
+  post(message, began, started);
+  return started.finish(context_for(seconds, began));
+}
+
+Result<std::unique_ptr<MessageWork>> GroupCommunicator::launch(const Message& message, TimePoint began) {
+  PC_TRY(check(message));
+  auto work = std::make_unique<MessageWork>(shared_, message.what());
+  post(message, began, work->started());
+  return work;
+}
+
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& message, Async how) {
+  const TimePoint began = now();
+  PC_TRY(check(message));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
+  PC_TRY(parts_.calls.progress->start());
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageWork> work, launch(message, began));
+  return parts_.calls.progress->add(
+      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+}
+
+// A send reads its memory only.
+GroupCommunicator::Message GroupCommunicator::sent(const ConstBuffer& data, Rank peer, uint32_t tag,
+                                                   const char* site) {
+  const Buffer memory{const_cast<std::byte*>(data.data), data.count, data.dtype, data.device, data.layout};
+  return {memory, peer, tag, true, site};
 }
 
 Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s,
                                const char* site) {
-  return exchange(data, peer, tag, true, timeout_s, site,
-                  [&](Rank world_rank, const MessageId& id, MessageEnd* how) {
-                    return post_send(*parts_.transport, *parts_.calls.reactor, world_rank, id, data, how);
-                  });
+  return exchange(sent(data, peer, tag, site), timeout_s);
 }
 
 Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) {
-  return exchange(data, peer, tag, false, timeout_s, site,
-                  [&](Rank world_rank, const MessageId& id, MessageEnd* how) {
-                    return post_recv(*parts_.transport, *parts_.calls.reactor, world_rank, id, data, how);
-                  });
+  return exchange({data, peer, tag, false, site}, timeout_s);
 }
 
-uint64_t GroupCommunicator::Numbers::take() {
-  if (free.empty()) return ++count;
-  const auto lowest = std::min_element(free.begin(), free.end());
-  const uint64_t number = *lowest;
-  free.erase(lowest);
-  return number;
+Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(ConstBuffer data, Rank peer, uint32_t tag,
+                                                             const char* site) {
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(sent(data, peer, tag, site), now()));
+  return work;
 }
 
-GroupCommunicator::Numbers& GroupCommunicator::messages(Rank peer, uint32_t tag, bool sends) {
-  return messages_[uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0)];
+Result<std::unique_ptr<Work>> GroupCommunicator::launch_recv(Buffer data, Rank peer, uint32_t tag,
+                                                             const char* site) {
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch({data, peer, tag, false, site}, now()));
+  return work;
+}
+
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_send(ConstBuffer data, Rank peer, uint32_t tag,
+                                                                 const char* site, Async how) {
+  return begin(sent(data, peer, tag, site), std::move(how));
+}
+
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(Buffer data, Rank peer, uint32_t tag,
+                                                                 const char* site, Async how) {
+  return begin({data, peer, tag, false, site}, std::move(how));
 }
 
 WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) const {

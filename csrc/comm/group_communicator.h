@@ -2,12 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <unordered_map>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/group_work.h"
+#include "comm/message_work.h"
 #include "comm/runtime.h"
 #include "comm/selection.h"
 #include "engine/plan_executor.h"
@@ -34,6 +32,14 @@ class GroupCommunicator final : public Communicator {
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
   Status resync(double timeout_s, const char* site) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
+  Result<std::unique_ptr<Work>> launch_send(ConstBuffer data, Rank peer, uint32_t tag,
+                                            const char* site) override;
+  Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
+  Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) override;
+  Result<std::shared_ptr<AsyncCall>> begin_send(ConstBuffer data, Rank peer, uint32_t tag, const char* site,
+                                                Async how) override;
+  Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
+                                                Async how) override;
   Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
   bool ended() const override;
   void abort(const Status& why) noexcept override;
@@ -58,26 +64,28 @@ class GroupCommunicator final : public Communicator {
   void start_next(const Request& described, const Choice& described_choice, const NextCall& as,
                   const Request& made, const Choice& choice, NumberedCall& next);
   Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
-  template <class Post>
-  Status exchange(const ConstBuffer& data, Rank peer, uint32_t tag, bool sends, double timeout_s,
-                  const char* site, Post&& post);
-  // The numbers of one stream's messages. One that its peer has not heard of is used again.
-  struct Numbers {
-    uint64_t count = 0;
-    std::vector<uint64_t> free;
-    uint64_t take();
-    void give_back(uint64_t number) { free.push_back(number); }
+  // A send has a message that is read only.
+  struct Message {
+    Buffer data;
+    Rank peer;
+    uint32_t tag;
+    bool sends;
+    const char* site;
+    StartedMessage::What what() const { return {{data}, peer, tag, sends}; }
   };
-  Numbers& messages(Rank peer, uint32_t tag, bool sends);  // messages_mutex_ held
+  static Message sent(const ConstBuffer& data, Rank peer, uint32_t tag, const char* site);
+  Status check(const Message& message);
+  void post(const Message& message, TimePoint began, StartedMessage& started);
+  Status exchange(const Message& message, double timeout_s);
+  Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
+  Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
+  Result<std::shared_ptr<AsyncCall>> begin(const Message& message, Async how);
   WaitContext context_for(double timeout_s, TimePoint began) const;
 
   const Parts parts_;
   const uint32_t group_;
   const SelectionTable selection_;
   const std::shared_ptr<GroupState> shared_;  // with the Work it launched
-
-  std::mutex messages_mutex_;  // guards messages_, and keeps numbering and posting together
-  std::unordered_map<uint64_t, Numbers> messages_;  // (peer, tag, direction) -> how many so far
 };
 
 }  // namespace pc

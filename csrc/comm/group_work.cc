@@ -24,6 +24,33 @@ Status GroupWork::wait(const WaitContext& context) {
   return outcome_;
 }
 
+WaitEnd GroupWork::drive(const WaitContext& context) {
+  const auto operation = [this] { return operation_; };
+  const WaitEnd made = started_.made.drive(*group_, context, operation);
+  if (made != WaitEnd::kReady || started_.done()) return made;
+  return started_.confirmation.drive(*group_, context, operation);
+}
+
+void GroupWork::progress() {
+  Work* const work = started_.running().work.get();
+  if (work != nullptr) work->progress();
+}
+
+void GroupWork::ring(CompletionSink* bell, uint64_t token) {
+  for (const NumberedCall* call : {&started_.made, &started_.confirmation}) {
+    if (!call->done()) call->work->ring(bell, token);
+  }
+  if (bell != nullptr && done()) bell->complete(Completion{token, Status(), {}, 0});
+}
+
+// Calls that wait for their turn wait for nobody: those before them are looked after.
+void GroupWork::look_after(TimePoint now) {
+  const NumberedCall& running = started_.running();
+  if (running.done() || running.work->waits_for() < 0) return;
+  if (!watch_) watch_.emplace(group_->calls, running.call, *running.work, now);
+  watch_->look(now);
+}
+
 void GroupWork::cancel() {
   for (const NumberedCall* call : {&started_.made, &started_.confirmation}) {
     if (call->work != nullptr) call->work->cancel();

@@ -2,19 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "comm/group_calls.h"
-#include "comm/reentry.h"
+#include "comm/launched_work.h"
 #include "comm/wait_watch.h"
 
 namespace pc {
-
-// What the Work of a group shares with it, and may outlive it with.
-struct GroupState {
-  GroupCalls calls;
-  Reentry reentry = {};
-};
 
 // A call that has its number.
 struct NumberedCall {
@@ -24,6 +18,16 @@ struct NumberedCall {
 
   bool exists() const { return call.sequence != 0; }
   bool done() const { return work == nullptr || work->done(); }
+  bool failed() const {
+    return work == nullptr ? !refused.is_ok() : work->done() && !work->wait({Deadline(call.began)}).is_ok();
+  }
+  template <class Operation>
+  WaitEnd drive(GroupState& group, WaitContext context, const Operation& operation) const {
+    if (done()) return WaitEnd::kReady;
+    CallWatch watch(group.calls, call, *work);
+    context.watch = &watch;
+    return group.reentry.drive(*work, context, operation);
+  }
   template <class Operation>
   Status wait(GroupState& group, WaitContext context, const Operation& operation) const {
     if (work == nullptr) return refused;
@@ -55,7 +59,8 @@ class StartedCall {
 
   NumberedCall made, confirmation;
 
-  bool done() const { return made.done() && confirmation.done(); }
+  // Nothing has to be waited for any more. A call that went wrong needs no confirmation.
+  bool done() const { return made.done() && (confirmation.done() || made.failed()); }
   const NumberedCall& running() const { return confirmation.exists() && made.done() ? confirmation : made; }
   // Once.
   template <class Operation>
@@ -77,10 +82,16 @@ class StartedCall {
   bool finished_ = false;
 };
 
-class GroupWork final : public Work {
+class GroupWork final : public LaunchedWork {
  public:
-  explicit GroupWork(std::shared_ptr<GroupState> group) : group_(std::move(group)), started_(*group_) {}
+  explicit GroupWork(std::shared_ptr<GroupState> group) : LaunchedWork(std::move(group)), started_(*group_) {}
   bool done() const override { return started_.done(); }
+  WaitEnd drive(const WaitContext& context) override;
+  void progress() override;
+  void ring(CompletionSink* bell, uint64_t token) override;
+  void look_after(TimePoint now) override;
+  uint64_t sequence() const override { return started_.made.call.sequence; }
+  const std::string& operation() const override { return operation_; }
   Status wait(const WaitContext& context) override;
   void cancel() override;
   Rank waits_for() const override;
@@ -90,8 +101,8 @@ class GroupWork final : public Work {
   void set_operation(std::string text) { operation_ = std::move(text); }
 
  private:
-  const std::shared_ptr<GroupState> group_;
   StartedCall started_;
+  std::optional<CallWatch> watch_;  // of the call, while nobody drives it
   std::string operation_;
   bool told_ = false;
   Status outcome_;

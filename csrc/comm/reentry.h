@@ -25,18 +25,28 @@ class Reentry {
 
   // Work::wait() that knows when the probe runs. `operation()` is its text.
   template <class Operation>
-  Status wait(Work& work, WaitContext context, const Operation& operation) {
-    if (context.interrupted == nullptr || !*context.interrupted) return work.wait(context);
+  Status wait(Work& work, const WaitContext& context, const Operation& operation) {
+    return with_probe(context, operation, [&](const WaitContext& told) { return work.wait(told); });
+  }
+  // Work::drive(), likewise.
+  template <class Operation>
+  WaitEnd drive(Work& work, const WaitContext& context, const Operation& operation) {
+    return with_probe(context, operation, [&](const WaitContext& told) { return work.drive(told); });
+  }
+
+ private:
+  template <class Operation, class Wait>
+  auto with_probe(WaitContext context, const Operation& operation, Wait&& wait) {
+    if (context.interrupted == nullptr || !*context.interrupted) return wait(context);
     const auto probe = [this, asked = context.interrupted, &operation] {
       const Inside inside(*this, operation());
       return (*asked)();
     };
     const std::function<bool()> by_reference = std::cref(probe);  // a function of this size allocates nothing
     context.interrupted = &by_reference;
-    return work.wait(context);
+    return wait(context);
   }
 
- private:
   struct Entry {
     std::thread::id thread;
     std::string operation;

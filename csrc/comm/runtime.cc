@@ -10,6 +10,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
+#include "comm/progress.h"
 #include "engine/flight_text.h"
 #include "transport/tcp/tcp.h"
 
@@ -87,6 +88,7 @@ struct Runtime::State {
     close();
   }
   void close() {
+    if (progress) progress->stop();
     if (control) control->stop();
     if (reactor && transport) reactor->remove(transport.get());
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
@@ -117,6 +119,7 @@ struct Runtime::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<PlanExecutor> executor;
+  std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
   SelectionTable selection;
   std::unique_ptr<GroupCommunicator> world;
@@ -150,6 +153,7 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.calls = {alone ? nullptr : reactor.get(),
                  alone ? nullptr : executor.get(),
                  alone ? nullptr : control.get(),
+                 alone ? nullptr : progress.get(),
                  recorder,
                  messages,
                  options.log};
@@ -221,6 +225,7 @@ Status Runtime::State::start(Deadline deadline) {
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
+  progress = std::make_unique<Progress>(*reactor);
   PC_TRY(start_control());
   make_world(std::move(meeting.selection));
   return control->start();

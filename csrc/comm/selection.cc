@@ -74,7 +74,8 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, {3, 1}),
       row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, {1, 1}),
       row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, {1, 1}),
-      row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0, {1, 1}),  // where a fixed order is asked for
+      row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
+          {1, 1}),  // where a fixed order is asked for
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kBroadcast, 0, kInfinity, "binomial", 0,
           {1, 1}),  // two ranks: nobody passes anything on
@@ -174,7 +175,8 @@ Choice SelectionTable::choose(Collective collective, const Call& call, const Gro
     const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(cuts_parts ? group.size : 1);
     if (part != 0 && nbytes > part && nbytes != kUnknownSize) split = (nbytes - 1) / part + 1;
     const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
-    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even})) return choice;
+    if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even}))
+      return choice;
   }
   return {};  // the defaults stand at the end of every table
 }

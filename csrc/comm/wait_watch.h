@@ -12,11 +12,11 @@ namespace pc {
 // Looks every now and then, and has one warning written.
 class LongWait : public WaitWatch {
  public:
-  LongWait(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
+  LongWait(GroupCalls& calls, TimePoint began, Work& work)
       : calls_(calls),
         work_(work),
-        began_(call.began),
-        look_at_(call.began + kFirst) {}
+        began_(began),
+        look_at_(began + kFirst) {}
   void look(TimePoint now) final;
 
  protected:
@@ -37,7 +37,10 @@ class LongWait : public WaitWatch {
 class CallWatch final : public LongWait {
  public:
   CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
-      : LongWait(calls, call, work),
+      : CallWatch(calls, call, work, call.began) {}
+  // `began`: when its turn came.
+  CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, TimePoint began)
+      : LongWait(calls, began, work),
         id_(calls.id(call.sequence)) {}
 
  private:
@@ -50,7 +53,7 @@ class CallWatch final : public LongWait {
 class MessageWatch final : public LongWait {
  public:
   MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, Rank peer, std::string_view verb)
-      : LongWait(calls, call, work),
+      : LongWait(calls, call.began, work),
         peer_(peer),
         verb_(verb) {}
   bool peer_has_left() const { return left_; }

@@ -5,14 +5,22 @@
 #include <string>
 
 #include "engine/request.h"
+#include "wire/message.h"
 
 namespace pc {
 
-// One launched operation. Thread-safety: done() from anywhere; wait() by one thread at a time.
+// One launched operation. Thread-safety: done() from anywhere; drive() and wait() by one thread at a time.
 class Work {
  public:
   virtual ~Work() = default;  // of unfinished work: withdraws it first; never throws, never blocks for long
   virtual bool done() const = 0;
+  // Drives the operation in this thread until it is done (kReady) or the context ends, which leaves it as it is.
+  virtual WaitEnd drive(const WaitContext& context) = 0;
+  // Goes on with it as far as that is possible without waiting.
+  virtual void progress() = 0;
+  // From now on `bell` is completed with `token` when progress() has something to do, and when it is done; at once, if
+  // that is so now. Null: nobody is told any more. The bell outlives it. Thread-safety: from anywhere.
+  virtual void ring(CompletionSink* bell, uint64_t token) = 0;
   // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
   // kInterrupted leave it withdrawn, so that the caller's memory is free.
   virtual Status wait(const WaitContext& context) = 0;

@@ -72,11 +72,15 @@ void GroupLine::start_first(Lock& lock) {
   }
 }
 
-void GroupLine::take_baton() { driven_ = true; }
+void GroupLine::take_baton() {
+  driven_ = true;
+  runs_.front()->ring_for_nothing();
+}
 
 void GroupLine::drop_baton() {
   driven_ = false;
   while (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
+  if (!runs_.empty() && runs_.front()->started()) runs_.front()->ring_for_completions();
   if (!skipped_.empty()) discard_due();
   if (dropped_ != nullptr) keep(std::move(dropped_));
   baton_free_.notify_all();
@@ -89,12 +93,49 @@ bool GroupLine::driven(const PlanRun& run) const {
 Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
   if (run.ended()) return run.result();
   Lock lock(mutex_);
+  const WaitEnd how = drive(lock, run, context);
+  if (how != WaitEnd::kReady) end(lock, run, ended_early(how, run.where(), run.waits_for()));
+  return run.result();
+}
+
+WaitEnd GroupLine::drive(PlanRun& run, const WaitContext& context) {
+  if (run.ended()) return WaitEnd::kReady;
+  Lock lock(mutex_);
+  return drive(lock, run, context);
+}
+
+WaitEnd GroupLine::drive(Lock& lock, const PlanRun& run, const WaitContext& context) {
   while (!run.ended()) {
     const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, run, context);
-    if (how == WaitEnd::kReady || run.ended()) continue;
-    end(lock, run, ended_early(how, run.where(), run.waits_for()));
+    if (how != WaitEnd::kReady && !run.ended()) return how;
   }
-  return run.result();
+  return WaitEnd::kReady;
+}
+
+void GroupLine::progress() {
+  Lock lock(mutex_);
+  while (!driven_ && !runs_.empty()) {
+    PlanRun& first = *runs_.front();
+    take_baton();
+    lock.unlock();
+    first.started() ? first.advance() : first.start(scratch_);
+    lock.lock();
+    const bool ended = first.ended();
+    drop_baton();
+    if (!ended) return;
+  }
+}
+
+void GroupLine::ring(PlanRun& run, CompletionSink* bell, uint64_t token) {
+  const Lock lock(mutex_);
+  run.set_bell(bell, token);
+  if (driven_ || run.ended() || runs_.front() != &run) return;
+  run.started() ? run.ring_for_completions() : run.ring_now();
+}
+
+// The first run may have to be started, and perhaps nobody waits for it.
+void GroupLine::ring_if_due() {
+  if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->ring_now();
 }
 
 WaitEnd GroupLine::drive_first(Lock& lock, const PlanRun& run, const WaitContext& context) {
@@ -164,6 +205,7 @@ void GroupLine::end(Lock& lock, PlanRun& run, const Status& why) {
   discard_due();
   if (driven_) runs_.front()->wake();  // its driver may be waiting for this one
   baton_free_.notify_all();            // who waits for the next one starts it
+  ring_if_due();
 }
 
 // Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the

@@ -26,6 +26,11 @@ class GroupLine {
   // Puts a run of this last in line, and starts it if it is also the first. Once in line it is the caller's to release().
   Status enter(const Request& request, const Launch& launch, PlanCache& plans, std::unique_ptr<PlanRun>& run);
   Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
+  // The same, but leaves it as it is when the context ends.
+  WaitEnd drive(PlanRun& run, const WaitContext& context);
+  // Goes on with the first runs as far as that is possible without waiting. Nothing, if somebody drives them: he does so.
+  void progress();
+  void ring(PlanRun& run, CompletionSink* bell, uint64_t token);  // Work::ring
   void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
   void cancel(uint64_t sequence, const Status& why);
@@ -42,6 +47,8 @@ class GroupLine {
   void keep(std::unique_ptr<PlanRun> run);  // mutex_ held: to be used again
   void discard_due();                       // mutex_ held
   bool ask(const std::function<bool()>& interrupted);
+  void ring_if_due();  // mutex_ held
+  WaitEnd drive(Lock& lock, const PlanRun& run, const WaitContext& context);
   WaitEnd drive_first(Lock& lock, const PlanRun& run, const WaitContext& context);  // until `run` has ended
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 

@@ -47,6 +47,9 @@ class PlanWork final : public Work {
     return line_.enter(request, launch, plans, run_);
   }
   bool done() const override { return run_->ended(); }
+  WaitEnd drive(const WaitContext& context) override { return line_.drive(*run_, context); }
+  void progress() override { line_.progress(); }
+  void ring(CompletionSink* bell, uint64_t token) override { line_.ring(*run_, bell, token); }
   Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }
   void cancel() override { line_.cancel(run_->sequence(), Status(Code::kAborted, "cancelled by its owner")); }
   Rank waits_for() const override { return run_->waits_for(); }

@@ -30,7 +30,21 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
   scratch_ = nullptr;
   started_ = false;
   result_ = Status();
+  ring_for_nothing();
+  bell_.store(nullptr, std::memory_order_relaxed);
   ended_.store(false, std::memory_order_relaxed);
+}
+
+void PlanRun::set_bell(CompletionSink* bell, uint64_t token) {
+  bell_token_.store(token);
+  bell_.store(bell);
+  if (bell == nullptr) return queue_.ring(nullptr, 0);
+  if (ended_.load()) ring_now();  // its end may have seen no bell
+}
+
+void PlanRun::ring_now() const {
+  if (CompletionSink* const bell = bell_.load(); bell != nullptr)
+    bell->complete(Completion{bell_token_.load(), Status(), {}, 0});
 }
 
 void PlanRun::start(Scratch& scratch) {
@@ -173,7 +187,8 @@ void PlanRun::end(Status result) {
   while (queue_.take(late)) {
   }
   result_ = std::move(result);
-  ended_.store(true, std::memory_order_release);
+  ended_.store(true);  // in one order with set_bell(): one of the two sees the other
+  ring_now();
 }
 
 void PlanRun::set_state(uint32_t step, StepState state) {

@@ -41,6 +41,17 @@ class PlanRun {
     queue_.complete(Completion{kWakeToken, Status(), {}, 0});
   }  // any thread: its driver looks around
 
+  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody. The group's
+  // line calls these, with its lock held.
+  void set_bell(CompletionSink* bell, uint64_t token);
+  void ring_for_completions() {
+    if (CompletionSink* const bell = bell_.load(); bell != nullptr) queue_.ring(bell, bell_token_.load());
+  }
+  void ring_for_nothing() {
+    if (bell_.load(std::memory_order_relaxed) != nullptr) queue_.ring(nullptr, 0);
+  }
+  void ring_now() const;  // any thread
+
   bool started() const { return started_; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
   const Status& result() const { return result_; }                       // once ended
@@ -97,6 +108,8 @@ class PlanRun {
   bool started_ = false;
   Status result_;
   std::atomic<bool> ended_{false};
+  std::atomic<CompletionSink*> bell_{nullptr};
+  std::atomic<uint64_t> bell_token_{0};
 };
 
 }  // namespace pc

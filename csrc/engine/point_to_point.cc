@@ -5,7 +5,7 @@
 namespace pc {
 namespace {
 
-// Thread-safety: done() from anywhere, the rest by one thread at a time.
+// Thread-safety: done() and ring() from anywhere, the rest by one thread at a time.
 class Message final : public Work {
  public:
   Message(Transport& transport, Reactor& reactor, Rank peer, bool sends, MessageEnd* how)
@@ -22,6 +22,12 @@ class Message final : public Work {
 
   // A completion that waits in the queue counts: nobody has to drive for done() to become true.
   bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
+
+  WaitEnd drive(const WaitContext& context) override {
+    return done() ? WaitEnd::kReady : reactor_.wait(queue_, context);
+  }
+  void progress() override {}  // the transport moves it
+  void ring(CompletionSink* bell, uint64_t token) override { queue_.ring(bell, token); }
 
   Status wait(const WaitContext& context) override {
     if (ended_.load(std::memory_order_relaxed)) return result_;

@@ -22,6 +22,7 @@ void futex_wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 constexpr std::chrono::milliseconds kLookAtContext{50};
+constexpr int kBackgroundSliceMs = 250;
 
 }  // namespace
 
@@ -39,6 +40,14 @@ void CompletionQueue::complete(Completion&& completion) {
   const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
   if ((before & kInFutex) != 0) futex_wake(word_);
   if ((before & kInEpoll) != 0) ::eventfd_write(wake_fd_.load(std::memory_order_relaxed), 1);
+  if (bell_ != nullptr && before < kOne) bell_->complete(Completion{bell_token_, Status(), {}, 0});
+}
+
+void CompletionQueue::ring(CompletionSink* bell, uint64_t token) {
+  const std::lock_guard lock(mutex_);
+  bell_ = bell;
+  bell_token_ = token;
+  if (bell != nullptr && !empty()) bell->complete(Completion{token, Status(), {}, 0});
 }
 
 bool CompletionQueue::take(Completion& out) {
@@ -87,11 +96,30 @@ struct Reactor::State {
     for (Transport* transport : transports) moved += transport->poll();
     return moved;
   }
-  // The baton may be free while somebody sleeps in the hope of being told so: tell one.
+  // The baton may be free while somebody sleeps in the hope of being told so: tell one. The background comes last.
   void hand_over() {
     if (followers.load() == 0 || baton.load()) return;
     const std::lock_guard lock(asleep_mutex);
-    if (!asleep.empty()) asleep.front()->nudge();
+    if (!asleep.empty())
+      asleep.front()->nudge();
+    else if (background != nullptr)
+      background->nudge();
+  }
+  bool try_take() { return !baton.load() && !baton.exchange(true); }
+  // Baton held.
+  void sleep_for_everybody(CompletionQueue& queue, int ms) {
+    queue.sleep_in_epoll(event.get(), [&] {
+      epoll_event events[4];
+      const int count = ::epoll_wait(epoll.get(), events, 4, ms);
+      for (int i = 0; i < count; ++i) {
+        if (events[i].data.ptr != nullptr) continue;
+        eventfd_t ignored;
+        ::eventfd_read(event.get(), &ignored);
+      }
+    });
+  }
+  void count_followers() {  // asleep_mutex held
+    followers.store(static_cast<uint32_t>(asleep.size() + (background == nullptr ? 0 : 1)));
   }
 
   const bool crowded;
@@ -99,18 +127,22 @@ struct Reactor::State {
   int setup_errno = 0;          // of the two above
   std::mutex transports_mutex;  // guards transports; held while they are polled
   std::vector<Transport*> transports;
-  std::atomic<bool> baton{false};        // true: one thread polls for everybody
-  Waiter learned;                        // guarded by the baton: the spin budget found so far
-  std::atomic<uint32_t> followers{0};    // size of asleep, readable without its lock
-  std::mutex asleep_mutex;               // guards asleep
-  std::vector<CompletionQueue*> asleep;  // threads without the baton, each on its own queue
+  std::atomic<bool> baton{false};               // true: one thread polls for everybody
+  Waiter learned;                               // guarded by the baton: the spin budget found so far
+  std::atomic<uint32_t> followers{0};           // how many sleep without the baton, readable without the lock
+  std::mutex asleep_mutex;                      // guards asleep and background
+  std::vector<CompletionQueue*> asleep;         // threads without the baton, each on its own queue
+  CompletionQueue* background = nullptr;        // likewise the one in the background
+  std::atomic<bool> has_background{false};      // a thread is in wait_in_background()
+  std::atomic<bool> held_in_background{false};  // ... and has the baton
+  std::atomic<uint32_t> in_foreground{0};  // threads in wait(), counted while there is one in the background
 };
 
 // One thread's stay in wait(): with or without the baton.
 class Reactor::Turn {
  public:
   Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.crowded) {
-    if (try_take()) waiter_ = state_.learned;
+    if (enter()) waiter_ = state_.learned;
   }
   ~Turn() { let_go(); }
   Turn(const Turn&) = delete;
@@ -124,52 +156,55 @@ class Reactor::Turn {
       state_.baton.store(false);
       held_ = false;
     }
+    if (counted_) {
+      counted_ = false;
+      state_.in_foreground.fetch_sub(1);
+    }
     state_.hand_over();  // also without the baton: a nudge may have come to a thread that no longer needs it
   }
   // True if the wait may be over: our completion is here, or something moved.
   bool look() {
     if (!queue_.empty()) return true;
-    if (!held_ && !try_take()) return false;
+    if (!held_ && !enter()) return false;
     return state_.poll_all() > 0 || !queue_.empty();
   }
   void sleep(int ms) {
-    if (held_ || try_take()) {  // the probe may have run since the last look
-      sleep_for_everybody(ms);
+    if (held_ || enter()) {  // the probe may have run since the last look
+      state_.sleep_for_everybody(queue_, ms);
     } else {
       sleep_alone(ms);
     }
   }
 
  private:
-  bool try_take() { return held_ = !state_.baton.load() && !state_.baton.exchange(true); }
-
-  void sleep_for_everybody(int ms) {
-    queue_.sleep_in_epoll(state_.event.get(), [&] {
-      epoll_event events[4];
-      const int count = ::epoll_wait(state_.epoll.get(), events, 4, ms);
-      for (int i = 0; i < count; ++i) {
-        if (events[i].data.ptr != nullptr) continue;
-        eventfd_t ignored;
-        ::eventfd_read(state_.event.get(), &ignored);
-      }
-    });
+  bool try_take() { return held_ = state_.try_take(); }
+  // Tries to take the baton; from the background it is had for the asking.
+  bool enter() {
+    if (!counted_ && state_.has_background.load()) {
+      counted_ = true;
+      state_.in_foreground.fetch_add(1);
+      if (try_take()) return true;
+      if (state_.held_in_background.load()) ::eventfd_write(state_.event.get(), 1);
+    }
+    return try_take();
   }
   void sleep_alone(int ms) {
     {
       const std::lock_guard lock(state_.asleep_mutex);
       state_.asleep.push_back(&queue_);
-      state_.followers.store(static_cast<uint32_t>(state_.asleep.size()));
+      state_.count_followers();
     }
     // Only after we are in the list: either we see the baton free, or its holder sees us.
     if (!try_take()) queue_.sleep_in_futex(ms);
     const std::lock_guard lock(state_.asleep_mutex);
     state_.asleep.erase(std::find(state_.asleep.begin(), state_.asleep.end(), &queue_));
-    state_.followers.store(static_cast<uint32_t>(state_.asleep.size()));
+    state_.count_followers();
   }
 
   State& state_;
   CompletionQueue& queue_;
   bool held_ = false;
+  bool counted_ = false;  // in State::in_foreground
   Waiter waiter_;
 };
 
@@ -235,6 +270,71 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   }
 }
 
+// The stay of the thread in wait_in_background().
+class Reactor::Background {
+ public:
+  Background(State& state, CompletionQueue& queue) : state_(state), queue_(queue) {
+    state_.has_background.store(true);
+  }
+  ~Background() {
+    state_.has_background.store(false);
+    state_.hand_over();  // a nudge may have come to this thread
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  void sleep(int ms) {
+    if (take()) {
+      state_.sleep_for_everybody(queue_, ms);
+      if (state_.in_foreground.load() == 0) state_.poll_all();
+      give();
+    } else {
+      sleep_alone(ms);
+    }
+  }
+
+ private:
+  // Either this sees who has come to wait, or they see that the baton is held here, and ring.
+  bool take() {
+    if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
+    state_.held_in_background.store(true);
+    if (state_.in_foreground.load() == 0) return true;
+    give();
+    return false;
+  }
+  void give() {
+    state_.held_in_background.store(false);
+    state_.baton.store(false);
+    state_.hand_over();
+  }
+  void sleep_alone(int ms) {
+    set_asleep(&queue_);
+    // Only now, as in Turn: either this sees the baton free, or who lets go of it sees this.
+    const bool free = state_.in_foreground.load() == 0 && !state_.baton.load();
+    if (!free) queue_.sleep_in_futex(ms);
+    set_asleep(nullptr);
+  }
+  void set_asleep(CompletionQueue* queue) {
+    const std::lock_guard lock(state_.asleep_mutex);
+    state_.background = queue;
+    state_.count_followers();
+  }
+
+  State& state_;
+  CompletionQueue& queue_;
+};
+
+WaitEnd Reactor::wait_in_background(CompletionQueue& queue, const WaitContext& context) {
+  if (!queue.empty()) return WaitEnd::kReady;
+  Background background(*state_, queue);
+  for (;;) {
+    if (!queue.empty()) return WaitEnd::kReady;
+    const WaitEnd seen = Waiter::check(context);
+    if (seen != WaitEnd::kReady) return seen;
+    background.sleep(context.deadline.slice_ms(kBackgroundSliceMs));
+  }
+}
+
 void Reactor::close_in_child() noexcept {
   state_->epoll.reset();
   state_->event.reset();
@@ -244,6 +344,7 @@ void Reactor::wake() {
   ::eventfd_write(state_->event.get(), 1);
   const std::lock_guard lock(state_->asleep_mutex);
   for (CompletionQueue* queue : state_->asleep) queue->nudge();
+  if (state_->background != nullptr) state_->background->nudge();
 }
 
 }  // namespace pc

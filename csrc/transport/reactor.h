@@ -23,6 +23,9 @@ class CompletionQueue final : public CompletionSink {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   void complete(Completion&& completion) override;
   bool take(Completion& out);  // false: empty
+  // From now on `bell` is completed with `token` whenever something comes while this queue is empty; at once, if there is
+  // something now. For whoever looks after many queues. Null: nobody. Thread-safety: from anywhere.
+  void ring(CompletionSink* bell, uint64_t token);
   bool empty() const { return word_.load(std::memory_order_acquire) < kOne; }
 
  private:
@@ -35,7 +38,9 @@ class CompletionQueue final : public CompletionSink {
   static constexpr uint32_t kInFutex = 1, kInEpoll = 2, kNudged = 4, kOne = 8;
   std::atomic<uint32_t> word_{0};  // bits above, number of items times kOne; a futex word
   std::atomic<int> wake_fd_{-1};   // eventfd that ends the taker's sleep while kInEpoll is set
-  std::mutex mutex_;               // guards items_ and first_; held by complete() to its very end
+  std::mutex mutex_;               // guards what follows; held by complete() to its very end
+  CompletionSink* bell_ = nullptr;
+  uint64_t bell_token_ = 0;
   std::vector<Completion> items_;
   std::size_t first_ = 0;
 };
@@ -52,12 +57,16 @@ class Reactor {
   // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
   // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
+  // The same for a thread that nobody waits for: it sleeps at once, and whoever comes to wait() polls in its place. One
+  // thread at a time.
+  WaitEnd wait_in_background(CompletionQueue& queue, const WaitContext& context);
   void close_in_child() noexcept;  // in a forked child: closes the descriptors; nothing may follow
   void wake();                     // whoever sleeps in wait() looks again (abort words, new work)
 
  private:
   struct State;
   class Turn;
+  class Background;
   std::unique_ptr<State> state_;
 };
 

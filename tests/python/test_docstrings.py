@@ -18,8 +18,9 @@ EXAMPLES = {
     if not (isinstance(value, type) and issubclass(value, Exception))
 }
 EXAMPLES |= {
-    f"Group.{name}": value
-    for name, value in vars(pc.Group).items()
+    f"{owner.__name__}.{name}": value
+    for owner in (pc.Group, pc.Work)
+    for name, value in vars(owner).items()
     if not name.startswith("_") and callable(value)
 }
 

@@ -1,19 +1,8 @@
-#include "call.h"
+#include "running_call.h"
 
 #include "bind_errors.h"
-#include "in_python.h"
 
 namespace pc {
-namespace {
-
-const HostMap::Entry* process_of(const GroupObject& group, Rank peer) {
-  const std::shared_ptr<Runtime>& runtime = group.session->runtime;
-  if (runtime == nullptr || peer < 0) return nullptr;
-  const std::vector<HostMap::Entry>& ranks = runtime->hosts().ranks;
-  return static_cast<std::size_t>(peer) < ranks.size() ? &ranks[static_cast<std::size_t>(peer)] : nullptr;
-}
-
-}  // namespace
 
 Communicator* usable(const GroupObject& group) {
   const State& state = *group.state;
@@ -33,10 +22,17 @@ Communicator* usable(const GroupObject& group) {
   return nullptr;
 }
 
-PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-                 PyObject* kwnames) {
-  if (!clear_python_error()) return nullptr;
-  return in_python("pycollective.staged", function, group, args, nargs, kwnames);
+void let_go(std::shared_ptr<Runtime> runtime) {
+  PyThreadState* thread = PyEval_SaveThread();
+  runtime.reset();
+  PyEval_RestoreThread(thread);
+}
+
+const HostMap::Entry* process_of(const Session& session, Rank peer) {
+  const std::shared_ptr<Runtime>& runtime = session.runtime;
+  if (runtime == nullptr || peer < 0) return nullptr;
+  const std::vector<HostMap::Entry>& ranks = runtime->hosts().ranks;
+  return static_cast<std::size_t>(peer) < ranks.size() ? &ranks[static_cast<std::size_t>(peer)] : nullptr;
 }
 
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result) {
@@ -45,8 +41,9 @@ PyObject* finish(const GroupObject& group, const Status& status, const View* wri
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
   if (!status.is_ok())
-    raise_status(state, status,
-                 process_of(group, status.peer()));  // else: a signal handler raised while the call waited
+    raise_status(
+        state, status,
+        process_of(*group.session, status.peer()));  // else: a signal handler raised while the call waited
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part

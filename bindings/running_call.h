@@ -1,7 +1,5 @@
-// The frame of every call on a group: may it be made, run it without the GIL, raise or return.
+// Between a call's arguments and its result: without the GIL, with the runtime kept alive.
 #pragma once
-
-#include <utility>
 
 #include "bind_group.h"
 #include "view.h"
@@ -19,11 +17,14 @@ inline const char* site_of(const GroupObject& group) {
   return waits(group) ? group.state->sites.here() : nullptr;
 }
 
+// Lets a runtime go that may have been shut down meanwhile: this may be the last reference, and letting it go may wait.
+void let_go(std::shared_ptr<Runtime> runtime);
+
 // Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
 // Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
 // giving it away and taking it back costs more than the call.
 template <class Call>
-Status run(GroupObject& group, Call&& call) {
+Status run(const GroupObject& group, Call&& call) {
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
   const Session& session = *group.session;
@@ -32,18 +33,12 @@ Status run(GroupObject& group, Call&& call) {
   PyThreadState* thread = PyEval_SaveThread();
   Status status = call(*communicator);
   PyEval_RestoreThread(thread);
-  if (session.runtime == nullptr) {
-    // Shut down meanwhile: this may be the last reference, and letting it go may wait.
-    thread = PyEval_SaveThread();
-    runtime.reset();
-    PyEval_RestoreThread(thread);
-  }
+  if (session.runtime == nullptr) let_go(std::move(runtime));
   return status;
 }
 
-// The same call in pycollective/staged.py, after a view has failed and is stageable().
-PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-                 PyObject* kwnames);
+// For raise_status(): where `peer` runs; may be null.
+const HostMap::Entry* process_of(const Session& session, Rank peer);
 
 // The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result);

@@ -1,0 +1,266 @@
+#include "bind_work.h"
+
+#include <cmath>
+
+#include "arguments.h"
+#include "async_docs.h"
+#include "background_call.h"
+#include "bind_errors.h"
+#include "guarded.h"
+#include "ref.h"
+#include "running_call.h"
+
+namespace pc {
+namespace {
+
+// Layout of a Work in Python.
+struct WorkObject {
+  PyObject ob_base;
+  State* state;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<BackgroundCall> call;
+  PyObject* result;
+  Rank rank, size;
+  bool heard;  // its error, if any, has been handed out
+};
+
+WorkObject& work_of(PyObject* self) { return *reinterpret_cast<WorkObject*>(self); }
+
+// False with a Python error set if this process has no threads of ours.
+bool is_here(const WorkObject& work) {
+  if (!work.session->forked) return true;
+  PyErr_SetString(
+      work.state->forked_error,
+      "this Work belongs to the process that this one was forked from: only that one can wait for it");
+  return false;
+}
+
+PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call, PyObject* result) {
+  PyTypeObject* const type = group.state->work_type;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  WorkObject& work = work_of(self);
+  work.state = group.state;
+  new (&work.session) std::shared_ptr<Session>(group.session);
+  new (&work.call) std::shared_ptr<BackgroundCall>(call);
+  work.result = Py_NewRef(result);
+  work.rank = group.rank;
+  work.size = group.size;
+  work.heard = true;  // until it has begun
+  return self;
+}
+
+// In a forked child its locks may be held by threads that are not there.
+void work_dealloc(PyObject* self) {
+  WorkObject& work = work_of(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (work.session->forked) {
+    static_cast<void>(new std::shared_ptr<BackgroundCall>(std::move(work.call)));
+  } else if (!work.heard) {
+    work.call->call().leave_alone();
+  }
+  work.call.~shared_ptr();
+  work.session.~shared_ptr();
+  Py_DECREF(work.result);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+Status gave_up_waiting(const WorkObject& work, double seconds) {
+  const AsyncCall& call = work.call->call();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began();
+  return Status(Code::kTimeout, "Work.wait() gave up after " + std::to_string(seconds) +
+                                    " s. The call goes on, and can be waited for again")
+      .with_rank(work.rank)
+      .with_operation(call.operation())
+      .with_elapsed(elapsed.count())
+      .with_sequence(call.sequence());
+}
+
+// Waits with the runtime kept alive. Null: a Python error is set, and the call goes on, or was refused.
+std::optional<Status> wait_for_end(WorkObject& work, double timeout_s) {
+  AsyncCall& call = work.call->call();
+  std::optional<Status> outcome = call.outcome();
+  if (!outcome) {
+    std::shared_ptr<Runtime> runtime = work.session->runtime;
+    const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+    PyThreadState* thread = PyEval_SaveThread();
+    outcome = call.wait({deadline, nullptr, &work.session->interrupted});
+    PyEval_RestoreThread(thread);
+    if (work.session->runtime == nullptr) let_go(std::move(runtime));
+    if (PyErr_Occurred() != nullptr)
+      return std::nullopt;  // a signal handler raised; the end can be asked for again
+  }
+  if (!outcome) {
+    raise_status(*work.state, gave_up_waiting(work, timeout_s));
+  } else if (!call.outcome()) {
+    raise_status(*work.state, *outcome);  // refused
+    outcome.reset();
+  } else {
+    work.heard = true;
+    work.call->settle();
+  }
+  return outcome;
+}
+
+// The one argument of wait() and exception(). False: a Python error is set.
+bool take_timeout(WorkObject& work, const char* function, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* kwnames, double* seconds) {
+  const Signature signature = {function, 0, 1, 1, {kTimeout}};
+  PyObject* given[1];
+  if (!is_here(work) || !parse(*work.state, signature, args, nargs, kwnames, given)) return false;
+  work.state->ended_calls->settle();
+  return to_timeout(*work.state, function, given[0], seconds);
+}
+
+PyObject* wait(WorkObject& work, double timeout_s) {
+  const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
+  const std::optional<Status> outcome = wait_for_end(work, timeout_s);
+  if (!outcome) return nullptr;
+  if (outcome->is_ok()) return Py_NewRef(work.result);
+  return raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
+}
+
+PyObject* work_wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    double seconds = -1;
+    if (!take_timeout(work_of(self), "wait", args, nargs, kwnames, &seconds)) return nullptr;
+    return wait(work_of(self), seconds);
+  });
+}
+
+PyObject* work_result(PyObject* self, PyObject*) {
+  return guarded([&] { return is_here(work_of(self)) ? wait(work_of(self), -1) : nullptr; });
+}
+
+PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    double seconds = -1;
+    if (!take_timeout(work, "exception", args, nargs, kwnames, &seconds)) return nullptr;
+    const std::optional<Status> outcome = wait_for_end(work, seconds);
+    if (!outcome) return nullptr;
+    if (outcome->is_ok()) return Py_NewRef(Py_None);
+    raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+  });
+}
+
+PyObject* work_done(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    work.state->ended_calls->settle();
+    return PyBool_FromLong(work.call->call().done() ? 1 : 0);
+  });
+}
+
+const char* state_of(const std::optional<Status>& outcome) {
+  return !outcome ? "running" : outcome->is_ok() ? "done" : "failed";
+}
+
+PyObject* work_info(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    const AsyncCall& call = work.call->call();
+    const std::string operation = call.operation().empty() ? work.call->function() : call.operation();
+    const std::chrono::duration<double> elapsed = call.ended_at() - call.began();
+    const Ref sequence(call.sequence() == 0 ? Py_NewRef(Py_None)
+                                            : PyLong_FromUnsignedLongLong(call.sequence()));
+    if (!sequence) return nullptr;
+    return Py_BuildValue("{sssssisisOsnsd}", "operation", operation.c_str(), "state",
+                         state_of(call.outcome()), "rank", work.rank, "size", work.size, "sequence",
+                         sequence.get(), "nbytes", static_cast<Py_ssize_t>(work.call->nbytes()), "elapsed_s",
+                         elapsed.count());
+  });
+}
+
+PyObject* work_repr(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (work.session->forked) return PyUnicode_FromString("<pycollective.Work of the parent process>");
+    const AsyncCall& call = work.call->call();
+    return PyUnicode_FromFormat("<pycollective.Work %s, %s>",
+                                call.operation().empty() ? work.call->function() : call.operation().c_str(),
+                                state_of(call.outcome()));
+  });
+}
+
+PyObject* work_await(PyObject* self) {
+  const Ref module(PyImport_ImportModule("pycollective.work"));
+  return module ? PyObject_CallMethod(module.get(), "wait_in_loop", "O", self) : nullptr;
+}
+
+PyObject* work_watch(PyObject* self, PyObject* fd) {
+  return guarded([&]() -> PyObject* {
+    const int event = PyObject_AsFileDescriptor(fd);
+    if (event < 0 || !is_here(work_of(self))) return nullptr;
+    const bool ended = work_of(self).call->call().outcome().has_value();
+    return PyBool_FromLong(!ended && work_of(self).call->watch(event) ? 1 : 0);
+  });
+}
+
+PyObject* work_unwatch(PyObject* self, PyObject* fd) {
+  return guarded([&]() -> PyObject* {
+    const int event = PyObject_AsFileDescriptor(fd);
+    if (event < 0 || !is_here(work_of(self))) return nullptr;
+    work_of(self).call->unwatch(event);
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyTypeObject* make_work_type(PyObject* module) {
+  constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
+  static PyMethodDef methods[] = {
+      {"done", work_done, METH_NOARGS, docs::kDone},
+      {"wait", fast(work_wait), kFast, docs::kWait},
+      {"result", work_result, METH_NOARGS, docs::kResult},
+      {"exception", fast(work_exception), kFast, docs::kException},
+      {"info", work_info, METH_NOARGS, docs::kInfo},
+      {"_watch", work_watch, METH_O, docs::kWatch},
+      {"_unwatch", work_unwatch, METH_O, docs::kUnwatch},
+      {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, docs::kClassGetItem},
+      {},
+  };
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(work_dealloc)},
+      {Py_tp_methods, methods},
+      {Py_tp_repr, reinterpret_cast<void*>(work_repr)},
+      {Py_am_await, reinterpret_cast<void*>(work_await)},
+      {Py_tp_doc, const_cast<char*>(docs::kWork)},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {"pycollective.Work", static_cast<int>(sizeof(WorkObject)), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
+}
+
+}  // namespace
+
+bool add_work(PyObject* module, State* state) {
+  state->work_type = make_work_type(module);
+  return state->work_type != nullptr &&
+         PyModule_AddObjectRef(module, "Work", reinterpret_cast<PyObject*>(state->work_type)) == 0;
+}
+
+PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prepared) {
+  group.state->ended_calls->settle();
+  PyObject* const result = prepared->result;
+  const auto call = std::make_shared<BackgroundCall>(group, std::move(prepared));
+  const Ref work(new_work(group, call, result));  // first: once the call has begun, nothing may fail
+  if (!work || !BackgroundCall::begin(group, call)) return nullptr;
+  work_of(work.get()).heard = false;
+  return Py_NewRef(work.get());
+}
+
+}  // namespace pc

@@ -1,0 +1,61 @@
+// A call whose arguments have been looked at: made at once, or in the background.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bind_group.h"
+#include "in_python.h"
+#include "ref.h"
+#include "view.h"
+
+namespace pc {
+
+class AsyncCall;
+
+// Stays where it is: its request points into it, and so may its views.
+struct PreparedCall {
+  enum class Kind : uint8_t { kCollective, kSend, kRecv };
+  PreparedCall() = default;
+  PreparedCall(const PreparedCall&) = delete;
+  PreparedCall& operator=(const PreparedCall&) = delete;
+
+  const char* function = "";  // "allreduce", for people; lives as long as the process
+  Kind kind = Kind::kCollective;
+  Request request;  // of a message: `out` is its memory, `root` its peer
+  uint32_t tag = 0;
+  double timeout_s = -1;
+  View in_view, out_view;
+  const View* written = nullptr;                   // one of these, or null: nothing is written
+  PyObject* arrays[2] = {};                        // whose memory that is: borrowed; may be null
+  PyObject* result = nullptr;                      // what the call returns: borrowed
+  std::unique_ptr<Ref> made;                       // the same, where it was made for this call
+  std::vector<uint64_t> counts, recv_counts = {};  // the request's
+
+  Status run(Communicator& communicator) const;
+  Result<std::shared_ptr<AsyncCall>> begin(Communicator& communicator, std::function<void()> on_end) const;
+  std::size_t nbytes() const;
+};
+
+// nullptr: a Python error is set.
+PyObject* run_prepared(GroupObject& group, const PreparedCall& call);
+PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> call);  // a Work
+
+// What has METH_FASTCALL | METH_KEYWORDS's arguments and makes a call of them. False: a Python error is set.
+using Prepare = bool (*)(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                         PreparedCall& call);
+
+template <Prepare prepare>
+PyObject* blocking(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  PreparedCall call;
+  if (prepare(group, args, nargs, kwnames, call)) return run_prepared(group, call);
+  const bool stageable = call.in_view.stageable() || call.out_view.stageable();
+  return stageable ? staged(call.function, group, args, nargs, kwnames) : nullptr;
+}
+template <Prepare prepare>
+PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  auto call = std::make_unique<PreparedCall>();
+  return prepare(group, args, nargs, kwnames, *call) ? launch_prepared(group, std::move(call)) : nullptr;
+}
+
+}  // namespace pc

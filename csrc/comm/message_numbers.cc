@@ -1,0 +1,25 @@
+#include "comm/message_numbers.h"
+
+#include <algorithm>
+
+namespace pc {
+
+uint64_t MessageNumbers::take(Rank peer, uint32_t tag, bool sends) {
+  Numbers& numbers = of(peer, tag, sends);
+  if (numbers.free.empty()) return ++numbers.count;
+  const auto lowest = std::min_element(numbers.free.begin(), numbers.free.end());
+  const uint64_t number = *lowest;
+  numbers.free.erase(lowest);
+  return number;
+}
+
+void MessageNumbers::give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  of(peer, tag, sends).free.push_back(number);
+}
+
+MessageNumbers::Numbers& MessageNumbers::of(Rank peer, uint32_t tag, bool sends) {
+  return all_[uint64_t{static_cast<uint32_t>(peer)} << 33 | uint64_t{tag} << 1 | (sends ? 1 : 0)];
+}
+
+}  // namespace pc

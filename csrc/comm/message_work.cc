@@ -1,0 +1,61 @@
+#include "comm/message_work.h"
+
+#include "comm/descriptor.h"
+
+namespace pc {
+
+std::string StartedMessage::operation() const {
+  return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
+}
+
+void StartedMessage::set_posted(const GroupCalls::Call& call, uint64_t number, std::unique_ptr<Work> work) {
+  call_ = call;
+  number_ = number;
+  work_ = std::move(work);
+}
+
+MessageWatch& StartedMessage::watch() {
+  if (!watch_) watch_.emplace(group_.calls, call_, *work_, what_.peer, what_.verb());
+  return *watch_;
+}
+
+WaitEnd StartedMessage::drive(WaitContext context) {
+  context.watch = &watch();
+  return group_.reentry.drive(*work_, context, [this] { return operation(); });
+}
+
+Status StartedMessage::finish(WaitContext context) {
+  context.watch = &watch();
+  const Status ended = group_.reentry.wait(*work_, context, [this] { return operation(); });
+  if (ended.is_ok()) return group_.calls.done(call_), ended;
+  // If the peer knows nothing of it, the next message takes its place.
+  if (how_.untold) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
+  return group_.calls.conclude_message(in_words(ended).with_peer(what_.peer), call_, operation(),
+                                       context.interrupted);
+}
+
+Status StartedMessage::in_words(const Status& ended) const {
+  const std::string theirs =
+      ended.code() == Code::kMismatch ? message_found(how_.found, how_.found_nbytes) : "";
+  if (!theirs.empty()) {
+    return Status(Code::kMismatch, "rank " + std::to_string(what_.peer) +
+                                       (what_.sends ? " expects " : " sent ") + theirs + ", this rank " +
+                                       (what_.sends ? "sends " : "expects ") +
+                                       array_text(what_.data.dtype, what_.data.count, what_.data.layout));
+  }
+  if (ended.code() == Code::kAborted && watch_->peer_has_left()) {
+    return Status(Code::kPeerExited, group_.calls.names().full(what_.peer) +
+                                         " is in shutdown(), and takes part in nothing more");
+  }
+  return ended;
+}
+
+Status MessageWork::wait(const WaitContext& context) {
+  if (told_) return outcome_;
+  PC_TRY(group_->reentry.check());
+  outcome_ = message_.finish(context);
+  told_ = true;
+  return outcome_;
+}
+
+}  // namespace pc

@@ -1,0 +1,78 @@
+// A message of a group while it is on its way, for whoever waits for it: at once, later, or never.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/launched_work.h"
+#include "comm/wait_watch.h"
+#include "engine/point_to_point.h"
+
+namespace pc {
+
+// One send or receive that has its number. Stays where it is: what moves the message points into it.
+class StartedMessage {
+ public:
+  struct What {
+    ConstBuffer data;
+    Rank peer = 0;
+    uint32_t tag = 0;
+    bool sends = false;
+    std::string_view verb() const { return sends ? "send to" : "recv from"; }
+  };
+  StartedMessage(GroupState& group, const What& what) : group_(group), what_(what) {}
+  StartedMessage(const StartedMessage&) = delete;
+  StartedMessage& operator=(const StartedMessage&) = delete;
+
+  const What& what() const { return what_; }
+  Work* work() const { return work_.get(); }
+  std::string operation() const;
+  MessageWatch& watch();
+  // Once, by whoever posts it.
+  MessageEnd* how() { return &how_; }
+  void set_posted(const GroupCalls::Call& call, uint64_t number, std::unique_ptr<Work> work);
+  WaitEnd drive(WaitContext context);
+  // Waits, and puts the end into the words of the group. Once.
+  Status finish(WaitContext context);
+
+ private:
+  Status in_words(const Status& ended) const;
+
+  GroupState& group_;
+  const What what_;
+  GroupCalls::Call call_;
+  uint64_t number_ = 0;
+  MessageEnd how_;
+  std::unique_ptr<Work> work_;
+  std::optional<MessageWatch> watch_;
+};
+
+class MessageWork final : public LaunchedWork {
+ public:
+  MessageWork(std::shared_ptr<GroupState> group, const StartedMessage::What& what)
+      : LaunchedWork(std::move(group)),
+        message_(*group_, what),
+        operation_(message_.operation()) {}
+  StartedMessage& started() { return message_; }  // to be posted by whoever makes this
+
+  bool done() const override { return message_.work()->done(); }
+  WaitEnd drive(const WaitContext& context) override { return message_.drive(context); }
+  void progress() override {}
+  void ring(CompletionSink* bell, uint64_t token) override { message_.work()->ring(bell, token); }
+  Status wait(const WaitContext& context) override;
+  void cancel() override { message_.work()->cancel(); }
+  Rank waits_for() const override { return message_.what().peer; }
+  std::string where() const override { return message_.work()->where(); }
+  void look_after(TimePoint now) override { message_.watch().look(now); }
+  uint64_t sequence() const override { return 0; }
+  const std::string& operation() const override { return operation_; }
+
+ private:
+  StartedMessage message_;
+  const std::string operation_;
+  bool told_ = false;
+  Status outcome_;
+};
+
+}  // namespace pc

@@ -1,0 +1,503 @@
+"""Calls that go on in the background: order, results, errors, asyncio, and that none of them gets lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import torch
+
+import pycollective as pc
+from pycollective import testing
+
+LATE_S = 60.0  # nothing here takes that long
+
+
+def eventually(condition: Any) -> bool:
+    """Lets other threads run until it holds."""
+    deadline = time.monotonic() + LATE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        os.sched_yield()
+    return True
+
+
+# ---- results
+
+
+def every_function() -> None:
+    rank, size = pc.rank(), pc.size()
+    x, out = np.full(1000, rank + 1.0), np.zeros(1000)
+    works: list[pc.Work[Any]] = [
+        pc.allreduce_async(x, "max", out=out),
+        pc.broadcast_async(root := np.full(3, rank), 1),
+        pc.reduce_async(total := np.full(3, rank + 1), root=0),
+        pc.barrier_async(),
+        pc.world().recv_async(got := np.zeros(2), (rank - 1) % size, tag=4),
+        pc.world().send_async(np.full(2, float(rank)), (rank + 1) % size, tag=4),
+    ]
+    results = [work.wait() for work in works]
+    assert results[0] is out
+    assert results[1] is root
+    assert results[2] is total
+    assert results[4] is got
+    assert results[3] is None
+    assert out.tolist() == [size] * 1000
+    assert x.tolist() == [rank + 1.0] * 1000
+    assert root.tolist() == [1] * 3
+    assert got.tolist() == [(rank - 1) % size] * 2
+    assert rank != 0 or total.tolist() == [size * (size + 1) // 2] * 3
+    assert all(work.done() and work.exception() is None for work in works)
+    assert works[0].result() is out, "it can be asked again"
+
+
+def test_every_function_returns_what_its_blocking_form_does() -> None:
+    testing.run(every_function, 3)
+
+
+def information() -> None:
+    work = pc.allreduce_async(np.zeros(8, np.float32))
+    work.wait()
+    info = work.info()
+    assert info.pop("elapsed_s") >= 0
+    assert "allreduce #2" in info["operation"]
+    assert info.pop("operation") in repr(work)
+    assert info == {"state": "done", "rank": pc.rank(), "size": 2, "sequence": 2, "nbytes": 32}
+    assert "done" in repr(work)
+
+
+def test_a_work_knows_its_call() -> None:
+    testing.run(information, 2)
+
+
+def test_a_world_of_one_is_done_at_once(world_of_one: pc.Group) -> None:
+    x = np.arange(3.0)
+    work = pc.allreduce_async(x)
+    assert work.done()
+    assert work.wait(0) is x
+    assert work.result() is x
+    assert not any(thread.startswith("pc-progress") for thread in threads())
+
+
+def threads() -> list[str]:
+    return [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+
+
+def only_with_the_first_call() -> None:
+    pc.allreduce(np.zeros(3))
+    assert not any(name.startswith("pc-progress") for name in threads())
+    pc.barrier_async().wait()
+    assert any(name.startswith("pc-progress") for name in threads())
+    pc.shutdown()
+    assert not any(name.startswith("pc-progress") for name in threads())
+
+
+def test_the_thread_starts_with_the_first_call_and_ends_with_the_world() -> None:
+    testing.run(only_with_the_first_call, 2)
+
+
+# ---- order
+
+
+def thousand() -> None:
+    lock, peer = threading.Lock(), 1 - pc.rank()
+    errors: list[BaseException] = []
+
+    def messages(tag: int) -> None:
+        try:
+            out, got = np.arange(125) * 10 + tag, np.zeros(125, np.int64)
+            works = [pc.recv_async(got[i : i + 1], peer, tag=tag) for i in range(125)]
+            works += [pc.send_async(out[i : i + 1], peer, tag=tag) for i in range(125)]
+            for work in works:
+                work.wait()
+            assert (got == out).all()
+        except BaseException as error:
+            errors.append(error)
+
+    def sums(count: int) -> None:
+        try:
+            with lock:  # the calls of a group are ordered by the caller: these are all alike
+                arrays = [np.full(4, pc.rank() + 1) for _ in range(count)]
+                works = [pc.allreduce_async(x) for x in arrays]
+            works[-1].wait()
+            assert all(work.done() for work in works), "they end in order"
+            assert all(work.wait().tolist() == [3] * 4 for work in works)
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=messages, args=(tag,)) for tag in range(4)]
+    workers += [threading.Thread(target=sums, args=(250,)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+
+
+def test_thousands_of_calls_of_several_threads_are_right_and_in_order() -> None:
+    testing.run(thousand, 2)
+
+
+def after_those_before() -> None:
+    works = [pc.allreduce_async(np.ones(50_000)) for _ in range(5)]
+    pc.barrier()
+    assert all(work.done() for work in works)
+
+
+def test_a_blocking_call_comes_after_those_that_were_begun_before_it() -> None:
+    testing.run(after_those_before, 2)
+
+
+def ring() -> None:
+    rank, size = pc.rank(), pc.size()
+    x, y = np.full(200_000, float(rank)), np.zeros(200_000)
+    work = pc.send_async(x, (rank + 1) % size)
+    assert pc.recv(y, (rank - 1) % size)[0] == (rank - 1) % size
+    work.wait()
+
+
+def test_a_large_send_that_was_begun_does_not_keep_a_receive_waiting() -> None:
+    testing.run(ring, 3)
+
+
+# ---- waiting
+
+
+def wait_twice() -> None:
+    got = np.zeros(1)
+    if pc.rank() == 0:
+        work = pc.recv_async(got, 1)
+        for timeout in (0, 0.05):
+            with pytest.raises(pc.CollectiveTimeout, match=r"recv from rank 1.*The call goes on"):
+                work.wait(timeout)
+        with pytest.raises(pc.CollectiveTimeout):
+            work.exception(0.01)
+        assert not work.done()
+        assert work.info()["state"] == "running"
+    pc.barrier()
+    if pc.rank() == 1:
+        pc.send(np.ones(1), 0)
+    else:
+        assert work.wait(LATE_S) is got
+        assert got[0] == 1
+
+
+def test_a_wait_that_times_out_leaves_the_call_and_can_be_repeated() -> None:
+    testing.run(wait_twice, 2)
+
+
+def deadline() -> None:
+    if pc.rank() == 0:
+        work = pc.recv_async(np.zeros(1), 1, timeout=0.2)
+        assert eventually(work.done), "nobody waits, and it ends all the same"
+        with pytest.raises(pc.CollectiveTimeout, match="recv from rank 1"):
+            work.wait()
+        assert isinstance(work.exception(), pc.CollectiveTimeout)
+    pc.barrier()
+
+
+def test_a_call_has_a_deadline_of_its_own() -> None:
+    testing.run(deadline, 2)
+
+
+def interrupted() -> None:
+    if pc.rank() == 0:
+        got = np.zeros(1)
+        work = pc.recv_async(got, 1)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            work.wait()
+        assert not work.done()
+        pc.barrier()
+        assert work.wait() is got
+        assert got[0] == 1
+    else:
+        pc.barrier()
+        pc.send(np.ones(1), 0)
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_call() -> None:
+    testing.run(interrupted, 2)
+
+
+# ---- dropping
+
+
+def drop() -> None:
+    x = np.ones(100_000)
+    references = sys.getrefcount(x)
+    pc.allreduce_async(x)
+    pc.allreduce_async(np.ones(100_000))  # nobody has that array
+    pc.barrier()
+    assert x[0] == x[-1] == pc.size()
+    assert eventually(lambda: sys.getrefcount(x) == references), "the array is let go"
+
+
+def test_a_dropped_work_goes_on_and_its_array_stays_until_then() -> None:
+    testing.run(drop, 2)
+
+
+def drop_while_held() -> None:
+    if pc.rank() == 0:
+        buffer = bytearray(8)
+        pc.recv_async(buffer, 1)
+        gc.collect()
+        with pytest.raises(BufferError):
+            buffer.append(0)
+        pc.barrier()
+
+        def free() -> bool:
+            try:
+                buffer.append(0)
+            except BufferError:
+                return False
+            return True
+
+        assert eventually(free)
+        assert bytes(buffer[:8]) == b"12345678"
+    else:
+        pc.barrier()
+        pc.send(bytearray(b"12345678"), 0)
+
+
+def test_memory_cannot_move_while_a_dropped_call_writes_it() -> None:
+    testing.run(drop_while_held, 2)
+
+
+# ---- errors
+
+
+def has_failed(work: pc.Work[Any]) -> bool:
+    return eventually(lambda: work.info()["state"] == "failed")
+
+
+def other_order() -> str:
+    calls: list[Any] = [lambda: pc.allreduce_async(np.zeros(4)), lambda: pc.broadcast_async(np.zeros(5))]
+    if pc.rank() == 1:
+        calls.reverse()
+    works = [call() for call in calls]
+    texts = []
+    for work in works:
+        with pytest.raises(pc.CollectiveMismatch) as caught:
+            work.wait()
+        texts.append(str(caught.value))
+    pc.resync()
+    assert pc.allreduce(np.ones(1))[0] == pc.size()
+    return "".join(texts)
+
+
+def test_calls_in_another_order_are_a_mismatch_that_names_both() -> None:
+    for text in testing.run(other_order, 2, env={"PYCOLLECTIVE_CHECK": "strict"}):
+        assert "allreduce float64[4]" in text
+        assert "broadcast float64[5]" in text
+
+
+def failure_that_nobody_asks_for() -> None:
+    work = pc.allreduce_async(np.zeros(4 + pc.rank()))
+    assert has_failed(work)
+    del work
+    with pytest.raises(pc.CollectiveMismatch, match=r"(?s)allreduce #2.*nobody waited"):
+        pc.allreduce(np.ones(1))
+    assert pc.allreduce(np.ones(1))[0] == pc.size()
+
+
+def test_a_failure_that_nobody_asks_for_is_raised_by_the_next_call() -> None:
+    testing.run(failure_that_nobody_asks_for, 2)
+
+
+def bad_arguments() -> None:
+    with pytest.raises(pc.InvalidArgument, match="allreduce_async: x"):
+        pc.allreduce_async(np.zeros((4, 4))[:, 1])
+    with pytest.raises(TypeError, match="recv_async"):
+        pc.recv_async(np.zeros(1), "1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"wait\(\)"):
+        pc.barrier_async().wait(when=3)  # type: ignore[call-arg]
+    assert pc.allreduce_async(np.ones(1)).wait()[0] == pc.size()
+
+
+def test_bad_arguments_are_refused_before_a_byte_is_sent() -> None:
+    testing.run(bad_arguments, 2)
+
+
+def peer_dies() -> None:
+    if pc.rank() == 1:
+        pc.recv(np.zeros(1), 0)
+        os._exit(3)
+    work = pc.allreduce_async(np.zeros(4))
+    pc.send(np.zeros(1), 1)
+    with pytest.raises(pc.PeerFailure):
+        work.wait()
+
+
+def test_the_death_of_a_peer_is_raised_by_wait() -> None:
+    with pytest.raises(testing.WorldFailed) as caught:
+        testing.run(peer_dies, 2)
+    assert set(caught.value.errors) == {1}, caught.value
+
+
+# ---- torch
+
+
+def versions() -> None:
+    x, out = torch.ones(3), torch.zeros(3)
+    pc.allreduce_async(x, out=out).wait()
+    assert (x._version, out._version) == (0, 1)
+    assert out.tolist() == [2, 2, 2]
+    pc.allreduce_async(x)
+    pc.barrier()
+    assert eventually(lambda: x._version == 1), "nobody waits, and it is noted all the same"
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_a_tensor_that_is_written_is_marked_as_such_when_the_call_ends() -> None:
+    testing.run(versions, 2)
+
+
+# ---- asyncio
+
+
+async def tasks_of_one_rank() -> list[float]:
+    rank, size = pc.rank(), pc.size()
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0)
+
+    async def total(i: int) -> float:
+        return float((await pc.allreduce_async(np.full(10, float(i))))[0])
+
+    async def late() -> float:
+        return float((await pc.recv_async(np.zeros(1), (rank - 1) % size, tag=1))[0])
+
+    heart, received = asyncio.create_task(beat()), asyncio.create_task(late())
+    sums = await asyncio.gather(*[total(i) for i in range(20)])
+    before = beats
+    await asyncio.sleep(0)
+    assert not received.done()
+    await pc.barrier_async()
+    await pc.send_async(np.full(1, float(rank)), (rank + 1) % size, tag=1)
+    assert await received == (rank - 1) % size
+    assert beats > before, "the loop was not blocked"
+    with pytest.raises(pc.CollectiveTimeout):
+        await pc.recv_async(np.zeros(1), (rank - 1) % size, tag=2, timeout=0.1)
+    heart.cancel()
+    return sums
+
+
+def in_a_loop() -> list[float]:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    pc.barrier_async().wait()
+    sums = asyncio.run(tasks_of_one_rank())
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    return sums
+
+
+def test_works_are_awaited_by_several_tasks_of_a_loop() -> None:
+    assert testing.run(in_a_loop, 2) == [[2.0 * i for i in range(20)]] * 2
+
+
+async def cancelled() -> None:
+    if pc.rank() == 0:
+        got = np.zeros(1)
+        work = pc.recv_async(got, 1)
+
+        async def wait() -> None:
+            await work
+
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(wait(), 0.05)
+        assert not work.done()
+        pc.barrier()
+        assert (await work)[0] == 1
+    else:
+        pc.barrier()
+        pc.send(np.ones(1), 0)
+
+
+def run_cancelled() -> None:
+    asyncio.run(cancelled())
+
+
+def test_cancelling_a_task_leaves_the_call_as_it_is() -> None:
+    testing.run(run_cancelled, 2)
+
+
+# ---- the end
+
+
+def leave_with_calls_under_way() -> None:
+    works = [pc.allreduce_async(np.ones(10_000)) for _ in range(20)]
+    never = pc.recv_async(np.zeros(1), 1 - pc.rank())
+    pc.shutdown()
+    assert all(work.wait()[0] == 2 for work in works)
+    with pytest.raises((pc.NotInitialized, pc.PeerExited)):
+        never.wait()
+    with pytest.raises(pc.NotInitialized):
+        pc.barrier_async()
+
+
+def test_shutdown_ends_what_is_under_way() -> None:
+    testing.run(leave_with_calls_under_way, 2)
+
+
+EXIT = """
+import sys
+import numpy as np
+import pycollective as pc
+pc.init(sys.argv[1], rank=int(sys.argv[2]), size=2, timeout=30)
+kept = [pc.allreduce_async(np.ones(10_000)) for _ in range(5)]
+kept.append(pc.recv_async(np.zeros(1), 1 - pc.rank()))
+"""
+
+
+def test_an_interpreter_may_end_with_calls_under_way(tmp_path: Any) -> None:
+    address = f"file://{tmp_path}/meeting"
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", EXIT, address, str(rank)], stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        _, text = rank.communicate(timeout=LATE_S)
+        assert rank.returncode == 0, text
+        assert "Traceback" not in text
+        assert "Fatal" not in text
+
+
+def fork() -> None:
+    work = pc.recv_async(got := np.zeros(1), 1 - pc.rank())
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for call in (work.wait, work.done, work.info, work.exception, pc.barrier_async):
+                with pytest.raises(pc.ForkedProcess):
+                    call()
+            assert "parent" in repr(work)
+            del work
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    pc.send(np.ones(1), 1 - pc.rank())
+    assert work.wait()[0] == got[0] == 1
+
+
+def test_a_forked_child_cannot_use_the_works_of_its_parent() -> None:
+    testing.run(fork, 2)
