@@ -110,6 +110,14 @@ bool to_timeout(const State& state, const char* function, PyObject* value, doubl
   return true;
 }
 
+bool to_reproducible(const State& state, const char* function, PyObject* value, bool* fixed, bool* world) {
+  if (value == nullptr || value == Py_None) return true;
+  *fixed = PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "shape") == 0;
+  *world = PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "world") == 0;
+  if (*fixed || *world) return true;
+  return refuse(state, std::string(function) + ": reproducible must be \"shape\", \"world\" or None");
+}
+
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
                 int64_t* out) {
   if (value == nullptr) return true;

@@ -34,16 +34,17 @@ template <Form form, Collective collective>
 bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                          PreparedCall& call) {
   static constexpr Signature kSignature = {
-      name_of_elementwise(collective, form), 1, 2, 4, {kX, kOp, kOut, kTimeout}};
+      name_of_elementwise(collective, form), 1, 2, 5, {kX, kOp, kOut, kTimeout, kReproducible}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
-  PyObject* given[4];
+  PyObject* given[5];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);  // before the views: it may run Python code
   Request& request = call.request;
   request.collective = collective;
   if (!to_op(state, function, given[1], &request.op) ||
-      !to_timeout(state, function, given[3], &call.timeout_s)) {
+      !to_timeout(state, function, given[3], &call.timeout_s) ||
+      !to_reproducible(state, function, given[4], &request.fixed_order, &call.is_staged) || call.is_staged) {
     return false;
   }
   PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
@@ -102,10 +103,10 @@ template <Form form>
 bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                     PreparedCall& call) {
   static constexpr Signature kSignature = {
-      either(form, "reduce", "reduce_async"), 1, 2, 4, {kX, kOp, kRoot, kTimeout}};
+      either(form, "reduce", "reduce_async"), 1, 2, 5, {kX, kOp, kRoot, kTimeout, kReproducible}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
-  PyObject* given[4];
+  PyObject* given[5];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
   const char* const site = site_of(group);
   Request& request = call.request;
@@ -113,7 +114,8 @@ bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   int64_t root = 0;
   if (!to_op(state, function, given[1], &request.op) ||
       !to_integer(state, function, "root", given[2], group.size - 1, &root) ||
-      !to_timeout(state, function, given[3], &call.timeout_s)) {
+      !to_timeout(state, function, given[3], &call.timeout_s) ||
+      !to_reproducible(state, function, given[4], &request.fixed_order, &call.is_staged) || call.is_staged) {
     return false;
   }
   const bool writes = root == group.rank;

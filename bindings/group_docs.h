@@ -18,7 +18,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kAllreduce = R"(allreduce(x, op="sum", *, out=None, timeout=None)
+inline constexpr const char* kAllreduce = R"(allreduce(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Combine `x` of all ranks element by element; every rank gets the result.
@@ -33,6 +33,9 @@ Parameters:
     out: None: the result replaces `x`. An array of the same shape and dtype: the result goes there and `x` stays as it
         is. It may be `x` itself, else it must not overlap it.
     timeout: seconds, default that of init(). What was waited for is named in the error.
+    reproducible: None, "shape": an element's bits depend on the ranks' numbers for it alone, not on size or place; or "world":
+        `x` holds leaves x[0], x[1], ..., and the new array of shape x.shape[1:] is their combination, the same bits however
+        the leaves of all ranks are divided among ranks (op sum, prod, min or max; no out).
 
 Returns:
     `x`, or `out` if it was given. All ranks get the same bits.
@@ -91,7 +94,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout=None)
+inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout=None, reproducible=None)
 --
 
 Combine `x` of all ranks element by element; rank `root` gets the result, in place.
@@ -101,6 +104,7 @@ Parameters:
     op: as in allreduce().
     root: the rank that gets the result.
     timeout: seconds, default that of init().
+    reproducible: None or "shape", as in allreduce().
 
 Returns:
     `x`: the result on the root, untouched on every other rank.
@@ -271,6 +275,13 @@ Example:
     True
     >>> pc.shutdown()
 )";
+
+// Not public: what pycollective/groups.py and staged.py use.
+inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
+inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
+inline constexpr const char* kRun =
+    "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order, /)\n--\n\n"
+    "One call of the core, as it is.";
 
 inline constexpr const char* kExplain = R"(explain(collective, *, nbytes=0, root=0)
 --

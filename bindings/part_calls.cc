@@ -271,9 +271,9 @@ PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t na
 }
 
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs != 9 || kwnames != nullptr) {
+  if (nargs != 10 || kwnames != nullptr) {
     PyErr_SetString(PyExc_TypeError,
-                    "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout)");
+                    "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order)");
     return nullptr;
   }
   State& state = *group.state;
@@ -300,6 +300,7 @@ PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   }
   request.root = static_cast<Rank>(root);
   request.bundle = static_cast<uint64_t>(bundle);
+  request.fixed_order = args[9] == Py_True;
   request.counts = counts;
   request.recv_counts = recv_counts;
   const bool in_place = args[1] == args[2];

@@ -164,7 +164,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kScan = R"(scan(x, op="sum", *, out=None, timeout=None)
+inline constexpr const char* kScan = R"(scan(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Combine `x` of the ranks up to this one, itself included, element by element.
@@ -174,6 +174,7 @@ Parameters:
     op: "sum", "prod", "min" or "max", as in allreduce(). There is no "avg".
     out: as in allreduce().
     timeout: seconds, default that of init().
+    reproducible: None or "shape", as in allreduce().
 
 Returns:
     `x`, or `out` if it was given: on rank r the combination of ranks 0 to r.
@@ -192,13 +193,13 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kExscan = R"(exscan(x, op="sum", *, out=None, timeout=None)
+inline constexpr const char* kExscan = R"(exscan(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Combine `x` of the ranks before this one, element by element.
 
 Parameters:
-    x, op, out, timeout: as in scan().
+    x, op, out, timeout, reproducible: as in scan().
 
 Returns:
     `x`, or `out` if it was given: on rank r the combination of ranks 0 to r - 1. Rank 0, before which there is no rank, gets

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "bind_errors.h"
 #include "bind_group.h"
 #include "in_python.h"
 #include "ref.h"
@@ -21,6 +23,7 @@ struct PreparedCall {
   PreparedCall& operator=(const PreparedCall&) = delete;
 
   const char* function = "";  // "allreduce", for people; lives as long as the process
+  bool is_staged = false;     // what prepares it has seen that pycollective.staged must make it
   Kind kind = Kind::kCollective;
   Request request;  // of a message: `out` is its memory, `root` its peer
   uint32_t tag = 0;
@@ -49,13 +52,15 @@ template <Prepare prepare>
 PyObject* blocking(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   PreparedCall call;
   if (prepare(group, args, nargs, kwnames, call)) return run_prepared(group, call);
-  const bool stageable = call.in_view.stageable() || call.out_view.stageable();
+  const bool stageable = call.is_staged || call.in_view.stageable() || call.out_view.stageable();
   return stageable ? staged(call.function, group, args, nargs, kwnames) : nullptr;
 }
 template <Prepare prepare>
 PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   auto call = std::make_unique<PreparedCall>();
-  return prepare(group, args, nargs, kwnames, *call) ? launch_prepared(group, std::move(call)) : nullptr;
+  if (prepare(group, args, nargs, kwnames, *call)) return launch_prepared(group, std::move(call));
+  if (call->is_staged) refuse(*group.state, std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
+  return nullptr;
 }
 
 }  // namespace pc

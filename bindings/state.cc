@@ -8,7 +8,7 @@ namespace pc {
 namespace {
 
 constexpr std::array<const char*, kNameCount> kNames = {"x",    "op",  "out",    "timeout",     "root",
-                                                        "peer", "tag", "counts", "recv_counts", "axis"};
+                                                        "peer", "tag", "counts", "recv_counts", "axis", "reproducible"};
 
 struct ErrorRow {
   Code code;

@@ -38,9 +38,23 @@ OpName: TypeAlias = Literal[
 ]
 Op: TypeAlias = OpName | Scaled
 
-def allreduce(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+def allreduce(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def broadcast(x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
-def reduce(x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> A: ...
+def reduce(
+    x: A,
+    op: Op = "sum",
+    *,
+    root: int = 0,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def allgather(
     x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
 ) -> A: ...
@@ -80,16 +94,42 @@ def scatter(
     axis: int = 0,
     timeout: float | None = None,
 ) -> A: ...
-def scan(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
-def exscan(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+def scan(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
+def exscan(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def recv(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
 def barrier(*, timeout: float | None = None) -> None: ...
 def allreduce_async(
-    x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
 def broadcast_async(x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
-def reduce_async(x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> Work[A]: ...
+def reduce_async(
+    x: A,
+    op: Op = "sum",
+    *,
+    root: int = 0,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> Work[A]: ...
 def send_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
 def recv_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
 def allgather_async(
@@ -131,8 +171,22 @@ def scatter_async(
     axis: int = 0,
     timeout: float | None = None,
 ) -> Work[A]: ...
-def scan_async(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> Work[A]: ...
-def exscan_async(x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> Work[A]: ...
+def scan_async(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> Work[A]: ...
+def exscan_async(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> Work[A]: ...
 def barrier_async(*, timeout: float | None = None) -> Work[None]: ...
 def resync(*, timeout: float | None = None) -> None: ...
 def broadcast_object(
@@ -219,9 +273,25 @@ class Group:
     def local_rank(self) -> int: ...
     @property
     def local_size(self) -> int: ...
-    def allreduce(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+    def allreduce(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> A: ...
     def broadcast(self, x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
-    def reduce(self, x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None) -> A: ...
+    def reduce(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        root: int = 0,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> A: ...
     def allgather(
         self,
         x: A,
@@ -271,17 +341,45 @@ class Group:
         axis: int = 0,
         timeout: float | None = None,
     ) -> A: ...
-    def scan(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
-    def exscan(self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None) -> A: ...
+    def scan(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> A: ...
+    def exscan(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> A: ...
     def send(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def recv(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
     def allreduce_async(
-        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def broadcast_async(self, x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
     def reduce_async(
-        self, x: A, op: Op = "sum", *, root: int = 0, timeout: float | None = None
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        root: int = 0,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def send_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
     def recv_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
@@ -335,10 +433,22 @@ class Group:
         timeout: float | None = None,
     ) -> Work[A]: ...
     def scan_async(
-        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def exscan_async(
-        self, x: A, op: Op = "sum", *, out: A | None = None, timeout: float | None = None
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def barrier_async(self, *, timeout: float | None = None) -> Work[None]: ...
     def resync(self, *, timeout: float | None = None) -> None: ...
@@ -413,6 +523,7 @@ class Group:
         recv_counts: Sequence[int] | None,
         bundle: int,
         timeout: float | None,
+        fixed_order: bool,
         /,
     ) -> None: ...
     def explain(self, collective: str, *, nbytes: int = 0, root: int = 0) -> str: ...

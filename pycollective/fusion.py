@@ -6,7 +6,7 @@ import itertools
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,7 @@ from pycollective.arrays.numbers import is_number
 from pycollective.errors import InvalidArgument
 from pycollective.staging import Room
 
-if TYPE_CHECKING:
-    from pycollective._core import Group
-    from pycollective.clock import Clock
-
-__all__ = ["is_bundle", "move_bundle", "reduce_bundle"]
+__all__ = ["is_bundle", "move_bundle"]
 
 
 def is_bundle(x: Any) -> bool:
@@ -146,17 +142,3 @@ def _rebuilt(x: Any, new: dict[int, Any]) -> Any:
             return x
         return fresh if isinstance(x, list) else tuple(fresh)
     return new.get(id(x), x)
-
-
-def reduce_bundle(
-    group: Group, name: str, x: Any, op: Any, root: int, out: Any, clock: Clock, *, writes: bool
-) -> Any:
-    """allreduce, reduce, broadcast, scan or exscan of a bundle."""
-    if out is not None:
-        raise InvalidArgument(f"{name}: out= is for one array, not for a list: copy the arrays first")
-
-    def call(block: Any, digest: int) -> None:
-        target = block if writes else None
-        group._run(name, block, target, op, root, None, None, digest, clock.left_s())
-
-    return move_bundle(name, x, call, writes=writes)

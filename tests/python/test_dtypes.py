@@ -274,8 +274,6 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
         pc.InvalidArgument,
         "foreign byte",
     ),
-    ("gaps", lambda: np.zeros(4, "f4,i4")[::2], pc.InvalidArgument, "not C-contiguous"),
-    ("one field", lambda: np.zeros(4, "f4,i4")["f0"], pc.InvalidArgument, "not C-contiguous"),
 ]
 if hasattr(np.dtypes, "StringDType"):
     REFUSED.append(("text of any width", variable_width, pc.InvalidArgument, "dtype StringDType"))

@@ -1,0 +1,49 @@
+"""Arrays of any library as blocks: what the core can take as it lies, or a copy of that kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective.arrays import library_of
+from pycollective.arrays.library import Library, Shape
+from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.staging import Room
+
+__all__ = ["block_of", "copy_of", "library_for", "unfilled", "writable_for"]
+
+
+def library_for(function: str, argument: str, x: Any) -> Library:
+    try:
+        library = library_of(x)
+        library.shape(x)  # it can be read
+        return library
+    except CollectiveError as error:
+        error.args = (f"{function}: {argument}: {error}",)
+        raise
+
+
+def writable_for(function: str, argument: str, x: Any) -> Library:
+    library = library_for(function, argument, x)
+    if why := library.why_not_written(x):
+        raise InvalidArgument(f"{function}: {argument} {why}")
+    return library
+
+
+def block_of(library: Library, x: Any, room: Room) -> Any:
+    """`x` itself if the core can take it, else a copy."""
+    return x if library.is_block(x) else copy_of(library, x, room)
+
+
+def copy_of(library: Library, x: Any, room: Room) -> Any:
+    block = unfilled(library, x, library.shape(x), room)
+    library.assign(block, x)
+    return block
+
+
+def unfilled(library: Library, like: Any, shape: Shape, room: Room) -> Any:
+    nbytes = library.nbytes(like)  # of as many elements as `like` has
+    have = int(np.prod(library.shape(like), dtype=np.int64))
+    itemsize = nbytes // have if have else library.empty(like, (1,)).nbytes
+    return library.on(room.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

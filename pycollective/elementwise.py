@@ -1,0 +1,91 @@
+"""Calls in which every rank's array has one shape, on arrays that the core cannot take as they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pycollective.arrays.library import Library
+from pycollective.blocks import block_of, copy_of, library_for, unfilled, writable_for
+from pycollective.clock import Clock
+from pycollective.errors import InvalidArgument
+from pycollective.fusion import is_bundle, move_bundle
+from pycollective.staging import Room
+
+if TYPE_CHECKING:
+    from pycollective._core import Group
+
+__all__ = ["Elementwise"]
+
+
+@dataclass
+class Elementwise:
+    """One call of allreduce, reduce, broadcast, scan or exscan on this rank."""
+
+    group: Group
+    name: str
+    op: Any
+    timeout: float | None
+    root: int = 0
+    writes: bool = True  # this rank gets a result
+    fixed_order: bool = False
+
+    def __post_init__(self) -> None:
+        self._clock = Clock(self.timeout)
+
+    def make(self, x: Any, out: Any = None) -> Any:
+        """The call on `x`: an array, a number or a bundle of arrays."""
+        if is_bundle(x):
+            if out is not None:
+                raise InvalidArgument(
+                    f"{self.name}: out= is for one array, not for a list: copy the arrays first"
+                )
+            return move_bundle(self.name, x, self._run_bundle, writes=self.writes)
+        library = library_for(self.name, "x", x)
+        with Room() as room:
+            if not self.writes:
+                self._run(block_of(library, x, room), None)
+                return x
+            if out is not None:
+                return self._into(library, x, out, room)
+            return self._in_place(library, x, room) if library.mutable else self._new(library, x)
+
+    def _run(self, source: Any, target: Any, bundle: int = 0) -> None:
+        left_s = self._clock.left_s()
+        self.group._run(
+            self.name, source, target, self.op, self.root, None, None, bundle, left_s, self.fixed_order
+        )
+
+    def _run_bundle(self, block: Any, digest: int) -> None:
+        self._run(block, block if self.writes else None, digest)
+
+    def _new(self, library: Library, x: Any) -> Any:
+        block = library.empty(x, library.shape(x))
+        library.assign(block, x)
+        self._run(block, block)
+        return library.finished(block, x)
+
+    def _in_place(self, library: Library, x: Any, room: Room) -> Any:
+        writable_for(self.name, "x", x)
+        block = x if library.is_block(x) else copy_of(library, x, room)
+        self._run(block, block)
+        if block is not x:
+            library.assign(x, block)
+        return x
+
+    def _into(self, library: Library, x: Any, out: Any, room: Room) -> Any:
+        target = writable_for(self.name, "out", out)
+        if library.shape(x) != target.shape(out) or library.dtype(x) != target.dtype(out):
+            raise InvalidArgument(
+                f"{self.name}: out is {target.dtype(out)} of shape {target.shape(out)}, but x is {library.dtype(x)} "
+                f"of shape {library.shape(x)}"
+            )
+        source = block_of(library, x, room)
+        if target.is_block(out):
+            self._run(source, out)
+            return out
+        block = unfilled(target, out, target.shape(out), room)
+        self._run(source, block)
+        if self.name != "exscan" or self.group.rank > 0:
+            target.assign(out, block)
+        return out
