@@ -470,6 +470,7 @@ def test_the_sample_in_the_documents_is_what_comes_out_in_shape(tmp_path: Path) 
     real = {generic(line["check"]) for line in json.loads(ended.stdout)}
     may_be_there = {
         "torch",
+        "jax",
         "ml_dtypes",
         "other array libraries",
         "mpirun",

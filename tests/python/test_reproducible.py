@@ -55,7 +55,7 @@ def one_number_anywhere() -> list[str]:
         for name, call in calls.items():
             alone = call(numbers.copy()).tobytes()
             for count in (20, 2_000, 9_000, 100_000):
-                for place in (0, count // 3, count - 20):
+                for place in (0, (count - 20) // 3, count - 20):
                     x = rough(7 * pc.rank() + count, count, dtype)
                     x[place : place + 20] = numbers
                     if call(x)[place : place + 20].tobytes() != alone:
