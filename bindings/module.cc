@@ -6,6 +6,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "bind_ops.h"
+#include "bind_plan.h"
 #include "bind_runtime.h"
 #include "calls.h"
 #include "kernels/dtypes_page.h"
@@ -51,6 +52,7 @@ PYBIND11_MODULE(_core, m) {
   pc::bind_runtime(m, state);
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);
+  pc::bind_plan(m, state);
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(

@@ -34,7 +34,7 @@ class GroupCommunicator final : public Communicator {
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
   Status resync(double timeout_s, const char* site) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
-  Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
+  Result<std::string> explain(ExplainedCall call) const override;
   bool ended() const override;
   void abort(const Status& why) noexcept override;
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever

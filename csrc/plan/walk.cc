@@ -169,14 +169,18 @@ void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
   ++cost_.messages;
   if (trace_) trace_(visit.plan.shape.rank, lane.at, lane.round);
 
-  Message message{start + model_.latency_s, 0, lane.at, lane.round, moved};
   Stream& messages = stream(lane.out, key(visit.plan.shape.rank, step.peer, step.lane));
+  Message& message =
+      messages.queue.emplace_back();  // written where it lies: a copy would cost as much as the rest
+  message.at = start + model_.latency_s;
+  message.step = lane.at;
+  message.round = lane.round;
+  message.moved = moved;
   if (visit.memory != nullptr && step.src.count > 0) {
     message.word = visit.memory->read(step.src_area, step.src.first);
     for (uint32_t c = 1; c < step.src.count; ++c)
       messages.more.push_back(visit.memory->read(step.src_area, step.src.first + c));
   }
-  messages.queue.push_back(message);
   std::vector<Lane>& theirs = states_[index(step.peer)].lanes;
   if (step.lane >= theirs.size() || theirs[step.lane].waits_for != visit.plan.shape.rank) return;
   theirs[step.lane].waits_for = -1;
@@ -185,7 +189,7 @@ void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
 
 Status Walk::receive(Visit& visit, const Step& step, Lane& lane, double now) {
   Stream& messages = stream(lane.in, key(step.peer, visit.plan.shape.rank, step.lane));
-  const Message message = messages.queue[messages.head];
+  const Message& message = messages.queue[messages.head];  // until pop()
   if (message.moved != moved_chunks(step))
     return step_error(visit.plan, lane.at, "gets other chunks than it names").with_peer(step.peer);
   if (trace_) trace_(visit.plan.shape.rank, lane.at, message.round);
