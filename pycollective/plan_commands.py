@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pycollective import _core
 from pycollective.errors import CollectiveError
@@ -15,6 +15,7 @@ __all__ = ["add_arguments", "run"]
 
 DRAWN_RANKS = 8
 CHECKED_SPLITS = (1, 3)
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
 def ranks(text: str) -> int:
@@ -129,17 +130,16 @@ def _subjects(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     yield from wanted
 
 
-def _worlds(collective: str, algorithm: str, sizes: range) -> Iterator[tuple[int, int, int, bool]]:
+def _worlds(
+    collective: str, algorithm: str, sizes: range, splits: Sequence[int]
+) -> Iterator[tuple[int, int, int, bool]]:
     """Every size, some roots and splits, equal parts and others: what the algorithm supports of it."""
     for size in sizes:
         for root in sorted({0, size // 2, size - 1} if collective in ROOTED else {0}):
-            for split in CHECKED_SPLITS:
+            for split in splits:
                 for even in (True, False):
                     if _core._plan_supports(collective, algorithm, size, root, split, even):
                         yield size, root, split, even
-
-
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -152,7 +152,9 @@ def _check(options: argparse.Namespace) -> int:
             "errors": [],
         }
         methods, errors, worlds = set(), [], 0
-        for size, root, split, even in _worlds(collective, algorithm, options.ranks):
+        for size, root, split, even in _worlds(
+            collective, algorithm, options.ranks, options.split or CHECKED_SPLITS
+        ):
             checked = _core._plan_check(collective, algorithm, size, root, split, even)
             worlds += 1
             methods.add(checked["method"])
