@@ -138,6 +138,95 @@ TEST(CheckOnePass, asks_for_a_reason_before_a_sent_chunk_is_written) {
       "memory that step 0 (send chunk 0 -> rank 1) still uses: nothing in this rank's plan orders them");
 }
 
+TEST(Simulate, holds_a_send_for_complete_only_when_it_is_received) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    PlanBuilder plan("test", {Collective::kAllreduce, rank, 2}, 1);
+    const uint32_t sent = plan.send(1 - rank, output(0));
+    plan.after(sent).recv_reduce(1 - rank, output(0), {.dst = 1, .src = 1});
+    plans.push_back(plan.take());
+  }
+  EXPECT_NE(verdict(plans).find("never ends"), std::string::npos) << verdict(plans);
+}
+
+// Sums of three ranks on rank 1, while rank 0 also sends chunk 0 to rank 2, which does not use it: nothing says when that has
+// been read. Rank 0's own part is written by the test.
+std::vector<Plan> with_an_idle_send(uint32_t chunks, void (*rank_0)(PlanBuilder&)) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    PlanBuilder plan("test", {Collective::kAllreduce, rank, 3}, chunks, 2);
+    if (rank == 0) {
+      rank_0(plan);
+    } else if (rank == 1) {
+      for (uint32_t c = 0; c < chunks; ++c) {
+        plan.recv_reduce(0, output(c), {.dst = 1, .src = 1});
+        plan.recv_reduce(2, output(c), {.dst = 2, .src = 1});
+      }
+      for (const Rank to : {0, 2}) {
+        for (uint32_t c = 0; c < chunks; ++c) plan.send(to, output(c));
+      }
+    } else {
+      plan.lane(1).recv(0, scratch(0, 0));
+      plan.lane(0);
+      for (uint32_t c = 0; c < chunks; ++c) plan.send(1, output(c));
+      for (uint32_t c = 0; c < chunks; ++c) plan.recv(1, output(c));
+    }
+    plans.push_back(plan.take());
+  }
+  return plans;
+}
+std::string one_pass(const std::vector<Plan>& plans) {
+  GivenPlans given(plans);
+  return check_one_pass(given).to_string();
+}
+
+TEST(CheckOnePass, does_not_take_the_sums_return_for_a_proof_of_two_sends) {
+  const std::vector<Plan> plans = with_an_idle_send(1, [](PlanBuilder& plan) {
+    const uint32_t sent = plan.send(1, output(0));
+    plan.lane(1).send(2, output(0));
+    plan.lane(0).after(sent).recv(1, output(0));
+  });
+  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_FALSE(check(plans).is_ok());
+  EXPECT_NE(one_pass(plans).find("step 1 (send chunk 0 -> rank 2) still uses"), std::string::npos)
+      << one_pass(plans);
+}
+
+TEST(CheckOnePass, does_not_take_the_sums_return_for_a_proof_where_a_copy_was_sent) {
+  const std::vector<Plan> plans = with_an_idle_send(2, [](PlanBuilder& plan) {
+    plan.lane(1).send(2, output(0));
+    plan.lane(0).copy(output(0), scratch(1, 0));
+    plan.send(1, scratch(1, 0));
+    const uint32_t sent = plan.send(1, output(1));
+    plan.recv(1, output(0));
+    plan.after(sent).recv(1, output(1));
+  });
+  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_FALSE(check(plans).is_ok());
+  EXPECT_NE(one_pass(plans).find("step 0 (send chunk 0 -> rank 2) still uses"), std::string::npos)
+      << one_pass(plans);
+}
+
+TEST(CheckOnePass, takes_nothing_less_than_the_whole_sum_for_its_return) {
+  std::vector<Plan> plans;  // rank 0 gets rank 1's contribution first, which says nothing of rank 0's send
+  for (Rank rank = 0; rank < 2; ++rank) {
+    PlanBuilder plan("test", {Collective::kAllreduce, rank, 2}, 1);
+    const uint32_t sent = plan.send(1 - rank, output(0));
+    if (rank == 0) {
+      plan.recv(1, output(0));
+      plan.recv(1, output(0));
+    } else {
+      plan.after(sent).recv_reduce(0, output(0), {.dst = 1, .src = 1});
+      plan.send(0, output(0));
+    }
+    plans.push_back(plan.take());
+  }
+  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_FALSE(check(plans).is_ok());
+  EXPECT_NE(one_pass(plans).find("a plain receive gets less than the whole sum"), std::string::npos)
+      << one_pass(plans);
+}
+
 // The judge is check(), which mutants_test.cc holds against every interleaving.
 class OnePass : public testing::TestWithParam<Family> {};
 
