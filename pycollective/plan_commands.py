@@ -73,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "-n", "--ranks", type=ranks_range, default=range(1, 65), metavar="N|A..B", help="default 1..64"
     )
+    splits = " and ".join(map(str, CHECKED_SPLITS))
+    check.add_argument(
+        "--split", type=number, action="append", metavar="K", help=f"may be repeated; default {splits}"
+    )
     simulate.add_argument(
         "--nbytes", type=nbytes, default=1 << 20, help="of the whole array: 64m (default 1m)"
     )

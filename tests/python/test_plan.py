@@ -78,8 +78,8 @@ def test_check_finds_every_algorithm_right() -> None:
 
 
 def test_check_goes_through_very_many_ranks_in_one_pass() -> None:
-    words = ("check", "--collective", "allreduce", "--algorithm", "double_binary_tree", "-n", "2048")
-    assert plan(*words) == "allreduce double_binary_tree: 2 worlds, right (one pass)\n"
+    words = "check --collective allreduce --algorithm double_binary_tree -n 2048 --split 1 --split 4"
+    assert plan(*words.split()) == "allreduce double_binary_tree: 2 worlds, right (one pass)\n"
 
 
 def test_a_barrier_of_very_many_ranks_is_not_said_to_be_right() -> None:
