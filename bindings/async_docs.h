@@ -141,7 +141,8 @@ Undo _watch(): nothing is written to `fd` any more.)";
 
 inline constexpr const char* kClassGetItem = "Work[A]: of a call that returns an A.";
 
-inline constexpr const char* kAllreduceAsync = R"(allreduce_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
+inline constexpr const char* kAllreduceAsync =
+    R"(allreduce_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Begin allreduce(x, op, out=out) and return its Work at once.
@@ -193,7 +194,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kReduceAsync = R"(reduce_async(x, op="sum", *, root=0, timeout=None, reproducible=None)
+inline constexpr const char* kReduceAsync =
+    R"(reduce_async(x, op="sum", *, root=0, timeout=None, reproducible=None)
 --
 
 Begin reduce(x, op, root=root) and return its Work at once.
@@ -434,7 +436,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kScanAsync = R"(scan_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
+inline constexpr const char* kScanAsync =
+    R"(scan_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Begin scan(x, op) and return its Work at once.
@@ -459,7 +462,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kExscanAsync = R"(exscan_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
+inline constexpr const char* kExscanAsync =
+    R"(exscan_async(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Begin exscan(x, op) and return its Work at once.

@@ -258,12 +258,12 @@ PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 }
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"collective", "nbytes", "root", nullptr};
-  const char* name = nullptr;
+  static const char* names[] = {"collective", "nbytes", "root", "rank", "model", nullptr};
+  const char *name = nullptr, *model = "";
   long long nbytes = 0;
-  int root = 0;
-  if (PyArg_ParseTupleAndKeywords(args, kwargs, "s|$Li:explain", const_cast<char**>(names), &name, &nbytes,
-                                  &root) == 0) {
+  int root = 0, rank = -1;
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "s|$Liis:explain", const_cast<char**>(names), &name, &nbytes,
+                                  &root, &rank, &model) == 0) {
     return nullptr;
   }
   Communicator* communicator = usable(group);
@@ -277,7 +277,8 @@ PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
     refuse(*group.state, "explain: collective \"" + std::string(name) + "\" is not one of " + known);
     return nullptr;
   }
-  const Result<std::string> text = communicator->explain(*collective, static_cast<uint64_t>(nbytes), root);
+  const ExplainedCall call{*collective, static_cast<uint64_t>(nbytes), root, {}, rank, {}, model};
+  const Result<std::string> text = communicator->explain(call);
   if (!text.is_ok()) return raise_status(*group.state, text.status());
   return PyUnicode_FromStringAndSize(text.value().data(), static_cast<Py_ssize_t>(text.value().size()));
 }

@@ -18,7 +18,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kAllreduce = R"(allreduce(x, op="sum", *, out=None, timeout=None, reproducible=None)
+inline constexpr const char* kAllreduce =
+    R"(allreduce(x, op="sum", *, out=None, timeout=None, reproducible=None)
 --
 
 Combine `x` of all ranks element by element; every rank gets the result.
@@ -283,25 +284,31 @@ inline constexpr const char* kRun =
     "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order, /)\n--\n\n"
     "One call of the core, as it is.";
 
-inline constexpr const char* kExplain = R"(explain(collective, *, nbytes=0, root=0)
+inline constexpr const char* kExplain =
+    R"(explain(collective, *, nbytes=0, root=0, rank=-1, model="")
 --
 
-Say in words how a call would run: transport, algorithm, and the steps of this rank.
+Say in words how a call of this group would run. pycollective.explain() says what the text shows.
 
 Parameters:
-    collective: "allreduce", "broadcast", "reduce" or "barrier".
-    nbytes: size of the array in bytes.
-    root: for broadcast and reduce.
+    collective: "allreduce", "broadcast", "reduce", "barrier" or another method's name.
+    nbytes: size of the whole array in bytes: of allgather's result, of reduce_scatter's argument.
+    root: for broadcast, reduce, gather and scatter.
+    rank: whose steps are shown; -1: this rank's.
+    model: the link that times are predicted for; "": "loopback" on one host, "ethernet_10g" between several.
+
+Returns:
+    Several lines of text, for people: it may change with a release.
 
 Raises:
-    InvalidArgument: there is no such collective.
+    InvalidArgument: there is no such collective, root, rank or model.
     NotInitialized: there is no world.
 
 Example:
     >>> import pycollective as pc
     >>> group = pc.init()
-    >>> isinstance(group.explain("allreduce", nbytes=1 << 20), str)
-    True
+    >>> print(group.explain("allreduce", nbytes=1 << 20).splitlines()[0])
+    allreduce of 1048576 bytes, 1 rank on 1 host
     >>> pc.shutdown()
 )";
 

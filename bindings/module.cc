@@ -8,6 +8,7 @@
 #include "bind_group.h"
 #include "bind_kernels.h"
 #include "bind_ops.h"
+#include "bind_plan.h"
 #include "bind_runtime.h"
 #include "bind_work.h"
 #include "calls.h"
@@ -57,6 +58,7 @@ PYBIND11_MODULE(_core, m) {
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);
   pc::bind_kernels(m, state);
+  pc::bind_plan(m, state);
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(

@@ -59,7 +59,9 @@ template <Prepare prepare>
 PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   auto call = std::make_unique<PreparedCall>();
   if (prepare(group, args, nargs, kwnames, *call)) return launch_prepared(group, std::move(call));
-  if (call->is_staged) refuse(*group.state, std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
+  if (call->is_staged)
+    refuse(*group.state,
+           std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
   return nullptr;
 }
 

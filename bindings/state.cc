@@ -7,8 +7,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-constexpr std::array<const char*, kNameCount> kNames = {"x",    "op",  "out",    "timeout",     "root",
-                                                        "peer", "tag", "counts", "recv_counts", "axis", "reproducible"};
+constexpr std::array<const char*, kNameCount> kNames = {
+    "x", "op", "out", "timeout", "root", "peer", "tag", "counts", "recv_counts", "axis", "reproducible"};
 
 struct ErrorRow {
   Code code;

@@ -20,7 +20,20 @@ struct GroupObject;
 class EndedCalls;
 
 // Parameter names of the calls, as indices of State::names.
-enum Name : uint8_t { kX, kOp, kOut, kTimeout, kRoot, kPeer, kTag, kCounts, kRecvCounts, kAxis, kReproducible, kNameCount };
+enum Name : uint8_t {
+  kX,
+  kOp,
+  kOut,
+  kTimeout,
+  kRoot,
+  kPeer,
+  kTag,
+  kCounts,
+  kRecvCounts,
+  kAxis,
+  kReproducible,
+  kNameCount
+};
 
 // How the memory of an array type is reached.
 enum class Access : uint8_t {

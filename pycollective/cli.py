@@ -1,4 +1,4 @@
-"""The command line: `pycollective run`, `bench`, `doctor`, `env`."""
+"""The command line: `pycollective run`, `bench`, `plan`, `doctor`, `env`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pycollective import bench
+from pycollective import bench, plan_commands
 from pycollective._version import __version__
 from pycollective.launch.environment import usable_cores
 
@@ -65,6 +65,9 @@ def make_parser() -> argparse.ArgumentParser:
     measure.add_argument("-n", "-np", "--ranks", type=positive, default=2, help="how many (default 2)")
     bench.add_arguments(measure)
 
+    plan = commands.add_parser("plan", help="list, show, check and simulate algorithms, without ranks")
+    plan_commands.add_arguments(plan)
+
     look = commands.add_parser(
         "doctor", help="look for what is missing or slow on this host, and say what to do"
     )
@@ -91,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(_core.environment_markdown())
         return 0
+    if options.command_name == "plan":
+        return plan_commands.run(options)
     if options.command_name == "doctor":
         from pycollective.doctor import doctor
 

@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
-from pycollective._core import world
+from pycollective import _core
+from pycollective.errors import InvalidArgument
 
 __all__ = ["explain"]
 
 
-def explain(collective: str, *, nbytes: int = 0, root: int = 0) -> str:
-    """Say in words how a call of the current world would run: transport, algorithm, and the steps of this rank.
+def explain(
+    collective: str,
+    *,
+    nbytes: int = 0,
+    root: int = 0,
+    size: int | None = None,
+    hosts: int | None = None,
+    rank: int | None = None,
+    model: str | None = None,
+) -> str:
+    """Say in words how a call would run: in the current world, or, with `size`, in one that is only thought of.
 
     Parameters:
-        collective: "allreduce", "broadcast", "reduce" or "barrier".
-        nbytes: size of the array in bytes.
-        root: for broadcast and reduce.
+        collective: "allreduce", "broadcast", "reduce", "barrier" or another collective's name.
+        nbytes: size of the whole array in bytes: of allgather's result, of reduce_scatter's argument.
+        root: for broadcast, reduce, gather and scatter.
+        size: explain a world of so many ranks; none need be there. PYCOLLECTIVE_TUNE of this process counts.
+        hosts: on how many hosts those ranks are (default 1); only with `size`.
+        rank: whose steps are shown (default: this rank, or rank 0).
+        model: the link that times are predicted for: "loopback", "shared_memory", "ethernet_10g" or "ethernet_100g"
+            (default: "loopback" on one host, "ethernet_10g" between several).
+
+    Returns:
+        Text for people, which may change with a release: the algorithm, the row of the selection table that asks
+        for it, into how many pieces the array is split, the predicted time, what the other algorithms would take,
+        the rank's steps, and up to 8 ranks a table of all messages: a column per rank, a line per round, where
+        `c2>3` sends chunk 2 to rank 3, `c1<0` takes chunk 1 from rank 0, and `+c1<0` adds it.
+
+    Times are those of the alpha-beta-gamma model on idle links that are all alike (docs/plans.md), for comparing; they
+    are no measurement.
 
     Raises:
-        InvalidArgument: there is no such collective.
-        NotInitialized: there is no world.
+        InvalidArgument: there is no such collective, root, rank or model, or a number is out of range.
+        NotInitialized: there is no world, and no `size`.
 
     Example:
         >>> import pycollective as pc
-        >>> _ = pc.init()
-        >>> isinstance(pc.explain("allreduce", nbytes=1 << 20), str)
-        True
-        >>> pc.shutdown()
+        >>> text = pc.explain("allreduce", nbytes=64 << 20, size=4, hosts=4)
+        >>> for line in text.splitlines()[:2]:
+        ...     print(line)
+        allreduce of 67108864 bytes, 4 ranks on 4 hosts
+        algorithm: ring (2(n-1) rounds, each rank sends 2(n-1)/n of the array: best for large arrays)
     """
-    return world().explain(collective, nbytes=nbytes, root=root)
+    if not 0 <= nbytes < 1 << 63:
+        raise InvalidArgument(f"explain: nbytes must be 0 to 2**63 - 1, not {nbytes}")
+    for name, value in (("root", root), ("size", size), ("hosts", hosts), ("rank", rank)):
+        least = 0 if name in ("root", "rank") else 1
+        if value is not None and not least <= value <= 65535:
+            raise InvalidArgument(f"explain: {name} must be {least} to 65535, not {value}")
+    shown, link = -1 if rank is None else rank, model or ""
+    if size is not None:
+        return _core._plan_explain(collective, nbytes, root, size, hosts or 1, shown, link)
+    world = _core.world()
+    if hosts is not None:
+        raise InvalidArgument(
+            "explain: hosts without size: the world knows its own; give size= for one that is only thought of"
+        )
+    return world.explain(collective, nbytes=nbytes, root=root, rank=shown, model=link)

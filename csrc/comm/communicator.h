@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "comm/explain_call.h"
 #include "engine/executor.h"
 
 namespace pc {
@@ -54,8 +55,8 @@ class Communicator {
   // What has come up about earlier calls and was not raised here is logged then.
   virtual Status resync(double timeout_s = -1, const char* site = nullptr) = 0;
 
-  // Plan of one call in words: transport, algorithm, steps of this rank.
-  virtual Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const = 0;
+  // One call in words: algorithm and why, times on paper, steps. The group and the transport are this communicator's.
+  virtual Result<std::string> explain(ExplainedCall call) const = 0;
   // A member has died or left, or the group was closed: every call raises.
   virtual bool ended() const = 0;
   // Ends everything that runs on this group, now and later, with `why`. The first cause stays.

@@ -368,16 +368,11 @@ WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) co
   return {Deadline::after(timeout_s, began), shared_->calls.word(), parts_.interrupted, nullptr};
 }
 
-Result<std::string> GroupCommunicator::explain(Collective collective, uint64_t nbytes, Rank root) const {
-  if (root < 0 || root >= size_) {
-    return Status(Code::kInvalidArgument, "root " + std::to_string(root) + " is no rank of this group");
-  }
-  const Choice choice = selection_.choose(collective, nbytes, {size_, parts_.hosts});
-  const std::string transport(parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only");
-  std::string text = "transport: " + transport + "\nalgorithm: " + std::string(choice.algorithm->name) +
-                     "\nsplit:     " + std::to_string(choice.split) + "\n";
-  const Plan plan = choice.algorithm->build(Shape{collective, rank_, size_, root, choice.split});
-  return text + pc::explain(plan);
+Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {
+  call.group = {size_, parts_.hosts};
+  call.transport = parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only";
+  if (call.rank == -1) call.rank = rank_;
+  return explain_call(call, selection_);
 }
 
 bool GroupCommunicator::ended() const { return *shared_->calls.word() != 0; }

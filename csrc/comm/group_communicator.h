@@ -40,7 +40,7 @@ class GroupCommunicator final : public Communicator {
                                                 Async how) override;
   Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
                                                 Async how) override;
-  Result<std::string> explain(Collective collective, uint64_t nbytes, Rank root) const override;
+  Result<std::string> explain(ExplainedCall call) const override;
   bool ended() const override;
   void abort(const Status& why) noexcept override;
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever

@@ -132,7 +132,7 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
     return bad_row(
         text, "there is no '" + std::string(fields[2]) + "' for it, but " + algorithm_names(*collective));
   }
-  Row row{*collective, *from, *to, algorithm, algorithm->pipelines == Pipelines::kArray ? kChunk : 0};
+  Row row{*collective, *from, *to, algorithm, usual_chunk_nbytes(*algorithm)};
   for (std::size_t i = 3; i < fields.size(); ++i) {
     const std::size_t equals = std::min(fields[i].find('='), fields[i].size() - 1);
     const std::string_view name = fields[i].substr(0, equals);
@@ -151,15 +151,30 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
 
 std::string SelectionTable::to_string() const {
   std::string text;
-  for (const Row& row : rows_) {
-    if (!text.empty()) text += ';';
-    text += std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
-            size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
-    if (row.algorithm->pipelines != Pipelines::kNot) text += ":chunk=" + size_text(row.chunk_nbytes);
-    if (row.from.size != 1) text += ":ranks=" + std::to_string(row.from.size);
-    if (row.from.hosts != 1) text += ":hosts=" + std::to_string(row.from.hosts);
-  }
+  for (std::size_t row = 0; row < rows_.size(); ++row) text += (row == 0 ? "" : ";") + row_text(row);
   return text;
+}
+
+std::string SelectionTable::row_text(std::size_t at) const {
+  const Row& row = rows_[at];
+  std::string text = std::string(name_of(row.collective)) + ":" + size_text(row.from_nbytes) + "-" +
+                     size_text(row.to_nbytes) + ":" + std::string(row.algorithm->name);
+  if (row.algorithm->pipelines != Pipelines::kNot) text += ":chunk=" + size_text(row.chunk_nbytes);
+  if (row.from.size != 1) text += ":ranks=" + std::to_string(row.from.size);
+  if (row.from.hosts != 1) text += ":hosts=" + std::to_string(row.from.hosts);
+  return text;
+}
+
+uint64_t usual_chunk_nbytes(const Algorithm& algorithm) {
+  return algorithm.pipelines == Pipelines::kArray ? kChunk : 0;
+}
+
+uint32_t split_for(const Algorithm& algorithm, uint64_t chunk_nbytes, uint64_t nbytes, Rank size) {
+  // What is cut is the array, or a rank's part of it.
+  const bool cuts_parts = algorithm.pipelines == Pipelines::kParts;
+  const uint64_t part = chunk_nbytes * static_cast<uint64_t>(cuts_parts ? size : 1);
+  if (part == 0 || nbytes <= part || nbytes == kUnknownSize) return 1;
+  return static_cast<uint32_t>(std::min<uint64_t>((nbytes - 1) / part + 1, kMaxSplit));
 }
 
 Choice SelectionTable::choose(Collective collective, const Call& call, const GroupShape& group) const {
@@ -169,12 +184,8 @@ Choice SelectionTable::choose(Collective collective, const Call& call, const Gro
     if (group.size < row.from.size || group.hosts < row.from.hosts) continue;
     if (nbytes >= row.to_nbytes && row.to_nbytes != kInfinity) continue;
     if (call.fixed_order && !row.algorithm->fixed_order) continue;
-    uint64_t split = 1;
-    // What is cut is the array, or a rank's part of it.
-    const bool cuts_parts = row.algorithm->pipelines == Pipelines::kParts;
-    const uint64_t part = row.chunk_nbytes * static_cast<uint64_t>(cuts_parts ? group.size : 1);
-    if (part != 0 && nbytes > part && nbytes != kUnknownSize) split = (nbytes - 1) / part + 1;
-    const Choice choice{row.algorithm, static_cast<uint32_t>(std::min<uint64_t>(split, kMaxSplit))};
+    const Choice choice{row.algorithm, split_for(*row.algorithm, row.chunk_nbytes, nbytes, group.size),
+                        static_cast<std::size_t>(&row - rows_.data())};
     if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even}))
       return choice;
   }

@@ -19,7 +19,11 @@ struct GroupShape {
 struct Choice {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
+  std::size_t row = 0;  // of the table: why it is this one
 };
+// How many pieces of about that size (0: not cut) `nbytes` are cut into.
+uint32_t split_for(const Algorithm& algorithm, uint64_t chunk_nbytes, uint64_t nbytes, Rank size);
+uint64_t usual_chunk_nbytes(const Algorithm& algorithm);  // where a row does not say
 
 inline constexpr uint64_t kUnknownSize = ~uint64_t{0};  // as nbytes: not all ranks know it
 
@@ -31,6 +35,7 @@ class SelectionTable {
   // and list what there is. Text that to_string() wrote reads back to the same table.
   static Result<SelectionTable> parse(std::string_view text);
   std::string to_string() const;
+  std::string row_text(std::size_t row) const;  // "allreduce:32k-inf:ring:chunk=0"
   struct Call {
     uint64_t nbytes = 0;       // of the whole array
     bool even = true;          // every rank's part of it is equally large

@@ -23,6 +23,7 @@ std::string step_text(const Plan& plan, uint32_t index);  // "step 3 (recv_reduc
 
 // 1. structure.cc: every plan by itself. Ranges, peers, areas that exist, `after` backwards, unused fields left alone.
 Status check_structure(Plans plans);
+Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& first);  // first: rank 0's
 
 // 2. schedule.cc: which send feeds which receive, and one order in which everything can happen.
 struct StepRef {
@@ -63,5 +64,9 @@ class HappensBefore {
 
 // 4. hazards.cc: two steps of one rank that may touch the same memory at the same time, at least one writing.
 Status check_hazards(Plans plans, const HappensBefore& order);
+
+// Instead of 3 and 4 for very many ranks. local_hazards.cc: the same question, answered from one plan alone. Where no answer
+// is found the plan is refused.
+Status check_local_hazards(const Plan& plan);
 
 }  // namespace pc

@@ -63,6 +63,11 @@ class PlanBuilder {
     if (lane >= plan_.lanes) plan_.lanes = static_cast<uint8_t>(lane + 1);
     return *this;
   }
+  // How many there will be: worth saying where it is thousands.
+  PlanBuilder& expect(std::size_t steps) {
+    plan_.steps.reserve(steps);
+    return *this;
+  }
   Plan take() { return std::move(plan_); }
 
  private:

@@ -146,25 +146,30 @@ Fingerprint first_output(const Shape& shape, uint32_t chunks, uint32_t place) {
   return copied ? contribution(shape.rank, name) : never_written(shape.rank, Area::kOutput, name);
 }
 
-Fingerprint wanted_output(const Shape& shape, uint32_t chunks, uint32_t place) {
-  const uint32_t name = held(shape, chunks, Area::kOutput).name(place);
+Contributors contributors(const Shape& shape, uint32_t chunks, uint32_t name) {
+  const auto one = [](Rank rank) { return Contributors{rank, rank + 1}; };
   const uint32_t size = static_cast<uint32_t>(shape.size);
-  Rank from = 0, to = shape.size;  // whose contributions it is the sum of
   switch (shape.collective) {
     case Collective::kBroadcast:
-    case Collective::kScatter: return contribution(shape.root, name);
+    case Collective::kScatter: return one(shape.root);
     case Collective::kAllgather:
-    case Collective::kGather: return contribution(static_cast<Rank>(name / (chunks / size)), name);
-    case Collective::kAlltoall: return contribution(static_cast<Rank>(name / size), name);
-    case Collective::kScan: to = shape.rank + 1; break;
-    case Collective::kExscan: to = shape.rank; break;
+    case Collective::kGather: return one(static_cast<Rank>(name / (chunks / size)));
+    case Collective::kAlltoall: return one(static_cast<Rank>(name / size));
+    case Collective::kScan: return {0, shape.rank + 1};
+    case Collective::kExscan: return {0, shape.rank};
     case Collective::kAllreduce:
     case Collective::kReduce:
     case Collective::kReduceScatter:
     case Collective::kBarrier: break;
   }
+  return {0, shape.size};
+}
+
+Fingerprint wanted_output(const Shape& shape, uint32_t chunks, uint32_t place) {
+  const uint32_t name = held(shape, chunks, Area::kOutput).name(place);
+  const Contributors ranks = contributors(shape, chunks, name);
   Fingerprint sum;
-  for (; from < to; ++from) sum = sum + contribution(from, name);
+  for (Rank rank = ranks.from; rank < ranks.to; ++rank) sum = sum + contribution(rank, name);
   return sum;
 }
 

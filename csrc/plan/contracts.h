@@ -50,6 +50,12 @@ struct Fingerprint {
 };
 Fingerprint operator+(const Fingerprint& a, const Fingerprint& b);
 
+// Whose contributions a chunk of the output must hold at the end.
+struct Contributors {
+  Rank from = 0, to = 0;  // [from, to)
+};
+Contributors contributors(const Shape& shape, uint32_t chunks, uint32_t name);
+
 Fingerprint contribution(Rank rank, uint32_t chunk);  // of this rank's input
 Fingerprint never_written(Rank rank, Area area, uint32_t chunk);
 // What the chunk of that place holds before step 0, and, of the output, what it must hold at the end.

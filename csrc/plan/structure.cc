@@ -82,14 +82,13 @@ std::string wrong_step(const Plan& plan, uint32_t index) {
   return wrong_weights(plan, step);
 }
 
-Status check_plan(Plans plans, std::size_t rank) {
-  const Plan& plan = plans[rank];
+}  // namespace
+
+Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& first) {
   const Shape& shape = plan.shape;
-  if (static_cast<std::size_t>(shape.rank) != rank)
-    return plan_error(plan, "stands at the place of another rank");
-  if (static_cast<std::size_t>(shape.size) != plans.size())
-    return plan_error(plan, "is for another number of ranks");
-  if (!starts_with_same_words(plan, plans[0])) return plan_error(plan, "is for another call than rank 0's");
+  if (shape.rank != rank) return plan_error(plan, "stands at the place of another rank");
+  if (shape.size != size) return plan_error(plan, "is for another number of ranks");
+  if (!starts_with_same_words(plan, first)) return plan_error(plan, "is for another call than rank 0's");
   if (shape.root < 0 || shape.root >= shape.size)
     return plan_error(plan, "has a root that is not in the group");
   if (!right_chunks(shape, plan.chunks)) return plan_error(plan, "has the wrong number of chunks");
@@ -100,13 +99,13 @@ Status check_plan(Plans plans, std::size_t rank) {
   return Status::ok();
 }
 
-}  // namespace
-
 Status check_structure(Plans plans) {
   if (plans.empty()) return Status(Code::kInternal, "there are no plans to check");
   if (plans.size() > std::numeric_limits<uint16_t>::max())
     return plan_error(plans[0], "has more ranks than weights can count");
-  for (std::size_t rank = 0; rank < plans.size(); ++rank) PC_TRY(check_plan(plans, rank));
+  const Rank size = static_cast<Rank>(plans.size());
+  for (Rank rank = 0; rank < size; ++rank)
+    PC_TRY(check_structure_of(plans[static_cast<std::size_t>(rank)], rank, size, plans[0]));
   return Status::ok();
 }
 

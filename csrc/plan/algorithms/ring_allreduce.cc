@@ -25,10 +25,14 @@ Plan ring_allreduce(const Shape& shape) {
   constexpr uint32_t kLanes = 4;
 
   PlanBuilder plan("ring", shape, static_cast<uint32_t>(n) * shape.split);
+  plan.expect(static_cast<std::size_t>(4 * (n - 1)) * shape.split);
   for (uint32_t slice = 0; slice < shape.split; ++slice) {
     // The slice's chunk that is `back` places behind this rank.
     const auto chunk = [&](Rank back) {
-      return output(slice * static_cast<uint32_t>(n) + static_cast<uint32_t>((shape.rank - back + n) % n));
+      Rank at = shape.rank - back;
+      if (at < 0) at += n;
+      if (at == n) at = 0;
+      return output(slice * static_cast<uint32_t>(n) + static_cast<uint32_t>(at));
     };
     plan.lane(static_cast<uint8_t>(slice % kLanes));
     for (Rank round = 0; round < n - 1; ++round) {

@@ -55,7 +55,7 @@ TEST(Runtime, one_rank_needs_neither_store_nor_transport) {
   EXPECT_EQ(runtime->hosts().local_size, 1);
   EXPECT_TRUE(runtime->world().run(Request{}).is_ok());
   EXPECT_TRUE(runtime->world().launch(Request{}).value()->done());
-  EXPECT_TRUE(has(Status(Code::kInternal, runtime->world().explain(Collective::kAllreduce, 8, 0).value()),
+  EXPECT_TRUE(has(Status(Code::kInternal, runtime->world().explain({Collective::kAllreduce, 8}).value()),
                   "nothing to do"));
   EXPECT_TRUE(runtime->shutdown(Deadline::after(1)).is_ok());
   EXPECT_EQ(runtime->world().run(Request{}).code(), Code::kNotInitialized);
@@ -292,7 +292,7 @@ TEST(Runtime, a_bad_tuning_text_of_rank_0_is_reported_everywhere) {
 TEST(Runtime, rank_0_tunes_everybody) {
   const Outcomes outcomes = run_world(
       {.size = 3, .tune = "allreduce:0-inf:ring"}, [](Runtime& runtime, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const std::string text, group.explain(Collective::kAllreduce, 8, 0));
+        PC_ASSIGN_OR_RETURN(const std::string text, group.explain({Collective::kAllreduce, 8}));
         const HostMap& hosts = runtime.hosts();
         const bool right = text.find("ring") != std::string::npos &&
                            text.find("transport: inproc") != std::string::npos && hosts.local_size == 3 &&

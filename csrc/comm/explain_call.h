@@ -1,0 +1,24 @@
+// What a call would run and why, in words: for Group.explain() in a world, and for one that is only thought of.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "comm/selection.h"
+
+namespace pc {
+
+struct ExplainedCall {
+  Collective collective = Collective::kBarrier;
+  uint64_t nbytes = 0;  // of the whole array
+  Rank root = 0;
+  GroupShape group = {};
+  Rank rank = -1;                   // whose steps are shown; -1: the caller's, or rank 0
+  std::string_view transport = {};  // empty: there is none yet
+  std::string_view model = {};  // of plan/cost.h; empty: loopback on one host, ethernet_10g between several
+};
+
+// InvalidArgument: a size, root, rank or model that does not exist.
+Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
+
+}  // namespace pc

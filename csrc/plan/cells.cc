@@ -1,0 +1,83 @@
+#include "plan/cells.h"
+
+#include <string>
+
+#include "plan/analysis.h"
+
+namespace pc {
+
+Cells::Cells(const Plan& any) : chunks_(any.chunks), ranks_(static_cast<std::size_t>(any.shape.size)) {
+  Shape shape = any.shape;
+  std::size_t all = 0;
+  for (shape.rank = 0; shape.rank < shape.size; ++shape.rank)
+    all += held(shape, chunks_, Area::kOutput).count;
+  outputs_ = std::make_unique_for_overwrite<uint64_t[]>(all);
+  uint64_t* values = outputs_.get();
+  for (shape.rank = 0; shape.rank < shape.size; ++shape.rank) {
+    Memory& memory = ranks_[static_cast<std::size_t>(shape.rank)];
+    memory.base_ = base(shape.rank);
+    memory.output_ = held(shape, chunks_, Area::kOutput);
+    memory.values_ = values;
+    values += memory.output_.count;
+  }
+  if (!reduces(shape.collective)) return;
+  totals_.resize(chunks_);
+  before_.resize(chunks_);
+  for (Rank rank = 0; rank < shape.size; ++rank) add_to(totals_, rank);
+}
+
+Status Cells::fits(const Plan& any) {
+  const uint64_t held_chunks = held(any.shape, any.chunks, Area::kOutput).count + any.scratch_chunks;
+  const uint64_t nbytes = held_chunks * static_cast<uint64_t>(any.shape.size) * sizeof(uint64_t);
+  if (nbytes <= kMostNbytes) return Status::ok();
+  return Status(Code::kInvalidArgument, "the data of " + std::to_string(any.shape.size) + " ranks needs " +
+                                            std::to_string(nbytes >> 30) + " GiB, more than " +
+                                            std::to_string(kMostNbytes >> 30) +
+                                            ": take fewer ranks or a smaller split");
+}
+
+void Cells::add_to(std::vector<uint64_t>& sums, Rank rank) const {
+  const uint64_t from = base(rank);
+  for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] += contribution(from, chunk);
+}
+
+Cells::Memory& Cells::of(const Plan& plan) {
+  Memory& memory = ranks_[static_cast<std::size_t>(plan.shape.rank)];
+  if (memory.filled_) return memory;
+  memory.filled_ = true;
+  const Chunks both = shared_chunks(plan.shape, plan.chunks);
+  for (uint32_t i = 0; i < memory.output_.count; ++i) {
+    const uint32_t name = memory.output_.name(i);
+    const bool copied = name >= both.first && name - both.first < both.count;
+    memory.values_[i] = copied ? contribution(memory.base_, name) : never_written(memory.base_, i);
+  }
+  for (uint32_t i = 0; i < plan.scratch_chunks; ++i)
+    memory.scratch_.push_back(never_written(memory.base_, std::size_t{memory.output_.count} + i));
+  return memory;
+}
+
+Status Cells::check_result(const Plan& plan) {
+  const Memory& memory = of(plan);
+  for (; !before_.empty() && next_ < plan.shape.rank; ++next_) add_to(before_, next_);
+  for (uint32_t i = 0; i < memory.output_.count; ++i) {
+    const uint32_t name = memory.output_.name(i);
+    const Contributors ranks = contributors(plan.shape, plan.chunks, name);
+    uint64_t wanted = 0;
+    if (ranks.to - ranks.from == 1) {
+      wanted = contribution(ranks.from, name);
+    } else if (ranks.to == plan.shape.size) {
+      wanted = totals_[name];
+    } else {  // a scan: the ranks before this one and, perhaps, this one
+      wanted = before_[name] + (ranks.to > plan.shape.rank ? contribution(plan.shape.rank, name) : 0);
+    }
+    const uint64_t got = memory.values_[i];
+    if (got == wanted) continue;
+    return plan_error(plan, "ends with a wrong chunk " + std::to_string(name) + ": it holds " +
+                                std::to_string(count(got)) + " contributions instead of " +
+                                std::to_string(count(wanted)) +
+                                (count(got) == count(wanted) ? ", but not the right ones" : ""));
+  }
+  return Status::ok();
+}
+
+}  // namespace pc

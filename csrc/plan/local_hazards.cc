@@ -1,0 +1,151 @@
+// Hazards of one rank, shown from its plan alone: what check_hazards() shows with clocks over all ranks, in memory that
+// depends on this plan only. A step a is through with its memory before step b begins, if
+//   lane     a is no send and stands before b in b's lane;
+//   after    a step before b in its lane, or b, waits for a, or a is no send and stands before such a step in its own lane;
+//   return   b's lane has received, before b or by b, a chunk that holds the whole sum of an allreduce, and a is the one send of
+//            that chunk that can have come before. The sum holds this rank's contribution, which left through a alone,
+//            so a's memory has been read, and what stands before a in its lane was over before that. It must have left as
+//            what it is: plans that copy or add from an array into scratch get no such proof. That what comes is the whole sum
+//            is what Walk::receives_totals() says of the run. Both stand or fall together: until the first race all data
+//            is what it is in the run, so there is no first race.
+// These are reasons that hold; they are not all there are. What they do not show is refused.
+#include <algorithm>
+#include <vector>
+
+#include "plan/analysis.h"
+#include "plan/contracts.h"
+
+namespace pc {
+namespace {
+
+class LocalHazards {
+ public:
+  explicit LocalHazards(const Plan& plan)
+      : plan_(plan),
+        input_(held(plan.shape, plan.chunks, Area::kInput)),
+        output_(held(plan.shape, plan.chunks, Area::kOutput)),
+        cells_(std::size_t{input_.count} + output_.count + plan.scratch_chunks),
+        known_(std::size_t{plan.lanes} * plan.lanes),
+        read_by_(plan.steps.size()) {
+    if (plan.shape.collective == Collective::kAllreduce && sends_from_arrays()) find_sends();
+  }
+
+  Status check() {
+    if (plan_.lanes > 64) return plan_error(plan_, "has more lanes than one pass can follow");
+    for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
+      const Step& step = plan_.steps[i];
+      known(step.lane, step.lane) = i;
+      if (step.after > 0) learn(step.lane, step.after - 1);
+      if (step.kind == StepKind::kRecv && step.dst_area == Area::kOutput) learn_from_return(i);
+      if (!is_receive(step.kind)) PC_TRY(touch(i, step.src_area, step.src, false));
+      if (step.kind != StepKind::kSend) PC_TRY(touch(i, step.dst_area, step.dst, true));
+    }
+    return Status::ok();
+  }
+
+ private:
+  static constexpr uint32_t kNobody = ~uint32_t{0};
+  struct Cell {
+    uint32_t written = kNobody;  // by that step
+    Area written_as = Area::kOutput;
+    std::vector<uint32_t> reads;  // since then
+    std::vector<Area> read_as;
+  };
+
+  uint32_t& known(uint8_t lane, uint8_t other) {
+    return known_[std::size_t{lane} * plan_.lanes + other];  // steps of `other` before that one are over
+  }
+  void learn(uint8_t lane, uint32_t step) {
+    const Step& done = plan_.steps[step];
+    known(lane, done.lane) = std::max(known(lane, done.lane), step + 1);
+    read_by_[step] |= uint64_t{1} << lane;
+  }
+
+  bool sends_from_arrays() const {
+    return std::none_of(plan_.steps.begin(), plan_.steps.end(), [](const Step& step) {
+      const bool fills_scratch = !is_message(step.kind) && step.dst_area == Area::kScratch;
+      return fills_scratch || (step.kind == StepKind::kSend && step.src_area == Area::kScratch);
+    });
+  }
+  void find_sends() {
+    sends_.resize(plan_.chunks);
+    for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
+      const Step& step = plan_.steps[i];
+      for (uint32_t c = 0; step.kind == StepKind::kSend && c < step.src.count; ++c)
+        sends_[step.src.first + c].push_back(i);
+    }
+  }
+  void learn_from_return(uint32_t receive) {
+    if (sends_.empty()) return;
+    const Step& step = plan_.steps[receive];
+    for (uint32_t c = 0; c < step.dst.count; ++c) {
+      uint32_t only = kNobody, how_many = 0;
+      for (const uint32_t send : sends_[step.dst.first + c]) {
+        if (send > receive && plan_.steps[send].lane == step.lane) continue;  // certainly later
+        only = send;
+        ++how_many;
+      }
+      if (how_many == 1 && only < receive) learn(step.lane, only);
+    }
+  }
+
+  bool is_over(uint32_t a, uint8_t lane) {
+    const Step& step = plan_.steps[a];
+    if (step.kind == StepKind::kSend) return (read_by_[a] >> lane & 1) != 0;
+    return a < known(lane, step.lane);
+  }
+
+  Status touch(uint32_t i, Area area, Chunks chunks, bool writes) {
+    for (uint32_t c = 0; c < chunks.count; ++c)
+      PC_TRY(touch_one(i, area, cell(area, chunks.first + c), writes));
+    return Status::ok();
+  }
+  // Whatever came before the last write was over when that began, so it is over now.
+  Status touch_one(uint32_t i, Area area, Cell& cell, bool writes) {
+    if (cell.written != kNobody && cell.written != i)
+      PC_TRY(compare(cell.written, cell.written_as, i, area, true));
+    if (!writes) {
+      cell.reads.push_back(i);
+      cell.read_as.push_back(area);
+      return Status::ok();
+    }
+    for (std::size_t k = 0; k < cell.reads.size(); ++k) {
+      if (cell.reads[k] != i) PC_TRY(compare(cell.reads[k], cell.read_as[k], i, area, false));
+    }
+    cell = Cell{i, area, {}, {}};
+    return Status::ok();
+  }
+  Status compare(uint32_t a, Area a_area, uint32_t b, Area b_area, bool a_wrote) {
+    if (!is_over(a, plan_.steps[b].lane)) {
+      return step_error(plan_, b,
+                        "may touch memory that " + step_text(plan_, a) +
+                            " still uses: nothing in this rank's plan orders them");
+    }
+    if (a_wrote && a_area == Area::kOutput && b_area == Area::kInput) {
+      return step_error(plan_, b,
+                        "reads the input after " + step_text(plan_, a) +
+                            " has written the output, which is the same memory in place");
+    }
+    return Status::ok();
+  }
+  Cell& cell(Area area, uint32_t chunk) {
+    const std::size_t arrays = std::size_t{input_.count} + output_.count;
+    if (area == Area::kScratch) return cells_[arrays + chunk];
+    const bool of_input =
+        area == Area::kInput || (in_place(plan_.shape.collective) && input_.has({chunk, 1}));
+    return cells_[of_input ? input_.place(chunk) : input_.count + output_.place(chunk)];
+  }
+
+  const Plan& plan_;
+  const Held input_, output_;
+  std::vector<Cell> cells_;
+  std::vector<uint32_t> known_;               // [lane][lane]
+  std::vector<uint64_t> read_by_;             // [send]: bit per lane that knows that it is complete
+  std::vector<std::vector<uint32_t>> sends_;  // [chunk], if the third reason can hold
+};
+
+}  // namespace
+
+Status check_local_hazards(const Plan& plan) { return LocalHazards(plan).check(); }
+
+}  // namespace pc

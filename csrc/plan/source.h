@@ -1,0 +1,59 @@
+// The plans of all ranks of one call, one at a time: so that ten thousand ranks whose plans do not fit into memory together can
+// be walked through. A ring of 10,240 ranks has 419 million steps, 13 GB of them. A builder is a pure function, so a plan
+// that was dropped is built again when its rank's turn comes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace pc {
+
+// Thread-safety: none.
+class PlanSource {
+ public:
+  virtual ~PlanSource() = default;
+  virtual Rank size() const = 0;
+  virtual const Plan& of(Rank rank) = 0;  // until the next call
+  virtual bool keeps_all() const = 0;     // asking costs nothing, and every plan stays
+  virtual Status check_structure()
+      const = 0;  // what a walk relies on; the catalog's plans have it from their tests
+};
+
+class GivenPlans final : public PlanSource {
+ public:
+  explicit GivenPlans(std::span<const Plan> plans) : plans_(plans) {}
+  Rank size() const override { return static_cast<Rank>(plans_.size()); }
+  const Plan& of(Rank rank) override { return plans_[static_cast<std::size_t>(rank)]; }
+  bool keeps_all() const override { return true; }
+  Status check_structure() const override;
+
+ private:
+  std::span<const Plan> plans_;
+};
+
+class BuiltPlans final : public PlanSource {
+ public:
+  static constexpr uint64_t kKeptNbytes = uint64_t{256} << 20;
+  // The shape must be one that the algorithm supports; its rank counts for nothing.
+  BuiltPlans(const Algorithm& algorithm, const Shape& shape, uint64_t keep_nbytes = kKeptNbytes);
+  Rank size() const override { return shape_.size; }
+  const Plan& of(Rank rank) override;
+  bool keeps_all() const override { return !kept_.empty(); }
+  Status check_structure() const override { return Status::ok(); }
+  uint64_t steps() const {
+    return steps_;
+  }  // of all ranks, about: as many for each as for the one in the middle
+
+ private:
+  Plan build(Rank rank) const;
+
+  const Algorithm& algorithm_;
+  Shape shape_;
+  uint64_t steps_ = 0;
+  std::vector<Plan> kept_;  // all or none
+  Plan current_;
+};
+
+}  // namespace pc

@@ -1,0 +1,56 @@
+"""Plans for thousands of ranks: checked for 8,192, simulated on data for 10,240. Takes minutes: `scripts/test full`.
+
+Prints each bar with its figure. Processor seconds, not those of a clock: what else the machine does is no matter.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A command of `pycollective plan` and what it may take."""
+
+    words: str
+    seconds: float
+    nbytes: int
+
+
+BARS = [
+    Bar("check --collective allreduce --algorithm double_binary_tree -n 8192", 60, 1 << 30),
+    Bar("check --collective allreduce --algorithm recursive_doubling -n 8192", 60, 1 << 30),
+    Bar("check --collective allreduce --algorithm ring -n 8192 --split 1", 300, 1 << 30),
+    Bar("simulate allreduce --algorithm double_binary_tree -n 10240", 10, 2 << 30),
+    Bar("simulate allreduce --algorithm ring -n 10240", 20, 2 << 30),
+]
+
+
+def measure(words: str) -> tuple[int, float, int]:
+    """Exit code, processor seconds and most memory of one command."""
+    child = subprocess.Popen([sys.executable, "-m", "pycollective", "plan", *words.split()])
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
+
+
+def main() -> int:
+    """1 if a bar is missed."""
+    missed = 0
+    for bar in BARS:
+        code, seconds, nbytes = measure(bar.words)
+        held = code == 0 and seconds <= bar.seconds and nbytes <= bar.nbytes
+        missed += not held
+        print(
+            f"{'ok' if held else 'MISSED'}  plan {bar.words}: exit code {code}, {seconds:.1f} s of processor"
+            f" (bar {bar.seconds}), {nbytes >> 20} MiB (bar {bar.nbytes >> 20})",
+            flush=True,
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
