@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from pycollective.arrays.library import Memory, Shape
@@ -20,14 +19,19 @@ class JaxArrays(NumpyArrays):
     name = "jax"
     mutable = False
 
+    def __init__(self) -> None:
+        import jax
+
+        self._jax = jax
+
     def owns(self, x: Any) -> bool:
-        return isinstance(x, jax.Array)
+        return isinstance(x, self._jax.Array)
 
     def array(self, x: Any) -> Any:
         """Its memory as a read-only NumPy array."""
         if isinstance(x, np.ndarray):
             return x
-        if isinstance(x, jax.core.Tracer):
+        if isinstance(x, self._jax.core.Tracer):
             raise InvalidArgument(
                 "the array is being traced by jax.jit or a like transformation: call outside of it"
             )
@@ -55,7 +59,7 @@ class JaxArrays(NumpyArrays):
         np.copyto(target, self.array(source), casting="no")
 
     def finished(self, block: Any, like: Any) -> Any:
-        return jax.numpy.asarray(block)
+        return self._jax.numpy.asarray(block)
 
     def moved(self, x: Any, source: int, target: int) -> Any:
         return np.moveaxis(self.array(x), source, target)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
 
 __all__ = ["TorchTensors"]
@@ -17,8 +15,13 @@ class TorchTensors:
     name = "torch"
     mutable = True
 
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+
     def owns(self, x: Any) -> bool:
-        return isinstance(x, torch.Tensor)
+        return isinstance(x, self._torch.Tensor)
 
     def shape(self, x: Any) -> Shape:
         return tuple(x.shape)
@@ -31,7 +34,7 @@ class TorchTensors:
 
     def is_block(self, x: Any) -> bool:
         # What has no strides or lies on another device is left to the core, which refuses it.
-        if x.layout != torch.strided or x.device.type != "cpu":
+        if x.layout != self._torch.strided or x.device.type != "cpu":
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
 
@@ -41,11 +44,11 @@ class TorchTensors:
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not memory.size:
-            return torch.empty(shape, dtype=like.dtype)
-        return torch.from_numpy(memory).view(like.dtype).view(shape)
+            return self._torch.empty(shape, dtype=like.dtype)
+        return self._torch.from_numpy(memory).view(like.dtype).view(shape)
 
     def empty(self, like: Any, shape: Shape) -> Any:
-        return torch.empty(shape, dtype=like.dtype)
+        return self._torch.empty(shape, dtype=like.dtype)
 
     def assign(self, target: Any, source: Any) -> None:
         target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place
