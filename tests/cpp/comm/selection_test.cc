@@ -133,7 +133,7 @@ TEST(Descriptor, bytes_of_different_layouts_are_different_calls_and_messages) {
     Request r;
     r.collective = Collective::kBroadcast;
     r.out = {memory, 64, dtype, {}, layout};
-    return digest_of(r, SelectionTable::defaults().choose(r.collective, 64, {2}), 1, 2);
+    return digest_of(r, SelectionTable::defaults().choose(r.collective, 64, {2}), 1, 2, 2);
   };
   EXPECT_NE(broadcast(DType::kOpaque, &days), broadcast(DType::kOpaque, &seconds));
   EXPECT_NE(broadcast(DType::kOpaque, nullptr), broadcast(DType::kU8, nullptr));
