@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +42,9 @@ def _agree(group: Group, members: list[int], timeout: float | None) -> int:
     """The members tell the first one their list and next free number, and get the largest back."""
     if len(members) == 1:
         return group._next_group_id()
-    mine = np.array([zlib.crc32(repr(members).encode()), group._next_group_id()], np.int64)
+    from zlib import crc32  # here: importing pycollective takes no longer for it
+
+    mine = np.array([crc32(repr(members).encode()), group._next_group_id()], np.int64)
     first, others = members[0], members[1:]
     if group.rank != first:
         group.send(mine, first, tag=AGREEMENT_TAG, timeout=timeout)
