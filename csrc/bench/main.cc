@@ -14,8 +14,13 @@ namespace {
 constexpr Rank kRanks = 2;
 constexpr int kUsage = 2;
 
+// A launcher stops the others when a rank fails: one that does not say why says that it only goes with rank 0, which then
+// has the time to.
 int refuse(const Status& status, bool says_why) {
-  if (says_why) std::fprintf(stderr, "%spycollective-bench: %s\n", usage().c_str(), status.message().c_str());
+  if (says_why)
+    std::fprintf(stderr, "%spycollective-bench: %s\n", usage().c_str(), status.message().c_str());
+  else
+    std::fputs("pycollective.PeerFailure: rank 0 says what is wrong with the command line\n", stderr);
   return kUsage;
 }
 
