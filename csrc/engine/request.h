@@ -39,7 +39,7 @@ struct Elements {
 inline Elements elements_of(const Request& request, Rank size) {
   const std::size_t ranks = static_cast<std::size_t>(size);
   switch (request.collective) {
-    case Collective::kBroadcast: return {request.out.count, request.out.dtype};
+    case Collective::kBroadcast:
     case Collective::kAllgather: return {request.out.count, request.out.dtype};
     case Collective::kGather:
     case Collective::kScatter: break;

@@ -20,7 +20,6 @@ enum class Extent : uint8_t { kNothing, kAll, kPart, kRow, kColumn };
 struct Arrays {
   Extent input, output;
 };
-constexpr Arrays off_the_root(Arrays root, Arrays others, bool at_root) { return at_root ? root : others; }
 
 Arrays arrays_of(const Shape& shape) {
   using enum Extent;
