@@ -25,7 +25,7 @@ inline constexpr const char* kAllreduce =
 Combine `x` of all ranks element by element; every rank gets the result.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory: NumPy, PyTorch, or anything
+    x: array of the same element count and dtype on every rank, in CPU memory: NumPy, PyTorch, or anything
         with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
     op: "sum" (also "add"), "prod", "min", "max", "avg" (also "mean"), bitwise "band", "bor", "bxor", logical "land", "lor",
         "lxor", "minloc" and "maxloc" of pairs (value, location) along a last axis of length 2, or scaled("sum", factor).
@@ -74,7 +74,7 @@ inline constexpr const char* kBroadcast = R"(broadcast(x, root=0, *, timeout=Non
 Copy `x` of rank `root` to all ranks, in place.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory. Written on every rank but
+    x: array of the same element count and dtype on every rank, in CPU memory. Written on every rank but
         the root, where it may be read-only.
     root: the rank whose array it is.
     timeout: seconds, default that of init().
@@ -101,7 +101,7 @@ inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout
 Combine `x` of all ranks element by element; rank `root` gets the result, in place.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, C-contiguous, in CPU memory. Written on the root only.
+    x: array of the same element count and dtype on every rank, in CPU memory. Written on the root only.
     op: as in allreduce().
     root: the rank that gets the result.
     timeout: seconds, default that of init().
@@ -132,7 +132,7 @@ Returns when `x` may be written again. Messages of one (peer, tag) arrive in the
 wait for them.
 
 Parameters:
-    x: array, C-contiguous, in CPU memory. Only read.
+    x: array, in CPU memory. Only read.
     peer: a rank other than this one.
     tag: 0 to 4294967295; recv() with the same tag gets it.
     timeout: seconds, default that of init().
@@ -159,7 +159,7 @@ inline constexpr const char* kRecv = R"(recv(x, peer, *, tag=0, timeout=None)
 Receive into `x` what rank `peer` sends with the same tag.
 
 Parameters:
-    x: writable array of the sender's element count and dtype, C-contiguous, in CPU memory.
+    x: writable array of the sender's element count and dtype, in CPU memory.
     peer: a rank other than this one.
     tag: 0 to 4294967295.
     timeout: seconds, default that of init().

@@ -11,7 +11,7 @@ from pycollective.arrays.library import Library, Shape
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
-__all__ = ["block_of", "copy_of", "library_for", "unfilled", "writable_for"]
+__all__ = ["block_of", "copy_of", "check_pairs", "library_for", "unfilled", "writable_for"]
 
 
 def library_for(function: str, argument: str, x: Any) -> Library:
@@ -29,6 +29,15 @@ def writable_for(function: str, argument: str, x: Any) -> Library:
     if why := library.why_not_written(x):
         raise InvalidArgument(f"{function}: {argument} {why}")
     return library
+
+
+def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
+    """The core sees elements only: whether neighbours are a pair (value, location) shows in the shape."""
+    if op in ("minloc", "maxloc") and shape[-1:] != (2,):
+        raise InvalidArgument(
+            f'{function}: {argument} of shape {shape} has no pairs for "{op}": its last axis must have length 2, '
+            "for value and location"
+        )
 
 
 def block_of(library: Library, x: Any, room: Room) -> Any:

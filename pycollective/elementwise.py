@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pycollective.arrays.library import Library
-from pycollective.blocks import block_of, copy_of, library_for, unfilled, writable_for
+from pycollective.blocks import block_of, check_pairs, copy_of, library_for, unfilled, writable_for
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument
 from pycollective.fusion import is_bundle, move_bundle
@@ -40,8 +40,9 @@ class Elementwise:
                 raise InvalidArgument(
                     f"{self.name}: out= is for one array, not for a list: copy the arrays first"
                 )
-            return move_bundle(self.name, x, self._run_bundle, writes=self.writes)
+            return move_bundle(self.name, x, self._run_bundle, writes=self.writes, op=self.op)
         library = library_for(self.name, "x", x)
+        check_pairs(self.name, "x", library.shape(x), self.op)
         with Room() as room:
             if not self.writes:
                 self._run(block_of(library, x, room), None)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
+from pycollective.blocks import check_pairs
 from pycollective.errors import InvalidArgument
 from pycollective.staging import Room
 
@@ -94,10 +95,14 @@ def _digest(members: list[_Member]) -> int:
     return zlib.crc32(repr(shapes).encode()) or 1
 
 
-def move_bundle(function: str, x: Any, call: Callable[[Any, int], Any], *, writes: bool) -> Any:
+def move_bundle(
+    function: str, x: Any, call: Callable[[Any, int], Any], *, writes: bool, op: Any = None
+) -> Any:
     """Packs the arrays of each element type into a block, hands it to `call`, and unpacks it if that writes."""
     members = _members(function, "x", x)
     _check(function, members, writes=writes)
+    for member in members:
+        check_pairs(function, member.path, member.library.shape(member.array), op)
     new: dict[int, Any] = {}
     if not members:
         call(np.empty(0, np.uint8), 0)  # an empty list still takes part

@@ -15,7 +15,7 @@ import numpy as np
 
 from pycollective.arrays import by_name
 from pycollective.arrays.library import Library
-from pycollective.blocks import copy_of, library_for, unfilled, writable_for
+from pycollective.blocks import check_pairs, copy_of, library_for, unfilled, writable_for
 from pycollective.clock import Clock
 from pycollective.elementwise import Elementwise
 from pycollective.errors import InvalidArgument, Unsupported
@@ -220,7 +220,10 @@ def reduce_scatter(
     """Every rank gets its part of the combination of all."""
     call = Parts("reduce_scatter", group, axis, timeout)
     library = library_for("reduce_scatter", "x", x)
+    check_pairs("reduce_scatter", "x", library.shape(x), op)
     whole = call.front(library, x)
+    if op in ("minloc", "maxloc") and call.axis == len(library.shape(x)) - 1:
+        raise call.refuse(f'axis {call.axis} holds the pairs of "{op}", which cannot be cut')
     shape = library.shape(whole)
     lengths = cut(call, shape, counts)
     mine = whole_of(shape, lengths[group.rank])

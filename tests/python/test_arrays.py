@@ -263,6 +263,9 @@ def refused() -> list[str]:
         lambda: pc.scan(np.ones(3), "avg"),
         lambda: pc.scatter(np.ones(size), out=np.ones(1), counts="auto"),
         lambda: pc.allreduce([np.ones(2)], out=[np.ones(2)]),
+        lambda: pc.allreduce([np.ones(3), np.ones(5)], "minloc"),
+        lambda: pc.allreduce(np.ones(8)[::2], "maxloc"),
+        lambda: pc.reduce_scatter(np.ones((2, 2)), "minloc", axis=1),
     ]
     for call in calls:
         try:
@@ -291,6 +294,9 @@ def test_what_cannot_be_right_is_refused_before_anything_is_sent() -> None:
         "avg is over all ranks, and scan over some",
         'counts="auto" is for calls without out=',
         "out= is for one array, not for a list",
+        r"x\[0\] of shape \(3,\) has no pairs",
+        r"x of shape \(4,\) has no pairs",
+        "axis 1 holds the pairs",
     ]
     for said in testing.run(refused, 2):
         for text, pattern in zip(said, words, strict=True):
