@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -112,7 +111,7 @@ inline Status run_and_compare(Communicator& group, const PartsCall& call) {
   const std::size_t own = oracle.own_first() * size_of(call.dtype);
   Elements in = before, out = garbage(call.dtype, want.count);
   if (gathers && call.in_place && oracle.has_whole())
-    std::memcpy(out.bytes.data() + own, in.bytes.data(), in.bytes.size());
+    std::copy(in.bytes.begin(), in.bytes.end(), out.bytes.begin() + static_cast<std::ptrdiff_t>(own));
 
   Request request;
   request.collective = call.collective;
@@ -139,7 +138,8 @@ inline Status run_and_compare(Communicator& group, const PartsCall& call) {
   const Elements got = inside ? slice(in, oracle.own_first(), want.count) : out;
   const std::size_t at = first_difference(got, want, call.op == ReduceOp::kAvg);
   if (at != want.count) return wrong("element " + std::to_string(at) + " is wrong");
-  if (inside) std::memcpy(in.bytes.data() + own, before.bytes.data() + own, got.bytes.size());
+  const auto written = before.bytes.begin() + static_cast<std::ptrdiff_t>(own);
+  if (inside) std::copy_n(written, got.bytes.size(), in.bytes.begin() + static_cast<std::ptrdiff_t>(own));
   return in.bytes == before.bytes ? Status::ok() : wrong("touched the input");
 }
 
