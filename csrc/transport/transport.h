@@ -34,6 +34,7 @@ class Transport {
 
   virtual void post_send(Rank peer, const SendOp& op) = 0;  // errors arrive as completions
   virtual void post_recv(Rank peer, const RecvOp& op) = 0;
+  virtual void post_probe(Rank peer, const ProbeOp& op) = 0;
   // Withdraws every operation that reports to `sink`; none of them completes afterwards, and their memory is free when
   // this returns. The other side of a point-to-point message that it has been told of ends with what `why` means to it.
   // True: nobody has been told of any of them, so their names may be used again.

@@ -69,6 +69,14 @@ Status check_extent(const FrameHeader& h) {
   return Status::ok();
 }
 
+Status check_description(const FrameHeader& h) {
+  const bool may_have_one = (h.type == FrameType::kData && (h.flags & kFlagEager) != 0) ||
+                            (h.type == FrameType::kRequest && (h.flags & kFlagWithdrawn) == 0);
+  const uint64_t most = may_have_one ? kMaxDescriptionBytes : 0;
+  return h.description_nbytes <= most ? Status::ok()
+                                      : broken("description is too long", h.description_nbytes, most);
+}
+
 Status check_control(const FrameHeader& h) {
   if (h.id.stream.klass != StreamClass::kControl)
     return broken("control message has another class", static_cast<uint8_t>(h.id.stream.klass), 0);
@@ -116,7 +124,8 @@ void encode(const FrameHeader& header, HeaderBytes& out) {
   put<uint32_t>(b + 8, header.epoch);
   put<uint32_t>(b + 12, header.id.stream.group);
   put<uint32_t>(b + 16, header.id.stream.tag);
-  put<uint32_t>(b + 20, header.id.index);
+  const bool is_message = header.id.stream.klass == StreamClass::kPointToPoint;
+  put<uint32_t>(b + 20, is_message ? header.description_nbytes : header.id.index);
   put<uint64_t>(b + 24, header.id.sequence);
   put<uint64_t>(b + 32, header.id.digest);
   put<uint64_t>(b + 40, header.message_nbytes);
@@ -141,7 +150,8 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   h.flags = get<uint8_t>(b + 7);
   h.epoch = get<uint32_t>(b + 8);
   h.id.stream = {get<uint32_t>(b + 12), static_cast<StreamClass>(klass), get<uint32_t>(b + 16)};
-  h.id.index = get<uint32_t>(b + 20);
+  (h.id.stream.klass == StreamClass::kPointToPoint ? h.description_nbytes : h.id.index) =
+      get<uint32_t>(b + 20);
   h.id.sequence = get<uint64_t>(b + 24);
   h.id.digest = get<uint64_t>(b + 32);
   h.message_nbytes = get<uint64_t>(b + 40);
@@ -149,6 +159,7 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   h.segment_nbytes = get<uint32_t>(b + 56);
   const uint8_t flags = allowed_flags(h.type, h.id.stream.klass);
   if ((h.flags & ~flags) != 0) return broken("unknown flags", h.flags, flags);
+  PC_TRY(check_description(h));
   PC_TRY(check_meaning(h));
   return h;
 }

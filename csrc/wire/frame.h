@@ -15,7 +15,9 @@ namespace pc {
 inline constexpr uint32_t kFrameMagic = 0x31464350;  // "PCF1" little-endian
 inline constexpr uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 64;
-inline constexpr std::size_t kTrailerBytes = 4;  // CRC32C of the segment's payload; absent if it is empty
+inline constexpr std::size_t kTrailerBytes =
+    4;  // CRC32C of a description or of the segment's payload; absent if that is empty
+inline constexpr std::size_t kMaxDescriptionBytes = 1024;
 inline constexpr std::size_t kMaxSegmentBytes = 256UL * 1024;
 inline constexpr std::size_t kEagerBytes = 64UL * 1024;  // larger messages ask first (REQUEST / CLEAR)
 
@@ -66,6 +68,9 @@ struct FrameHeader {
   uint64_t message_nbytes = 0;  // of the whole message
   uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
   uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
+  // Bytes between header and payload that say what a point-to-point message is, for a receiver that does not know: in its
+  // REQUEST, or in its eager DATA.
+  uint32_t description_nbytes = 0;
 };
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 void encode(const FrameHeader& header, HeaderBytes& out);

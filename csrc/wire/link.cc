@@ -129,8 +129,8 @@ void Link::State::post_send(const SendOp& op) {
   if (clear != nullptr) {
     send->cleared = true;
     active.push_back(send);
-  } else if (nbytes <= limits.eager_bytes && cost(nbytes) <= credit) {
-    credit -= cost(nbytes);
+  } else if (nbytes <= limits.eager_bytes && send->cost() <= credit) {
+    credit -= send->cost();
     send->eager = true;
     active.push_back(send);
   } else {
@@ -153,15 +153,17 @@ void Link::State::announce_waiting() {
 std::optional<Link::OutFrame> Link::State::next_frame() {
   if (!failed.is_ok()) return std::nullopt;
   FrameHeader header;
-  std::span<const std::byte> payload;
+  std::span<const std::byte> payload, description;
   Send* send = nullptr;
   if (!control.empty()) {
     header = control.pop();
+    description = description_of_request(header);
   } else if (!answers.empty()) {
     header = answers.pop();
   } else if (!active.empty()) {
     send = active.front();
     payload = give_segment(*send, header);
+    if (send->eager) description = send->op.description;
   } else if (goodbye_is_next()) {
     header.type = FrameType::kGoodbye;
     header.epoch = epoch;
@@ -171,10 +173,19 @@ std::optional<Link::OutFrame> Link::State::next_frame() {
     return std::nullopt;
   }
   frames_out.push(send);
+  header.description_nbytes = static_cast<uint32_t>(description.size());
   std::optional<OutFrame> out(std::in_place);
   encode(header, out->header);
   out->payload = payload;
+  out->description = description;
   return out;
+}
+
+// A REQUEST that only answers a CLEAR needs none.
+std::span<const std::byte> Link::State::description_of_request(const FrameHeader& header) const {
+  if (header.type != FrameType::kRequest || header.id.stream.klass != StreamClass::kPointToPoint) return {};
+  const Send* const send = waiting.find([&](const Send& s) { return same_place(s.op.id, header.id); });
+  return send == nullptr ? std::span<const std::byte>{} : send->op.description;
 }
 
 std::span<const std::byte> Link::State::give_segment(Send& send, FrameHeader& header) {
@@ -219,7 +230,9 @@ void Link::State::post_recv(const RecvOp& op) {
     return complete(op.completions, op.token, std::move(ended), op.id, 0);
   Announcement* request = requests.find(is_it);
   const bool announced = request != nullptr;
+  std::string description;
   if (announced) {
+    description = std::move(request->description);
     const MessageId theirs = request->id;
     const uint64_t their_nbytes = request->nbytes;
     const Code gave_up = request->given_up;
@@ -238,6 +251,7 @@ void Link::State::post_recv(const RecvOp& op) {
   Recv* recv = recv_pool.take();
   recv->op = op;
   recv->announced = recv->cleared = announced;
+  recv->description = std::move(description);
   recvs.push_back(recv);
   if (op.nbytes > limits.eager_bytes || requests.size() >= limits.max_requests) clear_early(*recv);
 }
@@ -298,18 +312,46 @@ void Link::State::deliver(const RecvOp& op, Unexpected* message) {
       std::memcpy(op.payload.data(), message->bytes().data(), nbytes);
     }
   }
+  consumed(message->cost());
   release(message);
-  consumed(nbytes);
   complete(op.completions, op.token, std::move(status), theirs, nbytes);
+}
+
+// ---- Looking for what can be received.
+
+void Link::State::post_probe(const ProbeOp& op) {
+  const auto is_it = [&](const auto& item) { return same_place(item.id, op.id); };
+  const auto found = [&op](const auto& item) {
+    if (op.description != nullptr) *op.description = item.description;
+    complete(op.completions, op.token, Status::ok(), item.id, item.nbytes);
+  };
+  if (const Unexpected* message = unexpected.find(is_it); message != nullptr) return found(*message);
+  if (Status ended = why_ended(op.id); !ended.is_ok())
+    return complete(op.completions, op.token, std::move(ended), op.id, 0);
+  if (const Announcement* request = requests.find(is_it); request != nullptr) return found(*request);
+  Probe* const probe = probe_pool.take();
+  probe->op = op;
+  probes.push_back(probe);
+}
+
+void Link::State::tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description) {
+  while (Probe* const probe = probes.find([&](const Probe& p) { return same_place(p.op.id, id); })) {
+    const ProbeOp op = probe->op;
+    probes.remove(probe);
+    probe_pool.give_back(probe);
+    if (op.description != nullptr) *op.description = description;
+    complete(op.completions, op.token, Status::ok(), id, nbytes);
+  }
 }
 
 void Link::State::release(Unexpected* message) {
   message->large.reset();
+  message->description = std::string();
   unexpected_pool.give_back(message);
 }
 
-void Link::State::consumed(uint64_t nbytes) {
-  returnable += cost(nbytes);
+void Link::State::consumed(uint64_t cost) {
+  returnable += cost;
   if (returnable >= limits.credit_bytes / 2) push_credit();
 }
 
@@ -332,6 +374,7 @@ Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* 
 Link::~Link() = default;
 void Link::post_send(const SendOp& op) { state_->post_send(op); }
 void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
+void Link::post_probe(const ProbeOp& op) { state_->post_probe(op); }
 bool Link::cancel(const CompletionSink* sink, const Status& why) { return state_->cancel(sink, why); }
 void Link::discard(uint32_t group, uint64_t sequence) { state_->discard(group, sequence); }
 std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); }
@@ -341,8 +384,9 @@ bool Link::has_output() const {
   return s.failed.is_ok() && (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() ||
                               !s.active.empty() || s.goodbye_is_next());
 }
-Result<Link::Destination> Link::header_arrived(const FrameHeader& header) {
-  return state_->header_arrived(header);
+Result<Link::Destination> Link::header_arrived(const FrameHeader& header,
+                                               std::span<const std::byte> description) {
+  return state_->header_arrived(header, description);
 }
 Status Link::payload_arrived() { return state_->payload_arrived(state_->incoming.where); }
 Status Link::payload_arrived_at(std::span<const std::byte> where_it_is) {

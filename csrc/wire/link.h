@@ -47,6 +47,7 @@ class Link {
   // completes inside the call.
   void post_send(const SendOp& op);
   void post_recv(const RecvOp& op);
+  void post_probe(const ProbeOp& op);
   // Withdraws every posted operation that reports to `sink`; none of them completes afterwards, and their memory is free.
   // False: the peer has been told of one (a REQUEST, CLEAR or segment that next_frame() gave out, or one of its own has
   // arrived). Of a point-to-point message it then learns by CANCEL, with the code of `why`; its half ends with
@@ -61,6 +62,8 @@ class Link {
   struct OutFrame {
     HeaderBytes header;
     std::span<const std::byte> payload;  // valid until written(), fail() or keep_unsent(); no trailer
+    std::span<const std::byte>
+        description;  // valid until the next call; goes between the two, with its trailer
   };
   std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
   void written();                        // the oldest frame that is out has been written entirely
@@ -70,8 +73,9 @@ class Link {
   struct Destination {
     std::span<std::byte> where;  // segment_nbytes bytes to put the payload; staging if it is consumed later
   };
-  // What the peer did wrong (then call fail()), or where this header's payload goes.
-  Result<Destination> header_arrived(const FrameHeader& header);
+  // What the peer did wrong (then call fail()), or where this header's payload goes. `description`: the bytes that it
+  // announced, whose checksum was right; not needed afterwards.
+  Result<Destination> header_arrived(const FrameHeader& header, std::span<const std::byte> description = {});
   // The payload of the last header is in its destination and its checksum was right. A frame without payload is done
   // when header_arrived() returns; calling this all the same does no harm.
   Status payload_arrived();

@@ -38,6 +38,12 @@ bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
   };
   for (NodeList<Send>* list : {&active, &leaving, &waiting}) withdraw_from(*list, send_pool);
   withdraw_from(recvs, recv_pool);
+  for (Probe *probe = probes.front(), *next = probe; probe != nullptr; probe = next) {
+    next = probe->next;
+    if (probe->op.completions != sink) continue;
+    probes.remove(probe);
+    probe_pool.give_back(probe);
+  }
   announce_waiting();
   return untold;
 }
@@ -45,7 +51,7 @@ bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
 bool Link::State::take_back(Send& send, const Status& why) {
   const MessageId& id = send.op.id;
   if (send.eager && send.out == 0) {
-    credit += cost(send.nbytes());
+    credit += send.cost();
     return true;
   }
   const bool asked = send.announced && !drop_queued(FrameType::kRequest, id);
@@ -76,7 +82,8 @@ bool Link::State::take_back(Recv& recv, const Status& why) {
   if (incoming.recv == &recv) swallow_incoming();
   if (!recv.started && (!recv.cleared || drop_queued(FrameType::kClear, id))) {
     forget_early(recv);
-    if (recv.announced) keep_request(id, recv.op.nbytes);  // as before it was posted
+    if (recv.announced)
+      keep_request(id, recv.op.nbytes, std::move(recv.description));  // as before it was posted
     return true;
   }
   const bool used = recv.announced || recv.started;  // the peer has our CLEAR, or will not keep it
@@ -135,11 +142,10 @@ bool Link::State::fenced(const MessageId& id) const {
 void Link::State::drop_fenced() {
   const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
   while (Unexpected* message = unexpected.find(is_fenced)) {
-    const std::size_t nbytes = message->nbytes;
     unexpected.remove(message);
-    unexpected_nbytes -= nbytes;
+    unexpected_nbytes -= message->nbytes;
+    consumed(message->cost());
     release(message);
-    consumed(nbytes);
   }
   while (Announcement* request = requests.find(is_fenced)) {
     push(answers, FrameType::kClear, 0, request->id, request->nbytes, 0);

@@ -11,6 +11,16 @@ void Link::State::complete_recvs(const Status& why) {
   while (!recvs.empty()) finish(recvs.front(), why, recvs.front()->op.id, 0);
 }
 
+void Link::State::complete_probes(const Status& why) {
+  while (Probe* const probe = probes.front()) {
+    const ProbeOp op = probe->op;
+    probes.remove(probe);
+    probe_pool.give_back(probe);
+    if (op.completions != nullptr)
+      op.completions->complete({.token = op.token, .status = why, .found = op.id, .nbytes = 0});
+  }
+}
+
 void Link::State::fail(const Status& why) {
   if (!failed.is_ok()) return;
   failed = why.is_ok() ? about(Code::kInternal, "the link was ended without a reason") : why;
@@ -25,6 +35,7 @@ void Link::State::fail(const Status& why) {
   complete_all(leaving, failed);
   complete_all(waiting, failed);
   complete_recvs(failed);
+  complete_probes(failed);
   for (NodeList<Announcement>* list : {&clears, &requests, &withdrawn_sends, &withdrawn_recvs}) {
     while (!list->empty()) forget(*list, list->front());
   }

@@ -22,6 +22,10 @@ const char* name_of(FrameType type) {
   return "unknown frame";
 }
 
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
 
 Status Link::State::violation(const FrameHeader& header, const std::string& what) const {
@@ -29,7 +33,8 @@ Status Link::State::violation(const FrameHeader& header, const std::string& what
                                        name_of(header.type) + " for " + describe(header.id) + ": " + what);
 }
 
-Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header) {
+Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header,
+                                                      std::span<const std::byte> description) {
   if (!failed.is_ok()) return failed;
   if (incoming.kind != Incoming::Kind::kNothing) {
     return about(Code::kInternal, "a header was handed over before the last frame's payload");
@@ -50,8 +55,8 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header)
   } else {
     Status status;
     switch (header.type) {
-      case FrameType::kData: status = data_arrived(header); break;
-      case FrameType::kRequest: status = request_arrived(header); break;
+      case FrameType::kData: status = data_arrived(header, description); break;
+      case FrameType::kRequest: status = request_arrived(header, description); break;
       case FrameType::kClear: status = clear_arrived(header); break;
       case FrameType::kCredit: status = credit_arrived(header); break;
       case FrameType::kGoodbye: goodbye_arrived(); break;
@@ -70,7 +75,7 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header)
   return destination;
 }
 
-Status Link::State::request_arrived(const FrameHeader& header) {
+Status Link::State::request_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   const auto is_it = [&](const MessageId& id) { return same_place(id, header.id); };
   Announcement* const ours = withdrawn_recvs.find([&](const Announcement& w) { return is_it(w.id); });
   if ((header.flags & kFlagWithdrawn) != 0) {  // there will be no message, and the peer holds no CLEAR for it
@@ -88,6 +93,7 @@ Status Link::State::request_arrived(const FrameHeader& header) {
       return Status::ok();
     }
     recv->announced = recv->cleared = true;
+    recv->description = text_of(description);
     return Status::ok();
   }
   if (ours != nullptr) {  // our CLEAR, which it has or will have, is the answer
@@ -101,12 +107,14 @@ Status Link::State::request_arrived(const FrameHeader& header) {
   if (requests.size() >= limits.max_requests) {
     return violation(header, "more than " + std::to_string(limits.max_requests) + " unanswered requests");
   }
-  keep_request(header.id, header.message_nbytes);
+  keep_request(header.id, header.message_nbytes, text_of(description));
   return Status::ok();
 }
 
-void Link::State::keep_request(const MessageId& id, uint64_t nbytes) {
-  remember(requests, id, nbytes);
+void Link::State::keep_request(const MessageId& id, uint64_t nbytes, std::string description) {
+  Announcement* const request = remember(requests, id, nbytes);
+  request->description = std::move(description);
+  if (!probes.empty()) tell_probes(id, nbytes, request->description);
   if (requests.size() < limits.max_requests) return;
   recvs.find([this](Recv& r) {
     clear_early(r);
@@ -174,25 +182,26 @@ void Link::State::goodbye_arrived() {
   held_back = 0;
   complete_all(waiting, why);
   complete_recvs(why);
+  complete_probes(why);
 }
 
-Status Link::State::data_arrived(const FrameHeader& header) {
-  return (header.flags & kFlagEager) != 0 ? eager_arrived(header) : segment_arrived(header);
+Status Link::State::data_arrived(const FrameHeader& header, std::span<const std::byte> description) {
+  return (header.flags & kFlagEager) != 0 ? eager_arrived(header, description) : segment_arrived(header);
 }
 
-Status Link::State::eager_arrived(const FrameHeader& header) {
+Status Link::State::eager_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   const uint64_t nbytes = header.message_nbytes;
   if (header.offset != 0 || header.segment_nbytes != nbytes || nbytes > limits.eager_bytes) {
     return violation(header, "eager message of " + std::to_string(nbytes) + " bytes, at most " +
                                  std::to_string(limits.eager_bytes) + " in one segment are allowed");
   }
-  if (charged + cost(nbytes) > limits.credit_bytes) {
+  if (charged + cost(header) > limits.credit_bytes) {
     return violation(header, "it exceeds the credit of " + std::to_string(limits.credit_bytes) + " bytes");
   }
   Recv* recv = recvs.find([&](const Recv& r) { return same_place(r.op.id, header.id); });
   if (recv != nullptr && (recv->announced || recv->started))
     return violation(header, "it was announced or sent before");
-  charged += cost(nbytes);
+  charged += cost(header);
   if (recv == nullptr && unwanted(header)) {
     incoming.kind = Incoming::Kind::kEagerSwallow;
     incoming.where = staging(nbytes);
@@ -202,6 +211,7 @@ Status Link::State::eager_arrived(const FrameHeader& header) {
     Unexpected* message = unexpected_pool.take();
     message->id = header.id;
     message->nbytes = nbytes;
+    message->description = text_of(description);
     if (nbytes > message->small.size()) message->large = std::make_unique_for_overwrite<std::byte[]>(nbytes);
     incoming.kind = Incoming::Kind::kUnexpected;
     incoming.unexpected = message;
@@ -268,12 +278,12 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
   if (recv != nullptr) {
     if (recv->op.consumer != nullptr && !at.empty()) recv->op.consumer->consume(recv->received, at);
     recv->received += at.size();
-    if (kind == Kind::kEagerReceive) consumed(at.size());
+    if (kind == Kind::kEagerReceive) consumed(cost(incoming.header));
     if (recv->received == recv->op.nbytes) finish(recv, Status::ok(), recv->op.id, recv->op.nbytes);
   } else if (kind == Kind::kUnexpected) {
     store_unexpected(std::exchange(incoming.unexpected, nullptr));
   } else if (kind == Kind::kEagerSwallow) {
-    consumed(at.size());
+    consumed(cost(incoming.header));
   }
   return Status::ok();
 }
@@ -281,14 +291,14 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
 // Its receive may have been posted between header and payload, or its collective given up.
 void Link::State::store_unexpected(Unexpected* message) {
   if (fenced(message->id)) {
-    const std::size_t nbytes = message->nbytes;
-    release(message);
-    return consumed(nbytes);
+    consumed(message->cost());
+    return release(message);
   }
   Recv* recv = recvs.find([&](const Recv& r) { return same_place(r.op.id, message->id); });
   if (recv == nullptr) {
     unexpected.push_back(message);
     unexpected_nbytes += message->nbytes;
+    if (!probes.empty()) tell_probes(message->id, message->nbytes, message->description);
     return;
   }
   if (recv->cleared) withdraw_clear(*recv);

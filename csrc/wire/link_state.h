@@ -27,29 +27,38 @@ struct Link::State {
     bool announced = false;  // REQUEST queued or written
     bool cleared = false;    // the peer's CLEAR has come
     uint64_t nbytes() const { return op.payload.size(); }
+    uint64_t cost() const { return kHeaderBytes + op.description.size() + op.payload.size(); }
   };
   struct Recv {
     Recv *previous = nullptr, *next = nullptr;
     RecvOp op;
     uint64_t received = 0;
-    bool cleared = false;    // CLEAR queued or written
-    bool early = false;      // ... before the peer asked; counted in early_clears until this receive ends
-    bool announced = false;  // REQUEST has come
-    bool started = false;    // DATA has come
+    bool cleared = false;     // CLEAR queued or written
+    bool early = false;       // ... before the peer asked; counted in early_clears until this receive ends
+    std::string description;  // of the REQUEST, in case this receive is taken back
+    bool announced = false;   // REQUEST has come
+    bool started = false;     // DATA has come
   };
   struct Unexpected {  // an eager message in our memory
     Unexpected *previous = nullptr, *next = nullptr;
     MessageId id;
     std::size_t nbytes = 0;
+    std::string description;
     std::array<std::byte, 64> small;
     std::unique_ptr<std::byte[]> large;
     std::span<std::byte> bytes() { return {large ? large.get() : small.data(), nbytes}; }
+    uint64_t cost() const { return kHeaderBytes + description.size() + nbytes; }
+  };
+  struct Probe {
+    Probe *previous = nullptr, *next = nullptr;
+    ProbeOp op;
   };
   struct
       Announcement {  // a REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew
     Announcement *previous = nullptr, *next = nullptr;
     MessageId id;
     uint64_t nbytes = 0;
+    std::string description;    // of a REQUEST
     Code given_up = Code::kOk;  // by the peer meanwhile: what our operation will end with
     bool counted = false;       // withdrawn: in `unanswered` or `early_clears`
   };
@@ -72,9 +81,11 @@ struct Link::State {
   // link.cc: posting and outgoing
   void post_send(const SendOp& op);
   void post_recv(const RecvOp& op);
+  void post_probe(const ProbeOp& op);
   std::optional<OutFrame> next_frame();
   void written();
   std::span<const std::byte> give_segment(Send& send, FrameHeader& header);
+  std::span<const std::byte> description_of_request(const FrameHeader& header) const;
   bool goodbye_is_next() const {
     return goodbye_wanted && !goodbye_sent && control.empty() && answers.empty() && active.empty() &&
            waiting.empty();
@@ -100,9 +111,12 @@ struct Link::State {
   Status mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
                   uint64_t their_nbytes) const;
   Status about(Code code, std::string message) const;
-  uint64_t cost(uint64_t nbytes) const { return kHeaderBytes + nbytes; }
-  void consumed(uint64_t nbytes);  // an eager message has left our memory
+  static uint64_t cost(const FrameHeader& eager) {
+    return kHeaderBytes + eager.description_nbytes + eager.message_nbytes;
+  }
+  void consumed(uint64_t cost);  // an eager message has left our memory
   void deliver(const RecvOp& op, Unexpected* message);
+  void tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description);
   void release(Unexpected* message);
 
   // link_cancel.cc
@@ -132,16 +146,17 @@ struct Link::State {
   void fail(const Status& why);
   void complete_all(NodeList<Send>& list, const Status& why);
   void complete_recvs(const Status& why);
+  void complete_probes(const Status& why);
 
   // link_incoming.cc
-  Result<Destination> header_arrived(const FrameHeader& header);
-  Status request_arrived(const FrameHeader& header);
-  void keep_request(const MessageId& id, uint64_t nbytes);
+  Result<Destination> header_arrived(const FrameHeader& header, std::span<const std::byte> description);
+  Status request_arrived(const FrameHeader& header, std::span<const std::byte> description);
+  void keep_request(const MessageId& id, uint64_t nbytes, std::string description);
   Status clear_arrived(const FrameHeader& header);
   Status credit_arrived(const FrameHeader& header);
   void goodbye_arrived();
-  Status data_arrived(const FrameHeader& header);
-  Status eager_arrived(const FrameHeader& header);
+  Status data_arrived(const FrameHeader& header, std::span<const std::byte> description);
+  Status eager_arrived(const FrameHeader& header, std::span<const std::byte> description);
   Status segment_arrived(const FrameHeader& header);
   Status payload_arrived(std::span<const std::byte> at);
   void store_unexpected(Unexpected* message);
@@ -157,6 +172,7 @@ struct Link::State {
   NodePool<Recv> recv_pool;
   NodePool<Unexpected> unexpected_pool;
   NodePool<Announcement> announcement_pool;
+  NodePool<Probe> probe_pool;
 
   // Sending. A send is in exactly one of the three lists.
   NodeList<Send> active;          // its DATA may go; the front has the next turn
@@ -173,6 +189,7 @@ struct Link::State {
 
   // Receiving.
   NodeList<Recv> recvs;
+  NodeList<Probe> probes;  // for what has not come
   NodeList<Unexpected> unexpected;
   NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
   NodeList<Announcement> withdrawn_recvs;

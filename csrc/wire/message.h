@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "wire/frame.h"
@@ -47,6 +48,8 @@ struct SendOp {
   std::span<const std::byte> payload;     // busy until completed
   CompletionSink* completions = nullptr;  // outlives the operation
   uint64_t token = 0;
+  std::span<const std::byte>
+      description;  // busy likewise; point-to-point, at most kMaxDescriptionBytes. For ProbeOp
 };
 struct RecvOp {
   MessageId id;  // matched by stream, sequence and index; another digest or size is a mismatch
@@ -55,6 +58,14 @@ struct RecvOp {
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
+};
+
+// Completes when a point-to-point message of that name can be received, with its digest and size; takes nothing.
+struct ProbeOp {
+  MessageId id;  // the digest does not matter
+  CompletionSink* completions = nullptr;
+  uint64_t token = 0;
+  std::string* description = nullptr;  // gets the sender's; outlives the operation
 };
 
 }  // namespace pc

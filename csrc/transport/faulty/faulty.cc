@@ -30,6 +30,10 @@ void FaultyTransport::post_recv(Rank peer, const RecvOp& op) {
   post(peer, {op.completions, op.token, [this, peer, op] { inner_->post_recv(peer, op); }});
 }
 
+void FaultyTransport::post_probe(Rank peer, const ProbeOp& op) {
+  post(peer, {op.completions, op.token, [this, peer, op] { inner_->post_probe(peer, op); }});
+}
+
 void FaultyTransport::post(Rank peer, Held held) {
   const std::lock_guard lock(mutex_);
   if (posts_left_ && (*posts_left_)-- == 0) {

@@ -32,6 +32,7 @@ class FaultyTransport final : public Transport {
   }
   void post_send(Rank peer, const SendOp& op) override;
   void post_recv(Rank peer, const RecvOp& op) override;
+  void post_probe(Rank peer, const ProbeOp& op) override;
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override { inner_->discard(group, sequence); }
   std::vector<ByteStream> take_control_sockets() override { return inner_->take_control_sockets(); }

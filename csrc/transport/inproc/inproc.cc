@@ -59,7 +59,7 @@ struct Doorbell {
 // What went wrong on either side of one transfer. OK if nothing did.
 Status transfer(const Link::OutFrame& frame, Link& to) {
   PC_ASSIGN_OR_RETURN(const FrameHeader header, decode(frame.header));
-  const Result<Link::Destination> destination = to.header_arrived(header);
+  const Result<Link::Destination> destination = to.header_arrived(header, frame.description);
   if (!destination.is_ok()) return destination.status();
   return to.payload_arrived_at(frame.payload);
 }
@@ -179,6 +179,9 @@ class InprocTransport final : public Transport {
   }
   void post_recv(Rank peer, const RecvOp& op) override {
     post(peer, op, [&](Link& link) { link.post_recv(op); });
+  }
+  void post_probe(Rank peer, const ProbeOp& op) override {
+    post(peer, op, [&](Link& link) { link.post_probe(op); });
   }
   bool cancel(const CompletionSink* sink, const Status& why) override {
     bool untold = true;

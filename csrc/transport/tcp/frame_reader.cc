@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "wire/crc32c.h"
+#include "wire/little_endian.h"
 
 namespace pc {
 namespace {
@@ -19,6 +20,8 @@ std::string hex(uint32_t value) {
   std::snprintf(text, sizeof text, "%08x", value);
   return text;
 }
+
+std::size_t followed_by_trailer(std::size_t nbytes) { return nbytes == 0 ? 0 : nbytes + kTrailerBytes; }
 
 }  // namespace
 
@@ -42,7 +45,8 @@ Result<std::size_t> FrameReader::fill(ByteStream& stream, bool& drained) {
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else if (begin_ > 0) {
-    std::memmove(buffer_.get(), buffer_.get() + begin_, buffered());  // less than a header
+    std::memmove(buffer_.get(), buffer_.get() + begin_,
+                 buffered());  // less than a header and its description
     end_ -= begin_;
     begin_ = 0;
   }
@@ -74,6 +78,10 @@ Status FrameReader::parse(Link& link) {
     switch (at_) {
       case At::kHeader:
         if (buffered() < kHeaderBytes) return Status::ok();
+        PC_TRY(read_header());
+        break;
+      case At::kDescription:
+        if (buffered() < followed_by_trailer(header_.description_nbytes)) return Status::ok();
         PC_TRY(begin_frame(link));
         break;
       case At::kPayload: {
@@ -95,11 +103,24 @@ Status FrameReader::parse(Link& link) {
   }
 }
 
-Status FrameReader::begin_frame(Link& link) {
+Status FrameReader::read_header() {
   PC_ASSIGN_OR_RETURN(header_,
                       decode(std::span<const std::byte, kHeaderBytes>(buffer_.get() + begin_, kHeaderBytes)));
   begin_ += kHeaderBytes;
-  PC_ASSIGN_OR_RETURN(const Link::Destination destination, link.header_arrived(header_));
+  at_ = At::kDescription;
+  return Status::ok();
+}
+
+Status FrameReader::begin_frame(Link& link) {
+  const std::span<const std::byte> description(buffer_.get() + begin_, header_.description_nbytes);
+  if (!description.empty()) {
+    const uint32_t crc = crc32c(description),
+                   expected = get<uint32_t>(description.data() + description.size());
+    if (crc != expected) return damaged("description", crc, expected);
+  }
+  PC_ASSIGN_OR_RETURN(const Link::Destination destination, link.header_arrived(header_, description));
+  begin_ += followed_by_trailer(description.size());
+  at_ = At::kHeader;
   if (header_.segment_nbytes == 0) return link.payload_arrived();
   payload_ = destination.where;
   filled_ = 0;
@@ -109,21 +130,23 @@ Status FrameReader::begin_frame(Link& link) {
 }
 
 Status FrameReader::check_trailer(Link& link) {
-  uint32_t expected = 0;
-  for (std::size_t i = 0; i < kTrailerBytes; ++i) {
-    expected |= static_cast<uint32_t>(buffer_[begin_ + i]) << (8 * i);
-  }
+  const uint32_t expected = get<uint32_t>(buffer_.get() + begin_);
   begin_ += kTrailerBytes;
   payload_ = {};
   filled_ = 0;
   at_ = At::kHeader;
   if (crc_ == expected) return link.payload_arrived();
-  return Status(Code::kPeerFailure,
-                "payload of message #" + std::to_string(header_.id.sequence) + " from rank " +
-                    std::to_string(peer_) + " is damaged: bytes " + std::to_string(header_.offset) + " to " +
-                    std::to_string(header_.offset + header_.segment_nbytes) + " of " +
-                    std::to_string(header_.message_nbytes) + " have CRC32C " + hex(crc_) + " instead of " +
-                    hex(expected) + "; check the network hardware between these hosts");
+  return damaged("payload, bytes " + std::to_string(header_.offset) + " to " +
+                     std::to_string(header_.offset + header_.segment_nbytes) + " of " +
+                     std::to_string(header_.message_nbytes) + ",",
+                 crc_, expected);
+}
+
+Status FrameReader::damaged(const std::string& what, uint32_t crc, uint32_t expected) const {
+  return Status(Code::kPeerFailure, "message #" + std::to_string(header_.id.sequence) + " from rank " +
+                                        std::to_string(peer_) + " is damaged: its " + what + " has CRC32C " +
+                                        hex(crc) + " instead of " + hex(expected) +
+                                        "; check the network hardware between these hosts");
 }
 
 }  // namespace pc

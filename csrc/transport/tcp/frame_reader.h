@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "session/byte_stream.h"
@@ -25,11 +26,13 @@ class FrameReader {
   bool closed() const { return closed_; }  // the peer has closed its side
 
  private:
-  enum class At : uint8_t { kHeader, kPayload, kTrailer };
+  enum class At : uint8_t { kHeader, kDescription, kPayload, kTrailer };
   Result<std::size_t> fill(ByteStream& stream, bool& drained);
   Status parse(Link& link);
+  Status read_header();
   Status begin_frame(Link& link);
   Status check_trailer(Link& link);
+  Status damaged(const std::string& what, uint32_t crc, uint32_t expected) const;
   std::size_t buffered() const { return end_ - begin_; }
 
   const Rank peer_;

@@ -53,13 +53,17 @@ void FrameWriter::gather(Link& link) {
 }
 
 bool FrameWriter::has_room() const {
-  constexpr std::size_t kMostCopied = kHeaderBytes + kCopyBelow + kTrailerBytes, kMostParts = 3;
+  constexpr std::size_t kMostCopied =
+      kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
+  constexpr std::size_t kMostParts = 3;
   return gathered_ - sent_ < kBatch && kBufferBytes - buffered_ >= kMostCopied &&
          kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
 }
 
 void FrameWriter::add(const Link::OutFrame& frame) {
   std::memcpy(reserve(frame.header.size()).data(), frame.header.data(), frame.header.size());
+  if (!frame.description.empty())
+    add_trailer(crc32c_copy(reserve(frame.description.size()).data(), frame.description));
   if (!frame.payload.empty()) {
     uint32_t crc = 0;
     if (frame.payload.size() > kCopyBelow) {
@@ -69,10 +73,14 @@ void FrameWriter::add(const Link::OutFrame& frame) {
     } else {
       crc = crc32c_copy(reserve(frame.payload.size()).data(), frame.payload);
     }
-    const std::span<std::byte> trailer = reserve(kTrailerBytes);
-    for (std::size_t i = 0; i < kTrailerBytes; ++i) trailer[i] = static_cast<std::byte>(crc >> (8 * i));
+    add_trailer(crc);
   }
   ends_.push_back(gathered_);
+}
+
+void FrameWriter::add_trailer(uint32_t crc) {
+  const std::span<std::byte> trailer = reserve(kTrailerBytes);
+  for (std::size_t i = 0; i < kTrailerBytes; ++i) trailer[i] = static_cast<std::byte>(crc >> (8 * i));
 }
 
 // The next bytes of buffer_, as part of what goes out.

@@ -32,6 +32,7 @@ class FrameWriter {
   void gather(Link& link);
   bool has_room() const;
   void add(const Link::OutFrame& frame);
+  void add_trailer(uint32_t crc);
   void add_part(std::span<const std::byte> bytes);
   std::span<std::byte> reserve(std::size_t nbytes);
   void advance(Link& link, std::size_t count);

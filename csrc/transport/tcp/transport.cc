@@ -57,6 +57,12 @@ class TcpTransport final : public Transport {
     connection->link().post_recv(op);
     flush(*connection);
   }
+  void post_probe(Rank peer, const ProbeOp& op) override {
+    const std::lock_guard lock(mutex_);
+    Connection* connection = find(peer);
+    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
+    connection->link().post_probe(op);
+  }
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
   std::vector<ByteStream> take_control_sockets() override {

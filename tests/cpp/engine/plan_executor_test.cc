@@ -51,6 +51,7 @@ class ScriptedTransport final : public Transport {
     if (posts_until_no_memory-- == 0) throw std::bad_alloc();
     recvs.push_back(op);
   }
+  void post_probe(Rank, const ProbeOp&) override {}
   void discard(uint32_t, uint64_t) override {}
   std::vector<ByteStream> take_control_sockets() override { return {}; }
   bool cancel(const CompletionSink* sink, const Status&) override {

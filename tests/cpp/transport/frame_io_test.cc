@@ -69,6 +69,12 @@ std::vector<std::byte> random_bytes(std::size_t nbytes) {
   return data;
 }
 
+// Of many lengths, so that headers and descriptions are cut everywhere.
+std::span<const std::byte> description(std::size_t i) {
+  static const std::vector<std::byte> kBytes = random_bytes(kMaxDescriptionBytes);
+  return std::span(kBytes).first(i % 3 == 0 ? i * 7 % (kMaxDescriptionBytes + 1) : 0);
+}
+
 TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   Ends ends;
   // Copied and not, eager and announced, one segment and several, more small ones than fit a buffer or a batch.
@@ -81,7 +87,7 @@ TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     ends.b.link.post_recv({message(i), got[i], got[i].size(), nullptr, &ends.b.recvs, i});
-    ends.a.link.post_send({message(i), data[i], &ends.a.sends, i});
+    ends.a.link.post_send({message(i), data[i], &ends.a.sends, i, description(i)});
   }
   while (ends.a.move() | ends.b.move()) {
   }

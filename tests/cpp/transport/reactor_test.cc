@@ -38,6 +38,7 @@ class Idle : public Transport {
   Status connect(const std::vector<std::string>&, const WaitContext&) override { return Status::ok(); }
   void post_send(Rank, const SendOp&) override {}
   void post_recv(Rank, const RecvOp&) override {}
+  void post_probe(Rank, const ProbeOp&) override {}
   bool cancel(const CompletionSink*, const Status&) override { return true; }
   void discard(uint32_t, uint64_t) override {}
   std::vector<ByteStream> take_control_sockets() override { return {}; }

@@ -13,10 +13,7 @@ namespace {
 FrameHeader data_header() {
   FrameHeader h;
   h.epoch = 0x01020304;
-  h.id = {{0x11121314, StreamClass::kPointToPoint, 0x21222324},
-          0x3132333435363738,
-          0x41424344,
-          0x5152535455565758};
+  h.id = {{0x11121314, StreamClass::kPointToPoint, 0x21222324}, 0x3132333435363738, 0, 0x5152535455565758};
   h.message_nbytes = 0x1'0000'0000 + 128;
   h.offset = 0x1'0000'0000 - 64;
   h.segment_nbytes = 192;
@@ -47,6 +44,7 @@ void expect_equal(const FrameHeader& x, const FrameHeader& y) {
   EXPECT_EQ(x.message_nbytes, y.message_nbytes);
   EXPECT_EQ(x.offset, y.offset);
   EXPECT_EQ(x.segment_nbytes, y.segment_nbytes);
+  EXPECT_EQ(x.description_nbytes, y.description_nbytes);
 }
 
 TEST(Frame, LayoutIsTheOneInTheSpecification) {
@@ -54,6 +52,7 @@ TEST(Frame, LayoutIsTheOneInTheSpecification) {
   h.message_nbytes = 0x6162636465666768;
   h.offset = 0x7172737475767778;  // encode() writes what it is told; decode() would refuse this one
   h.segment_nbytes = 0x81828384;
+  h.description_nbytes = 0x41424344;
   const HeaderBytes b = encoded(h);
   const uint8_t expected[60] = {'P',  'C',  'F',  '1',  1,    1,    2,    0,    4,    3,    2,    1,
                                 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0x44, 0x43, 0x42, 0x41,
@@ -85,6 +84,36 @@ TEST(Frame, EveryTypeReadsBackAsWritten) {
     ASSERT_TRUE(read.is_ok()) << int{type} << ": " << read.status().to_string();
     expect_equal(read.value(), h);
   }
+}
+
+// Bytes 20 to 23: the index of a collective's message, the description's size of a point-to-point one.
+TEST(Frame, OnlyWhatBeginsAMessageHasADescription) {
+  FrameHeader request = data_header();
+  request.type = FrameType::kRequest;
+  request.offset = request.segment_nbytes = 0;
+  FrameHeader eager = data_header();
+  eager.flags = kFlagEager;
+  eager.offset = 0;
+  eager.message_nbytes = eager.segment_nbytes;
+  for (FrameHeader h : {request, eager}) {
+    h.description_nbytes = kMaxDescriptionBytes;
+    ASSERT_TRUE(decode(encoded(h)).is_ok());
+    expect_equal(decode(encoded(h)).value(), h);
+    h.description_nbytes = kMaxDescriptionBytes + 1;
+    EXPECT_FALSE(decode(encoded(h)).is_ok());
+  }
+  FrameHeader withdrawn = request, clear = request, later = data_header();
+  withdrawn.flags = kFlagWithdrawn;
+  clear.type = FrameType::kClear;
+  for (FrameHeader h : {withdrawn, clear, later}) {
+    EXPECT_TRUE(decode(encoded(h)).is_ok());
+    h.description_nbytes = 1;
+    EXPECT_FALSE(decode(encoded(h)).is_ok());
+  }
+  FrameHeader collective = data_header();
+  collective.id.stream.klass = StreamClass::kCollective;
+  collective.id.index = 0x41424344;
+  expect_equal(decode(encoded(collective)).value(), collective);
 }
 
 TEST(Frame, EverySingleFlippedBitIsFound) {

@@ -97,6 +97,7 @@ FrameHeader header_from(Input& input) {
     h.segment_nbytes = static_cast<uint32_t>(h.message_nbytes & 0xff);
     h.message_nbytes = h.segment_nbytes;
   }
+  if (wish % 4 == 3 && h.id.stream.klass == StreamClass::kPointToPoint) h.description_nbytes = odd;
   return h;
 }
 
@@ -125,6 +126,7 @@ struct World final : Mover {
   std::deque<std::span<const std::byte>> unwritten;
   std::span<std::byte> arriving;
   Once once;
+  std::string described;
   InOrder consumer;
   std::vector<std::vector<std::byte>> memory;  // each its own allocation, so that a sanitizer sees its ends
 };
@@ -136,7 +138,8 @@ bool arrive(World& world, Input& input) {
   const Result<FrameHeader> header = decode(bytes);
   Status status = header.status();
   if (header.is_ok()) {
-    const Result<Link::Destination> to = world.link.header_arrived(header.value());
+    const std::vector<std::byte> description(header.value().description_nbytes, std::byte{'d'});
+    const Result<Link::Destination> to = world.link.header_arrived(header.value(), description);
     status = to.status();
     if (status.is_ok() && header.value().segment_nbytes > 0) {
       world.arriving = to.value().where;
@@ -171,6 +174,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     if (choice == 255) world.link.say_goodbye();
     if (choice == 254) world.cancel();
     if (choice == 253) world.link.discard(0, input.next() & 3);
+    if (choice == 252)
+      world.link.post_probe({id_from(input), &world.once, world.once.begin(), &world.described});
     if (what < 4) {
       lives = arrive(world, input);
     } else if (what == 4 || what == 5) {
@@ -178,7 +183,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
       world.memory.emplace_back(kSizes[input.next() % 10]);
       std::vector<std::byte>& at = world.memory.back();
       if (what == 4) {
-        world.link.post_send({id, at, &world.once, world.once.begin()});
+        const bool describes = id.stream.klass == StreamClass::kPointToPoint;
+        world.link.post_send({id, at, &world.once, world.once.begin(),
+                              std::span<const std::byte>(at).first(
+                                  describes ? std::min(at.size(), kMaxDescriptionBytes) : 0)});
       } else if ((input.next() & 1) != 0) {
         world.link.post_recv({id, {}, at.size(), &world.consumer, &world.once, world.once.begin()});
       } else {

@@ -19,8 +19,8 @@ TEST(LinkCancel, WhatThePeerWasNotToldOfIsWithdrawnWithoutATrace) {
   LinkPair pair(kSmall);
   Recorder doomed;
   std::vector<std::byte> small(8), large(4096), got(4096);
-  pair.a.link.post_send({p2p(1), small, &doomed, 1});
-  pair.a.link.post_send({p2p(2), large, &doomed, 2});
+  pair.a.link.post_send({p2p(1), small, &doomed, 1, description_of(p2p(1))});
+  pair.a.link.post_send({p2p(2), large, &doomed, 2, description_of(p2p(2))});
   pair.a.link.post_recv({p2p(3), got, 4096, nullptr, &doomed, 3});
   pair.a.link.post_recv({p2p(4), std::span(got).first(8), 8, nullptr, &doomed, 4});
   pair.a.send(p2p(5), small, 5);  // somebody else's stays
@@ -31,9 +31,9 @@ TEST(LinkCancel, WhatThePeerWasNotToldOfIsWithdrawnWithoutATrace) {
   EXPECT_EQ(pair.b.link.counts().unexpected, 1u);
   EXPECT_EQ(pair.b.link.counts().requests, 0u);
   for (uint64_t i = 0; i < 200; ++i) {  // credit and REQUESTs come back
-    pair.a.link.post_send({p2p(1), small, &doomed, 1});
+    pair.a.link.post_send({p2p(1), small, &doomed, 1, description_of(p2p(1))});
     for (uint64_t j = 0; j < 2 * kSmall.max_requests; ++j)
-      pair.a.link.post_send({p2p(2, j), large, &doomed, 2});
+      pair.a.link.post_send({p2p(2, j), large, &doomed, 2, description_of(p2p(2, j))});
     EXPECT_TRUE(pair.a.link.cancel(&doomed, kInterrupted));
   }
   EXPECT_FALSE(LinkPair::take(pair.a));
@@ -53,7 +53,7 @@ TEST(LinkCancel, WithdrawnOperationsMakeRoomForOthers) {
   Recorder doomed;
   std::vector<std::byte> large(4096), got(4096);
   for (uint64_t i = 0; i < kSmall.max_requests; ++i) {
-    pair.a.link.post_send({p2p(1, i), large, &doomed, i});
+    pair.a.link.post_send({p2p(1, i), large, &doomed, i, description_of(p2p(1, i))});
     pair.b.link.post_recv({p2p(2, i), got, 4096, nullptr, &doomed, i});
   }
   pair.a.send(p2p(3), large, 3);  // held back
@@ -182,7 +182,7 @@ struct Half {
     memory = sends ? data : std::vector<std::byte>(data.size(), std::byte{1});
     posted = true;
     ++attempt;
-    if (sends) return side.link.post_send({id, memory, &sink, attempt});
+    if (sends) return side.link.post_send({id, memory, &sink, attempt, description_of(id)});
     if (consumes) consumer = std::make_unique<Consumer>(memory);
     side.link.post_recv(
         {id, consumes ? std::span<std::byte>() : memory, memory.size(), consumer.get(), &sink, attempt});
@@ -460,7 +460,7 @@ class Calls {
     for (uint32_t i = 0; i < kinds.size(); ++i) {
       const MessageId id = collective(number + 1, i, group);
       if (kinds[i].from_a == (who == 0)) {
-        side(who).link.post_send({id, call.memory[i], &call.sink, i});
+        side(who).link.post_send({id, call.memory[i], &call.sink, i, description_of(id)});
       } else {
         side(who).link.post_recv({id, call.memory[i], call.memory[i].size(), nullptr, &call.sink, i});
       }

@@ -51,13 +51,20 @@ class Consumer final : public SegmentSink {
 
 struct Frame {
   FrameHeader header;
-  std::vector<std::byte> payload;
+  std::vector<std::byte> payload, description;
 };
+
+// Every message of a test has one, of another length.
+inline std::span<const std::byte> description_of(const MessageId& id) {
+  static const std::vector<std::byte> kText(kMaxDescriptionBytes, std::byte{'d'});
+  if (id.stream.klass != StreamClass::kPointToPoint) return {};
+  return std::span(kText).first((id.sequence + 7 * id.stream.tag) % 40);
+}
 
 struct Side final : Mover {
   Side(Rank me, Rank peer, const LinkLimits& limits) : link(me, peer, 1, limits, this) {}
   void send(const MessageId& id, std::span<const std::byte> payload, uint64_t token = 0) {
-    link.post_send({id, payload, &sends, token});
+    link.post_send({id, payload, &sends, token, description_of(id)});
   }
   void recv(const MessageId& id, std::span<std::byte> payload, uint64_t token = 0) {
     link.post_recv({id, payload, payload.size(), nullptr, &recvs, token});
@@ -109,7 +116,10 @@ class LinkPair {
     Result<FrameHeader> header = decode(out->header);
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
-    from.wire.push_back({header.value(), {out->payload.begin(), out->payload.end()}});
+    EXPECT_EQ(header.value().description_nbytes, out->description.size());
+    from.wire.push_back({header.value(),
+                         {out->payload.begin(), out->payload.end()},
+                         {out->description.begin(), out->description.end()}});
     from.unwritten.push_back({out->payload, from.wire.back().payload});
     return true;
   }
@@ -136,14 +146,15 @@ class LinkPair {
     if (to.half || from.wire.empty() || from.wire.front().payload.empty()) return deliver(from, to);
     to.half = std::move(from.wire.front());
     from.wire.pop_front();
-    const Result<Link::Destination> destination = to.link.header_arrived(to.half->header);
+    const Result<Link::Destination> destination =
+        to.link.header_arrived(to.half->header, to.half->description);
     EXPECT_TRUE(destination.is_ok()) << destination.status().to_string();
     to.arriving = destination.value().where;
     std::copy_n(to.half->payload.begin(), to.half->payload.size() / 2, to.arriving.begin());
     return true;
   }
   static Status arrive(Link& link, const Frame& frame, bool by_view = false) {
-    PC_ASSIGN_OR_RETURN(const Link::Destination to, link.header_arrived(frame.header));
+    PC_ASSIGN_OR_RETURN(const Link::Destination to, link.header_arrived(frame.header, frame.description));
     EXPECT_EQ(to.where.size(), frame.payload.size());
     if (frame.payload.empty()) return Status::ok();
     if (by_view) return link.payload_arrived_at(frame.payload);
