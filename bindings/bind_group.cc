@@ -8,6 +8,8 @@
 #include "calls.h"
 #include "group_docs.h"
 #include "guarded.h"
+#include "message_calls.h"
+#include "message_docs.h"
 #include "object_calls.h"
 #include "object_docs.h"
 #include "part_calls.h"
@@ -67,6 +69,7 @@ PyMethodDef* group_methods() {
       {"exscan", fast(on_group<exscan>), kFast, docs::kExscan},
       {"send", fast(on_group<send>), kFast, docs::kSend},
       {"recv", fast(on_group<recv>), kFast, docs::kRecv},
+      {"sendrecv", fast(on_group<sendrecv>), kFast, docs::kSendrecv},
       {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
       {"allreduce_async", fast(on_group<allreduce_async>), kFast, docs::kAllreduceAsync},
       {"broadcast_async", fast(on_group<broadcast_async>), kFast, docs::kBroadcastAsync},
@@ -93,6 +96,8 @@ PyMethodDef* group_methods() {
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
+      {"_find", fast(on_group<find_message>), kFast, docs::kFind},
+      {"_receive", fast(on_group<receive_found>), kFast, docs::kReceive},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
        METH_VARARGS | METH_KEYWORDS, docs::kExplain},
       {},
@@ -117,6 +122,7 @@ PyMethodDef* world_methods() {
       {"exscan", fast(on_world<exscan>), kFast, docs::kExscan},
       {"send", fast(on_world<send>), kFast, docs::kSend},
       {"recv", fast(on_world<recv>), kFast, docs::kRecv},
+      {"sendrecv", fast(on_world<sendrecv>), kFast, docs::kSendrecv},
       {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
       {"allreduce_async", fast(on_world<allreduce_async>), kFast, docs::kAllreduceAsync},
       {"broadcast_async", fast(on_world<broadcast_async>), kFast, docs::kBroadcastAsync},

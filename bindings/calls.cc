@@ -10,8 +10,6 @@
 namespace pc {
 namespace {
 
-constexpr int64_t kMostTag = UINT32_MAX;
-
 // The names of a function and of its form that does not wait.
 enum class Form : uint8_t { kBlocking, kAsync };
 constexpr const char* either(Form form, const char* blocking, const char* async) {
@@ -130,39 +128,6 @@ bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   return true;
 }
 
-// send and recv differ in direction only.
-template <Form form, PreparedCall::Kind kind>
-bool prepare_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                     PreparedCall& call) {
-  constexpr bool kSends = kind == PreparedCall::Kind::kSend;
-  static constexpr Signature kSignature = {
-      kSends ? either(form, "send", "send_async") : either(form, "recv", "recv_async"),
-      2,
-      2,
-      4,
-      {kX, kPeer, kTag, kTimeout}};
-  const char* const function = call.function = kSignature.function;
-  State& state = *group.state;
-  PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
-  int64_t peer = 0, tag = 0;
-  if (!to_integer(state, function, "peer", given[1], group.size - 1, &peer) ||
-      !to_integer(state, function, "tag", given[2], kMostTag, &tag) ||
-      !to_timeout(state, function, given[3], &call.timeout_s)) {
-    return false;
-  }
-  if (!call.in_view.take(state, given[0], {function, "x", !kSends, holds(group, form)})) return false;
-  call.kind = kind;
-  call.request.out = call.in_view.buffer();
-  call.request.root = static_cast<Rank>(peer);
-  call.request.site = site;
-  call.tag = static_cast<uint32_t>(tag);
-  call.written = kSends ? nullptr : &call.in_view;
-  call.arrays[0] = call.result = given[0];
-  return true;
-}
-
 template <Form form>
 bool prepare_barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                      PreparedCall& call) {
@@ -219,22 +184,6 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 
 PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return in_background<prepare_reduce<Form::kAsync>>(group, args, nargs, kwnames);
-}
-
-PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_message<Form::kBlocking, PreparedCall::Kind::kSend>>(group, args, nargs, kwnames);
-}
-
-PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_message<Form::kAsync, PreparedCall::Kind::kSend>>(group, args, nargs, kwnames);
-}
-
-PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_message<Form::kBlocking, PreparedCall::Kind::kRecv>>(group, args, nargs, kwnames);
-}
-
-PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_message<Form::kAsync, PreparedCall::Kind::kRecv>>(group, args, nargs, kwnames);
 }
 
 PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -13,16 +13,12 @@ PyObject* scan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
 PyObject* exscan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // The same, without waiting: they return a Work (bind_work.h).
 PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* barrier_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

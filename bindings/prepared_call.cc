@@ -1,7 +1,6 @@
 #include "prepared_call.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "running_call.h"
 
@@ -9,7 +8,8 @@ namespace pc {
 
 Status PreparedCall::run(Communicator& communicator) const {
   switch (kind) {
-    case Kind::kSend: return communicator.send(request.out, request.root, tag, timeout_s, request.site);
+    case Kind::kSend: return communicator.send(outgoing(), timeout_s);
+    case Kind::kSendrecv: return communicator.sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv: return communicator.recv(request.out, request.root, tag, timeout_s, request.site);
     case Kind::kCollective: break;
   }
@@ -19,13 +19,19 @@ Status PreparedCall::run(Communicator& communicator) const {
 Result<std::shared_ptr<AsyncCall>> PreparedCall::begin(Communicator& communicator,
                                                        std::function<void()> on_end) const {
   Communicator::Async how{timeout_s, std::move(on_end)};
-  const auto& [data, peer, site] = std::tie(request.out, request.root, request.site);
   switch (kind) {
-    case Kind::kSend: return communicator.begin_send(data, peer, tag, site, std::move(how));
-    case Kind::kRecv: return communicator.begin_recv(data, peer, tag, site, std::move(how));
+    case Kind::kSend: return communicator.begin_send(outgoing(), std::move(how));
+    case Kind::kRecv:
+      return communicator.begin_recv(request.out, request.root, tag, request.site, std::move(how));
+    case Kind::kSendrecv: break;  // has no such form
     case Kind::kCollective: break;
   }
   return communicator.begin(request, std::move(how));
+}
+
+OutgoingMessage PreparedCall::outgoing() const {
+  const std::span<const int64_t> shape(in_view.shape(), static_cast<std::size_t>(in_view.ndim()));
+  return {request.in, request.root, tag, request.site, shape};
 }
 
 std::size_t PreparedCall::nbytes() const { return std::max(request.in.nbytes(), request.out.nbytes()); }

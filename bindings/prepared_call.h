@@ -17,7 +17,7 @@ class AsyncCall;
 
 // Stays where it is: its request points into it, and so may its views.
 struct PreparedCall {
-  enum class Kind : uint8_t { kCollective, kSend, kRecv };
+  enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv };
   PreparedCall() = default;
   PreparedCall(const PreparedCall&) = delete;
   PreparedCall& operator=(const PreparedCall&) = delete;
@@ -25,8 +25,9 @@ struct PreparedCall {
   const char* function = "";  // "allreduce", for people; lives as long as the process
   bool is_staged = false;     // what prepares it has seen that pycollective.staged must make it
   Kind kind = Kind::kCollective;
-  Request request;  // of a message: `out` is its memory, `root` its peer
+  Request request;  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
   uint32_t tag = 0;
+  Rank source = 0;  // of a sendrecv
   double timeout_s = -1;
   View in_view, out_view;
   const View* written = nullptr;                   // one of these, or null: nothing is written
@@ -38,6 +39,7 @@ struct PreparedCall {
   Status run(Communicator& communicator) const;
   Result<std::shared_ptr<AsyncCall>> begin(Communicator& communicator, std::function<void()> on_end) const;
   std::size_t nbytes() const;
+  OutgoingMessage outgoing() const;
 };
 
 // nullptr: a Python error is set.

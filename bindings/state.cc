@@ -8,7 +8,8 @@ namespace pc {
 namespace {
 
 constexpr std::array<const char*, kNameCount> kNames = {
-    "x", "op", "out", "timeout", "root", "peer", "tag", "counts", "recv_counts", "axis", "reproducible"};
+    "x",      "op",          "out",  "timeout",      "root", "peer",   "tag",
+    "counts", "recv_counts", "axis", "reproducible", "dest", "source", "with_source"};
 
 struct ErrorRow {
   Code code;

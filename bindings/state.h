@@ -32,6 +32,9 @@ enum Name : uint8_t {
   kRecvCounts,
   kAxis,
   kReproducible,
+  kDest,
+  kSource,
+  kWithSource,
   kNameCount
 };
 

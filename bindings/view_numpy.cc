@@ -81,6 +81,7 @@ const Layout* layout_called(State& state, const std::string& name, std::size_t i
   Layout& layout = state.layouts[name];
   if (!layout.name.empty()) return &layout;
   layout.hash = hash_of(name);
+  layout.text = name;
   layout.item_nbytes = item_nbytes;
   std::size_t shown = std::min(name.size(), kShown);
   while (shown < name.size() && (static_cast<unsigned char>(name[shown]) & 0xc0) == 0x80) --shown;  // UTF-8

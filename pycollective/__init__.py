@@ -51,6 +51,7 @@ try:
         send,
         send_async,
         send_object,
+        sendrecv,
         world,
     )
 except ModuleNotFoundError as error:
@@ -143,6 +144,7 @@ __all__ = [
     "send",
     "send_async",
     "send_object",
+    "sendrecv",
     "shutdown",
     "size",
     "store",

@@ -1,8 +1,9 @@
 # The C++ core as mypy sees it. tests/python/test_import.py compares it with the module.
 import types
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload
 
+import numpy.typing as npt
 from typing_extensions import Buffer, Self
 
 from pycollective.errors import CollectiveError
@@ -111,7 +112,31 @@ def exscan(
     reproducible: Literal["shape", "world"] | None = None,
 ) -> A: ...
 def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
-def recv(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
+@overload
+def recv(
+    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
+) -> A: ...
+@overload
+def recv(
+    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+) -> tuple[A, int]: ...
+@overload
+def recv(
+    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
+) -> npt.NDArray[Any]: ...
+@overload
+def recv(
+    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+) -> tuple[npt.NDArray[Any], int]: ...
+def sendrecv(
+    x: A,
+    dest: int,
+    source: int | None = None,
+    *,
+    out: A | None = None,
+    tag: int = 0,
+    timeout: float | None = None,
+) -> A: ...
 def barrier(*, timeout: float | None = None) -> None: ...
 def allreduce_async(
     x: A,
@@ -360,7 +385,48 @@ class Group:
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
     def send(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
-    def recv(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
+    @overload
+    def recv(
+        self,
+        x: A,
+        peer: int,
+        *,
+        tag: int = 0,
+        timeout: float | None = None,
+        with_source: Literal[False] = False,
+    ) -> A: ...
+    @overload
+    def recv(
+        self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+    ) -> tuple[A, int]: ...
+    @overload
+    def recv(
+        self,
+        x: None,
+        peer: int,
+        *,
+        tag: int = 0,
+        timeout: float | None = None,
+        with_source: Literal[False] = False,
+    ) -> npt.NDArray[Any]: ...
+    @overload
+    def recv(
+        self, x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+    ) -> tuple[npt.NDArray[Any], int]: ...
+    def sendrecv(
+        self,
+        x: A,
+        dest: int,
+        source: int | None = None,
+        *,
+        out: A | None = None,
+        tag: int = 0,
+        timeout: float | None = None,
+    ) -> A: ...
+    def _find(
+        self, peer: int, tag: int, timeout: float | None, /
+    ) -> tuple[int, str, tuple[int, ...], object]: ...
+    def _receive(self, x: A, token: object, /) -> A: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
     def allreduce_async(
         self,

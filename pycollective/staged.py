@@ -15,11 +15,12 @@ import numpy as np
 
 from pycollective.arrays import by_name
 from pycollective.arrays.library import Library
-from pycollective.blocks import check_pairs, copy_of, library_for, unfilled, writable_for
+from pycollective.blocks import block_of, check_pairs, copy_of, library_for, unfilled, writable_for
 from pycollective.clock import Clock
 from pycollective.elementwise import Elementwise
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.fusion import is_bundle, move_bundle
+from pycollective.messages import Incoming
 from pycollective.parts import Counts, Parts, cut, row_of, whole_of
 from pycollective.reproducible import sum_of_leaves
 from pycollective.staging import Room
@@ -40,6 +41,7 @@ __all__ = [
     "scan",
     "scatter",
     "send",
+    "sendrecv",
 ]
 
 
@@ -134,24 +136,69 @@ def send(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None
     return x
 
 
-def recv(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None = None) -> Any:
+def recv(
+    group: Group,
+    x: Any,
+    peer: int,
+    *,
+    tag: int = 0,
+    timeout: float | None = None,
+    with_source: bool = False,
+) -> Any:
     """What another rank sends."""
+    message = Incoming(group, operator.index(peer), tag, timeout)
+    result = _received(x, message)
+    return (result, message.source) if with_source else result
+
+
+def _received(x: Any, message: Incoming) -> Any:
+    if x is None:
+        return message.as_it_comes()
     if is_bundle(x):
-        clock = Clock(timeout)
-        return move_bundle(
-            "recv", x, lambda block, _: group.recv(block, peer, tag=tag, timeout=clock.left_s()), writes=True
-        )
+        return move_bundle("recv", x, lambda block, _: message.into(block), writes=True)
     library = library_for("recv", "x", x)
     if not library.mutable:
         block = library.empty(x, library.shape(x))
-        group.recv(block, peer, tag=tag, timeout=timeout)
+        message.into(block)
         return library.finished(block, x)
     writable_for("recv", "x", x)
+    if library.is_block(x):
+        message.into(x)
+        return x
     with Room() as room:
         block = unfilled(library, x, library.shape(x), room)
-        group.recv(block, peer, tag=tag, timeout=timeout)
+        message.into(block)
         library.assign(x, block)
     return x
+
+
+def sendrecv(
+    group: Group,
+    x: Any,
+    dest: int,
+    source: int | None = None,
+    *,
+    out: Any = None,
+    tag: int = 0,
+    timeout: float | None = None,
+) -> Any:
+    """One array to a rank, another from a rank."""
+    if is_bundle(x):
+        raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
+    library = library_for("sendrecv", "x", x)
+    target = library if out is None else writable_for("sendrecv", "out", out)
+    with Room() as room:
+        block = block_of(library, x, room)
+        if out is None:
+            coming = library.empty(x, library.shape(x))
+        else:
+            coming = out if target.is_block(out) else unfilled(target, out, target.shape(out), room)
+        group.sendrecv(block, dest, source, out=coming, tag=tag, timeout=timeout)
+        if out is None:
+            return library.finished(coming, x)
+        if coming is not out:
+            target.assign(out, coming)
+    return out
 
 
 # ---- parts: every rank has a part of one array

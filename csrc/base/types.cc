@@ -36,6 +36,8 @@ static_assert(kOps.back() == "scaled sum");
 
 }  // namespace
 
+std::string rank_text(Rank rank) { return rank == kAnyRank ? "any rank" : "rank " + std::to_string(rank); }
+
 std::size_t size_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].nbytes; }
 std::string_view name_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 std::string_view name_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)]; }

@@ -10,6 +10,8 @@
 namespace pc {
 
 using Rank = int32_t;
+inline constexpr Rank kAnyRank = -1;  // to receive from
+std::string rank_text(Rank rank);     // for messages: "rank 3", "any rank"
 
 // Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h. kOpaque: bytes of elements
 // that only their owner understands (records, dates, text); a Layout tells one kind from another.
@@ -42,9 +44,10 @@ struct Reduction {
 
 // What the bytes of a kOpaque array are. Lives as long as the process: flight records point to it.
 struct Layout {
-  std::string name;  // its owner's: "datetime64[D]"
+  std::string name;  // its owner's: "datetime64[D]"; shortened if it is long
   std::size_t item_nbytes = 1;
-  uint64_t hash = 0;  // equal on all ranks
+  uint64_t hash = 0;      // equal on all ranks
+  std::string text = {};  // the name, whole
 };
 
 std::size_t size_of(DType dtype);       // bytes of one element

@@ -284,6 +284,20 @@ Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, s
                  std::to_string(size - 1));
 }
 
+Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank,
+                      Rank size) {
+  if (overlap(out, in)) return invalid("sendrecv: what is sent and what is received overlap");
+  if (dest != rank || source != rank) {
+    PC_TRY(check_message(out, dest, rank, size, "send to"));
+    return check_message(in, source, rank, size, "recv from");
+  }
+  PC_TRY(check_buffer(out, "x"));
+  PC_TRY(check_buffer(in, "out"));
+  if (out.dtype == in.dtype && out.count == in.count && out.layout == in.layout) return Status::ok();
+  return invalid("sendrecv: this rank sends itself " + array_text(out.dtype, out.count, out.layout) +
+                 " and expects " + array_text(in.dtype, in.count, in.layout));
+}
+
 Result<double> check_timeout(double timeout_s, double group_timeout_s) {
   if (std::isnan(timeout_s)) return invalid("the timeout is not a number");
   return timeout_s < 0 ? group_timeout_s : timeout_s;

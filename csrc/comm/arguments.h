@@ -12,6 +12,9 @@ Status check_request(Request& request, Rank rank, Rank size);
 // `verb` is "send to" or "recv from".
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb);
 
+// `out` goes to `dest`, `in` is filled by `source`. Both may be this rank itself; then they must be of one kind.
+Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank, Rank size);
+
 // The group's own timeout for a negative one; NaN is refused.
 Result<double> check_timeout(double timeout_s, double group_timeout_s);
 

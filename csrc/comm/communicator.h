@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,6 +16,26 @@
 namespace pc {
 
 class AsyncCall;
+
+// What is sent. Without a shape it is one-dimensional for a receiver that does not know it.
+struct OutgoingMessage {
+  ConstBuffer data;
+  Rank peer = 0;
+  uint32_t tag = 0;
+  const char* site = nullptr;
+  std::optional<std::span<const int64_t>> shape = {};
+};
+
+// A message that is here and that nobody else can receive. Either it is received or it is put back.
+struct FoundMessage {
+  Rank peer;
+  uint32_t tag;
+  uint64_t number;  // of the peer's messages with this tag
+  uint64_t nbytes;
+  std::string description;  // see described_array()
+  const char* site;
+  Deadline deadline;  // of the call that found it, and receives it
+};
 
 // Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
 class Communicator {
@@ -27,15 +48,24 @@ class Communicator {
 
   // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
   virtual Status run(const Request& request, double timeout_s = -1) = 0;
-  virtual Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1,
-                      const char* site = nullptr) = 0;
+  virtual Status send(const OutgoingMessage& message, double timeout_s = -1) = 0;
+  Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
+    return send({data, peer, tag, site}, timeout_s);
+  }
   virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1,
                       const char* site = nullptr) = 0;
+  // Waits for a message of `peer`, or of kAnyRank, whose size nobody here knows.
+  virtual Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1,
+                                    const char* site = nullptr) = 0;
+  virtual Status recv(Buffer data, const FoundMessage& message) = 0;
+  virtual void put_back(const FoundMessage& message) = 0;
+  // Sends and receives at once, so that ranks may do this in a ring.
+  virtual Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
+                          double timeout_s = -1) = 0;
   // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
   // begin because others gave it up before.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
-  virtual Result<std::unique_ptr<Work>> launch_send(ConstBuffer data, Rank peer, uint32_t tag,
-                                                    const char* site = nullptr) = 0;
+  virtual Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) = 0;
   virtual Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag,
                                                     const char* site = nullptr) = 0;
 
@@ -46,8 +76,7 @@ class Communicator {
     std::function<void()> on_end = {};  // AsyncCall::Start
   };
   virtual Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) = 0;
-  virtual Result<std::shared_ptr<AsyncCall>> begin_send(ConstBuffer data, Rank peer, uint32_t tag,
-                                                        const char* site, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) = 0;
   virtual Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag,
                                                         const char* site, Async how) = 0;
 

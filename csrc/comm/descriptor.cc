@@ -92,9 +92,9 @@ std::string message_found(const MessageId& found, uint64_t nbytes) {
 
 std::string fields_of(const CallRecord& record) {
   const bool sends = record.kind == CallRecord::Kind::kSend;
-  if (sends || record.kind == CallRecord::Kind::kRecv) {
-    return std::string(sends ? "send to rank " : "recv from rank ") + std::to_string(record.root_or_peer) +
-           ", tag " + std::to_string(record.tag);
+  if (sends || record.kind == CallRecord::Kind::kRecv || record.kind == CallRecord::Kind::kProbe) {
+    return std::string(sends ? "send to " : "recv from ") + rank_text(record.root_or_peer) + ", tag " +
+           std::to_string(record.tag);
   }
   std::string text = "collective=" + std::string(name_of(record.collective));
   if (record.collective != Collective::kBarrier) {

@@ -5,8 +5,10 @@
 #include <new>
 
 #include "comm/arguments.h"
+#include "comm/array_description.h"
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
+#include "comm/message_search.h"
 #include "comm/progress.h"
 #include "engine/point_to_point.h"
 #include "kernels/reduce.h"
@@ -277,16 +279,15 @@ Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& 
 }
 
 Status GroupCommunicator::check(const Message& message) {
-  const StartedMessage::What what = message.what();
-  PC_TRY(check_message(what.data, what.peer, rank_, size_, what.verb()));
+  PC_TRY(check_message(message.data, message.peer, rank_, size_, message.sends ? "send to" : "recv from"));
   return usable();
 }
 
 void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
-  const auto& [data, peer, tag, sends, site] = message;
+  const auto& [data, peer, tag, sends, site, number, description] = message;
   GroupCalls& calls = shared_->calls;
   const std::unique_lock turn = shared_->messages.turn();
-  const uint64_t sequence = shared_->messages.take(peer, tag, sends);
+  const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   const uint64_t digest = parts_.check == Check::kOff
                               ? 0
                               : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout);
@@ -295,9 +296,10 @@ void GroupCommunicator::post(const Message& message, TimePoint began, StartedMes
   const GroupCalls::Call call{0, calls.record_message(record), began};
   const Rank to = calls.names().to_world(peer);
   Reactor& reactor = *parts_.calls.reactor;
-  started.set_posted(call, sequence,
-                     sends ? post_send(*parts_.transport, reactor, to, id, {data}, started.how())
-                           : post_recv(*parts_.transport, reactor, to, id, data, started.how()));
+  started.set_posted(
+      call, sequence,
+      sends ? post_send(*parts_.transport, reactor, to, id, {data}, started.what().description, started.how())
+            : post_recv(*parts_.transport, reactor, to, id, data, started.how()));
 }
 
 Status GroupCommunicator::exchange(const Message& message, double timeout_s) {
@@ -327,24 +329,79 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& messa
 }
 
 // A send reads its memory only.
-GroupCommunicator::Message GroupCommunicator::sent(const ConstBuffer& data, Rank peer, uint32_t tag,
-                                                   const char* site) {
+GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& message) {
+  const ConstBuffer& data = message.data;
   const Buffer memory{const_cast<std::byte*>(data.data), data.count, data.dtype, data.device, data.layout};
-  return {memory, peer, tag, true, site};
+  const int64_t flat[] = {static_cast<int64_t>(count_of_items(data.count, data.layout))};
+  return {memory,
+          message.peer,
+          message.tag,
+          true,
+          message.site,
+          0,
+          describe_array(data.dtype, message.shape.value_or(flat), data.layout)};
 }
 
-Status GroupCommunicator::send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s,
-                               const char* site) {
-  return exchange(sent(data, peer, tag, site), timeout_s);
+Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s) {
+  return exchange(sent(message), timeout_s);
+}
+
+Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double timeout_s, const char* site) {
+  if (peer != kAnyRank) {
+    PC_TRY(check_message({}, peer, rank_, size_, "recv from"));
+  } else if (size_ == 1) {
+    return Status(Code::kInvalidArgument, "recv from any rank: this group has no other rank");
+  }
+  PC_TRY(usable());
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
+  const TimePoint began = now();
+  CallRecord record = record_of({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
+  record.kind = CallRecord::Kind::kProbe;
+  MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor, {group_, peer, tag, site});
+  return search.wait({0, shared_->calls.record_message(record), began}, context_for(seconds, began));
+}
+
+Status GroupCommunicator::recv(Buffer data, const FoundMessage& found) {
+  const Message message{data, found.peer, found.tag, false, found.site, found.number};
+  if (const Status refused = check(message); !refused.is_ok()) return put_back(found), refused;
+  const TimePoint began = now();
+  StartedMessage started(*shared_, message.what());
+  post(message, began, started);
+  WaitContext context = context_for(0, began);
+  context.deadline = found.deadline;
+  return started.finish(context);
+}
+
+void GroupCommunicator::put_back(const FoundMessage& found) {
+  shared_->messages.give_back(found.peer, found.tag, false, found.number);
+}
+
+Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
+                                   double timeout_s) {
+  const Message there = sent(out), here{in, source, tag, false, out.site};
+  PC_TRY(check_sendrecv(out.data, out.peer, in, source, rank_, size_));
+  PC_TRY(usable());
+  if (out.peer == rank_) {
+    if (in.nbytes() != 0) std::memcpy(in.data, out.data.data, in.nbytes());
+    return Status::ok();
+  }
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
+  const TimePoint began = now();
+  StartedMessage sending(*shared_, there.what()), receiving(*shared_, here.what());
+  post(here, began, receiving);
+  post(there, began, sending);
+  const Status received = receiving.finish(context_for(seconds, began));
+  // What failed here does not change what the other rank expects.
+  const Status left = sending.finish(context_for(seconds, began));
+  return received.is_ok() ? left : received;
 }
 
 Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) {
   return exchange({data, peer, tag, false, site}, timeout_s);
 }
 
-Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(ConstBuffer data, Rank peer, uint32_t tag,
-                                                             const char* site) {
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(sent(data, peer, tag, site), now()));
+Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(const OutgoingMessage& message) {
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(sent(message), now()));
   return work;
 }
 
@@ -354,9 +411,8 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch_recv(Buffer data, Rank p
   return work;
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_send(ConstBuffer data, Rank peer, uint32_t tag,
-                                                                 const char* site, Async how) {
-  return begin(sent(data, peer, tag, site), std::move(how));
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_send(const OutgoingMessage& message, Async how) {
+  return begin(sent(message), std::move(how));
 }
 
 Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(Buffer data, Rank peer, uint32_t tag,

@@ -28,16 +28,20 @@ class GroupCommunicator final : public Communicator {
 
   std::span<const Rank> world_ranks() const override { return shared_->calls.names().world_ranks(); }
   Status run(const Request& request, double timeout_s) override;
-  Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
+  using Communicator::send;
+  Status send(const OutgoingMessage& message, double timeout_s) override;
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) override;
+  Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site) override;
+  Status recv(Buffer data, const FoundMessage& message) override;
+  void put_back(const FoundMessage& message) override;
+  Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
+                  double timeout_s) override;
   Status resync(double timeout_s, const char* site) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
-  Result<std::unique_ptr<Work>> launch_send(ConstBuffer data, Rank peer, uint32_t tag,
-                                            const char* site) override;
+  Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) override;
   Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
   Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) override;
-  Result<std::shared_ptr<AsyncCall>> begin_send(ConstBuffer data, Rank peer, uint32_t tag, const char* site,
-                                                Async how) override;
+  Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) override;
   Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
                                                 Async how) override;
   Result<std::string> explain(ExplainedCall call) const override;
@@ -71,9 +75,11 @@ class GroupCommunicator final : public Communicator {
     uint32_t tag;
     bool sends;
     const char* site;
-    StartedMessage::What what() const { return {{data}, peer, tag, sends}; }
+    uint64_t number = 0;           // 0: the next
+    std::string description = {};  // of what is sent
+    StartedMessage::What what() const { return {{data}, peer, tag, sends, description}; }
   };
-  static Message sent(const ConstBuffer& data, Rank peer, uint32_t tag, const char* site);
+  static Message sent(const OutgoingMessage& message);
   Status check(const Message& message);
   void post(const Message& message, TimePoint began, StartedMessage& started);
   Status exchange(const Message& message, double timeout_s);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "wire/message.h"
 
 namespace pc {
 
@@ -16,17 +17,27 @@ class MessageNumbers {
   // Held from numbering a message until it is posted, so that they are posted in order.
   std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
   uint64_t take(Rank peer, uint32_t tag, bool sends);  // turn() held
+  uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would give; turn() held
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
+  // Completes `sink` with `token` whenever next() of a receive may have changed, until unwatch(). turn() held.
+  void watch(CompletionSink* sink, uint64_t token) { watchers_.push_back({sink, token}); }
+  void unwatch(const CompletionSink* sink);
 
  private:
   struct Numbers {
     uint64_t count = 0;
     std::vector<uint64_t> free;
   };
+  void tell_watchers(bool sends);                    // mutex_ held
   Numbers& of(Rank peer, uint32_t tag, bool sends);  // mutex_ held
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, Numbers> all_;
+  struct Watcher {
+    CompletionSink* sink;
+    uint64_t token;
+  };
+  std::vector<Watcher> watchers_;  // receives from anybody that wait: a few at most
 };
 
 }  // namespace pc

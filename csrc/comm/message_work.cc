@@ -4,6 +4,10 @@
 
 namespace pc {
 
+Status has_left(const std::string& who) {
+  return Status(Code::kPeerExited, who + " is in shutdown(), and takes part in nothing more");
+}
+
 std::string StartedMessage::operation() const {
   return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
 }
@@ -15,7 +19,7 @@ void StartedMessage::set_posted(const GroupCalls::Call& call, uint64_t number, s
 }
 
 MessageWatch& StartedMessage::watch() {
-  if (!watch_) watch_.emplace(group_.calls, call_, *work_, what_.peer, what_.verb());
+  if (!watch_) watch_.emplace(group_.calls, call_, *work_, std::span(&what_.peer, 1), what_.verb());
   return *watch_;
 }
 
@@ -43,9 +47,8 @@ Status StartedMessage::in_words(const Status& ended) const {
                                        (what_.sends ? "sends " : "expects ") +
                                        array_text(what_.data.dtype, what_.data.count, what_.data.layout));
   }
-  if (ended.code() == Code::kAborted && watch_->peer_has_left()) {
-    return Status(Code::kPeerExited, group_.calls.names().full(what_.peer) +
-                                         " is in shutdown(), and takes part in nothing more");
+  if (ended.code() == Code::kAborted && watch_->peers_have_left()) {
+    return has_left(group_.calls.names().full(what_.peer));
   }
   return ended;
 }

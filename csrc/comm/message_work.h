@@ -4,12 +4,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "comm/launched_work.h"
 #include "comm/wait_watch.h"
 #include "engine/point_to_point.h"
 
 namespace pc {
+
+Status has_left(const std::string& who);  // whose message was waited for
 
 // One send or receive that has its number. Stays where it is: what moves the message points into it.
 class StartedMessage {
@@ -19,9 +22,10 @@ class StartedMessage {
     Rank peer = 0;
     uint32_t tag = 0;
     bool sends = false;
+    std::string description = {};  // of what is sent, for a receiver that does not know
     std::string_view verb() const { return sends ? "send to" : "recv from"; }
   };
-  StartedMessage(GroupState& group, const What& what) : group_(group), what_(what) {}
+  StartedMessage(GroupState& group, What what) : group_(group), what_(std::move(what)) {}
   StartedMessage(const StartedMessage&) = delete;
   StartedMessage& operator=(const StartedMessage&) = delete;
 
@@ -50,9 +54,9 @@ class StartedMessage {
 
 class MessageWork final : public LaunchedWork {
  public:
-  MessageWork(std::shared_ptr<GroupState> group, const StartedMessage::What& what)
+  MessageWork(std::shared_ptr<GroupState> group, StartedMessage::What what)
       : LaunchedWork(std::move(group)),
-        message_(*group_, what),
+        message_(*group_, std::move(what)),
         operation_(message_.operation()) {}
   StartedMessage& started() { return message_; }  // to be posted by whoever makes this
 

@@ -19,14 +19,17 @@ void CallWatch::look_after(Rank peer) {
 void CallWatch::warn() { calls_.parts().control->survey(id_); }
 
 void MessageWatch::look_after(Rank) {
-  if (left_ || !calls_.peer_has_left(peer_)) return;
+  std::size_t count = 0;
+  for (const Rank peer : peers_) count += calls_.peer_has_left(peer) ? 1 : 0;
+  if (left_ || count < peers_.size()) return;
   left_ = true;
   work_.cancel();
 }
 
 void MessageWatch::warn() {
   calls_.parts().log.warning([&] {
-    return std::string(verb_) + " " + calls_.names().full(peer_) + " waits for long: it has not " +
+    if (peers_.size() > 1) return std::string(verb_) + " any rank waits for long: nobody has sent";
+    return std::string(verb_) + " " + calls_.names().full(peers_.front()) + " waits for long: it has not " +
            (verb_.starts_with("send") ? "posted its recv" : "sent");
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <string_view>
 
 #include "comm/group_calls.h"
@@ -49,19 +50,21 @@ class CallWatch final : public LongWait {
   const CallId id_;
 };
 
-// Gives a message up whose other end has left.
+// Gives a message up whose other end, or each that it may come from, has left.
 class MessageWatch final : public LongWait {
  public:
-  MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, Rank peer, std::string_view verb)
+  // `peers` stay where they are.
+  MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, std::span<const Rank> peers,
+               std::string_view verb)
       : LongWait(calls, call.began, work),
-        peer_(peer),
+        peers_(peers),
         verb_(verb) {}
-  bool peer_has_left() const { return left_; }
+  bool peers_have_left() const { return left_; }
 
  private:
   void look_after(Rank) override;
   void warn() override;
-  const Rank peer_;
+  const std::span<const Rank> peers_;
   const std::string_view verb_;
   bool left_ = false;
 };

@@ -71,7 +71,7 @@ std::optional<CallRecord> FlightRecorder::newest(Wanted&& wanted) const {
 std::optional<CallRecord> FlightRecorder::find(uint32_t group, uint64_t sequence) const {
   return newest([&](const CallRecord& call) {
     return call.group == group && call.sequence == sequence && call.kind != CallRecord::Kind::kSend &&
-           call.kind != CallRecord::Kind::kRecv;
+           call.kind != CallRecord::Kind::kRecv && call.kind != CallRecord::Kind::kProbe;
   });
 }
 

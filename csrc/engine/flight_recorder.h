@@ -16,7 +16,7 @@
 namespace pc {
 
 struct CallRecord {
-  enum class Kind : uint8_t { kNone, kCollective, kConfirmation, kShutdown, kSend, kRecv };
+  enum class Kind : uint8_t { kNone, kCollective, kConfirmation, kShutdown, kSend, kRecv, kProbe };
   enum class State : uint8_t { kRunning, kDone, kFailed };
   Kind kind = Kind::kNone;
   Collective collective = Collective::kBarrier;

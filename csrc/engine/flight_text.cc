@@ -18,7 +18,8 @@ std::string_view name_of(Kind kind) {
     case Kind::kConfirmation: return "confirmation";
     case Kind::kShutdown: return "shutdown";
     case Kind::kSend: return "send";
-    case Kind::kRecv: return "recv";
+    case Kind::kRecv:
+    case Kind::kProbe: return "recv";  // of a message that has to be found first
   }
   return "unknown";
 }
@@ -32,16 +33,19 @@ std::string_view name_of(CallRecord::State state) {
   return "unknown";
 }
 
-bool is_message(const CallRecord& call) { return call.kind == Kind::kSend || call.kind == Kind::kRecv; }
+bool is_message(const CallRecord& call) {
+  return call.kind == Kind::kSend || call.kind == Kind::kRecv || call.kind == Kind::kProbe;
+}
 bool is_collective(const CallRecord& call) {
   return call.kind == Kind::kCollective || call.kind == Kind::kConfirmation;
 }
 bool has_data(const CallRecord& call) {
-  return is_message(call) || (is_collective(call) && call.collective != Collective::kBarrier);
+  return (is_message(call) && call.kind != Kind::kProbe) ||
+         (is_collective(call) && call.collective != Collective::kBarrier);
 }
 bool has_op(const CallRecord& call) { return is_collective(call) && reduces(call.collective); }
 bool has_root_or_peer(const CallRecord& call) {
-  return has_data(call) && !(is_collective(call) && !is_rooted(call.collective));
+  return is_message(call) || (has_data(call) && is_rooted(call.collective));
 }
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -136,8 +140,8 @@ std::string line_of(const CallRecord& call, int64_t now_ns) {
   }
   if (has_op(call)) text += " " + text_of({call.op, call.factor});
   if (has_root_or_peer(call)) {
-    text += is_collective(call) ? " root " : call.kind == Kind::kSend ? " to rank " : " from rank ";
-    text += std::to_string(call.root_or_peer);
+    text += is_collective(call) ? " root " : call.kind == Kind::kSend ? " to " : " from ";
+    text += is_collective(call) ? std::to_string(call.root_or_peer) : rank_text(call.root_or_peer);
   }
   if (is_message(call)) text += " tag " + std::to_string(call.tag);
   if (call.algorithm != nullptr) text += std::string(" (") + call.algorithm + ")";

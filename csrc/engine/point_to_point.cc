@@ -79,9 +79,10 @@ class Message final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                ConstBuffer data, MessageEnd* how) {
+                                ConstBuffer data, std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
-  transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0});
+  const std::span<const char> text(description);
+  transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0, std::as_bytes(text)});
   return message;
 }
 

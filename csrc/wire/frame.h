@@ -53,7 +53,7 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 // Names one message. `sequence`: the group's collective number, or the point-to-point message's number on (peer, tag).
-// `index`: which message of that collective, counted per peer, stream and direction. `digest`: fingerprint of the call's full descriptor.
+// `index`: which message of that collective, counted per peer, stream and direction; point-to-point 0. `digest`: fingerprint of the call's full descriptor.
 struct MessageId {
   Stream stream;
   uint64_t sequence = 0;

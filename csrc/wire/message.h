@@ -48,8 +48,8 @@ struct SendOp {
   std::span<const std::byte> payload;     // busy until completed
   CompletionSink* completions = nullptr;  // outlives the operation
   uint64_t token = 0;
-  std::span<const std::byte>
-      description;  // busy likewise; point-to-point, at most kMaxDescriptionBytes. For ProbeOp
+  // Busy likewise; for a ProbeOp of the receiver. Point-to-point, at most kMaxDescriptionBytes.
+  std::span<const std::byte> description = {};
 };
 struct RecvOp {
   MessageId id;  // matched by stream, sequence and index; another digest or size is a mismatch

@@ -182,9 +182,9 @@ TEST_P(Async, threads_have_a_thousand_messages_under_way_each_with_a_tag_of_its_
             PC_ASSIGN_OR_RETURN(calls.emplace_back(),
                                 group.begin_recv({reinterpret_cast<std::byte*>(&in[i]), 8, DType::kU8}, peer,
                                                  tag, nullptr, {}));
-            PC_ASSIGN_OR_RETURN(calls.emplace_back(),
-                                group.begin_send({reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer,
-                                                 tag, nullptr, {}));
+            PC_ASSIGN_OR_RETURN(
+                calls.emplace_back(),
+                group.begin_send({{reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer, tag}, {}));
           }
           for (const std::shared_ptr<AsyncCall>& call : calls) PC_TRY(wait(*call));
           return in == out ? Status::ok() : failed("messages came in another order");
@@ -203,8 +203,7 @@ TEST_P(Async, a_large_send_that_was_begun_does_not_keep_a_receive_waiting) {
     const Rank next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     Elements out = contribution(DType::kF32, 300'000, group.rank(), 3), in = out;
     const Elements right = contribution(DType::kF32, 300'000, previous, 3);
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> sent,
-                        group.begin_send(out.view(), next, 0, nullptr, {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> sent, group.begin_send({out.view(), next}, {}));
     PC_TRY(group.recv(in.buffer(), previous, 0, -1));
     PC_TRY(wait(*sent));
     return in.bytes == right.bytes ? Status::ok() : failed("wrong result");

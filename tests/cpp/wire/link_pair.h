@@ -51,7 +51,7 @@ class Consumer final : public SegmentSink {
 
 struct Frame {
   FrameHeader header;
-  std::vector<std::byte> payload, description;
+  std::vector<std::byte> payload, description = {};
 };
 
 // Every message of a test has one, of another length.

@@ -106,6 +106,7 @@ TEST(Link, MessagesThatDifferInAnyPartOfTheNameAreDifferentMessages) {
   std::vector<MessageId> ids(6, base);
   ids[1].stream.group = 2;
   ids[2].stream.klass = StreamClass::kPointToPoint;
+  ids[2].index = 0;  // it has no others
   ids[3].stream.tag = 2;
   ids[4].sequence = 2;
   ids[5].index = 2;

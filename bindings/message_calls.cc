@@ -1,0 +1,236 @@
+#include "message_calls.h"
+
+#include <memory>
+#include <optional>
+
+#include "arguments.h"
+#include "bind_errors.h"
+#include "comm/array_description.h"
+#include "new_array.h"
+#include "prepared_call.h"
+#include "ref.h"
+#include "running_call.h"
+
+namespace pc {
+namespace {
+
+constexpr int64_t kMostTag = UINT32_MAX;
+
+// The names of a function and of its form that does not wait.
+enum class Form : uint8_t { kBlocking, kAsync };
+constexpr const char* either(Form form, const char* blocking, const char* async) {
+  return form == Form::kAsync ? async : blocking;
+}
+
+bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
+
+bool is_any_rank(PyObject* value) {
+  return value != nullptr && PyLong_CheckExact(value) && PyLong_AsLong(value) == kAnyRank;
+}
+
+// Each needs a rank, a tag and a timeout.
+struct Address {
+  int64_t peer = 0, tag = 0;
+  double timeout_s = -1;
+
+  bool read(const GroupObject& group, const char* function, PyObject* whom, PyObject* tag_given,
+            PyObject* timeout, const char* name = "peer") {
+    const State& state = *group.state;
+    if (is_any_rank(whom)) {
+      peer = kAnyRank;
+    } else if (!to_integer(state, function, name, whom, group.size - 1, &peer)) {
+      return false;
+    }
+    return to_integer(state, function, "tag", tag_given, kMostTag, &tag) &&
+           to_timeout(state, function, timeout, &timeout_s);
+  }
+};
+
+bool refuse_any_rank(const State& state, const char* function) {
+  return refuse(state, std::string(function) +
+                           ": ANY_SOURCE is for recv(), which waits until somebody sends: name one rank");
+}
+
+template <Form form>
+bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                  PreparedCall& call) {
+  static constexpr Signature kSignature = {
+      either(form, "send", "send_async"), 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
+  const char* const function = call.function = kSignature.function;
+  State& state = *group.state;
+  PyObject* given[4];
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
+  const char* const site = site_of(group);
+  Address to;
+  if (!to.read(group, function, given[1], given[2], given[3])) return false;
+  if (to.peer == kAnyRank) return refuse_any_rank(state, function);
+  const bool held = waits(group) || form == Form::kAsync;
+  if (!call.in_view.take(state, given[0], {function, "x", false, held})) return false;
+  call.kind = PreparedCall::Kind::kSend;
+  call.request.in = call.in_view.buffer();
+  call.request.root = static_cast<Rank>(to.peer);
+  call.request.site = site;
+  call.tag = static_cast<uint32_t>(to.tag);
+  call.timeout_s = to.timeout_s;
+  call.arrays[0] = call.result = given[0];
+  return true;
+}
+
+template <Form form>
+bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                  PreparedCall& call) {
+  constexpr bool kWaits = form == Form::kBlocking;
+  static constexpr Signature kSignature = {
+      either(form, "recv", "recv_async"), 2, 2, kWaits ? 5 : 4, {kX, kPeer, kTag, kTimeout, kWithSource}};
+  const char* const function = call.function = kSignature.function;
+  State& state = *group.state;
+  PyObject* given[5] = {};
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
+  const char* const site = site_of(group);
+  Address from;
+  if (!from.read(group, function, given[1], given[2], given[3])) return false;
+  if (!kWaits && from.peer == kAnyRank) return refuse_any_rank(state, function);
+  if (!kWaits && given[0] == Py_None) {
+    return refuse(state, std::string(function) +
+                             ": x is None: only recv(), which waits, can make an array of what comes");
+  }
+  call.is_staged = from.peer == kAnyRank || given[0] == Py_None || is_given(given[4]);
+  if (call.is_staged) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", true, waits(group) || !kWaits})) return false;
+  call.kind = PreparedCall::Kind::kRecv;
+  call.request.out = call.in_view.buffer();
+  call.request.root = static_cast<Rank>(from.peer);
+  call.request.site = site;
+  call.tag = static_cast<uint32_t>(from.tag);
+  call.timeout_s = from.timeout_s;
+  call.written = &call.in_view;
+  call.arrays[0] = call.result = given[0];
+  return true;
+}
+
+bool prepare_sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                      PreparedCall& call) {
+  static constexpr Signature kSignature = {"sendrecv", 2, 3, 6, {kX, kDest, kSource, kOut, kTag, kTimeout}};
+  const char* const function = call.function = kSignature.function;
+  State& state = *group.state;
+  PyObject* given[6];
+  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
+  const char* const site = site_of(group);
+  Address to, from;
+  PyObject* const source = is_given(given[2]) ? given[2] : given[1];
+  if (!to.read(group, function, given[1], given[4], given[5], "dest") ||
+      !from.read(group, function, source, given[4], given[5], "source")) {
+    return false;
+  }
+  if (to.peer == kAnyRank || from.peer == kAnyRank) return refuse_any_rank(state, function);
+  if (!call.in_view.take(state, given[0], {function, "x", false, true})) return false;
+  PyObject* out = given[3];
+  if (!is_given(out)) {
+    call.made = std::make_unique<Ref>(
+        new_array(state, given[0], {call.in_view.shape(), call.in_view.shape() + call.in_view.ndim()}));
+    out = call.made->get();
+    call.is_staged = out == nullptr && PyErr_Occurred() == nullptr;
+    if (out == nullptr) return false;
+  }
+  if (!call.out_view.take(state, out, {function, "out", true, true})) return false;
+  call.kind = PreparedCall::Kind::kSendrecv;
+  call.request.in = call.in_view.buffer();
+  call.request.out = call.out_view.buffer();
+  call.request.root = static_cast<Rank>(to.peer);
+  call.source = static_cast<Rank>(from.peer);
+  call.request.site = site;
+  call.tag = static_cast<uint32_t>(to.tag);
+  call.timeout_s = to.timeout_s;
+  call.written = &call.out_view;
+  call.arrays[0] = given[0];
+  call.arrays[1] = call.result = out;
+  return true;
+}
+
+// What a token stands for.
+struct Found {
+  std::optional<FoundMessage> message;  // until it is received
+  std::shared_ptr<Session> session;
+  Communicator* communicator;
+};
+constexpr const char* kToken = "pycollective._core.found_message";
+
+void put_back(PyObject* token) {
+  const std::unique_ptr<Found> found(static_cast<Found*>(PyCapsule_GetPointer(token, kToken)));
+  if (found->message && found->session->runtime != nullptr) found->communicator->put_back(*found->message);
+}
+
+PyObject* shape_of(const std::vector<int64_t>& lengths) {
+  PyObject* const shape = PyTuple_New(static_cast<Py_ssize_t>(lengths.size()));
+  for (std::size_t i = 0; shape != nullptr && i < lengths.size(); ++i) {
+    PyObject* const length = PyLong_FromLongLong(lengths[i]);
+    if (length == nullptr) return Py_DECREF(shape), nullptr;
+    PyTuple_SET_ITEM(shape, static_cast<Py_ssize_t>(i), length);
+  }
+  return shape;
+}
+
+}  // namespace
+
+PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_send<Form::kBlocking>>(group, args, nargs, kwnames);
+}
+
+PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_send<Form::kAsync>>(group, args, nargs, kwnames);
+}
+
+PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_recv<Form::kBlocking>>(group, args, nargs, kwnames);
+}
+
+PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return in_background<prepare_recv<Form::kAsync>>(group, args, nargs, kwnames);
+}
+
+PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking<prepare_sendrecv>(group, args, nargs, kwnames);
+}
+
+PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs != 3 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "_find(peer, tag, timeout)");
+  const State& state = *group.state;
+  const char* const site = site_of(group);
+  Address from;
+  if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;
+  auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator});
+  ArrayDescription array;
+  const Status status = run(group, [&](Communicator& c) -> Status {
+    PC_ASSIGN_OR_RETURN(found->message, c.find(static_cast<Rank>(from.peer), static_cast<uint32_t>(from.tag),
+                                               from.timeout_s, site));
+    Result<ArrayDescription> described = described_array(found->message->description, found->message->nbytes);
+    if (described.is_ok()) array = std::move(described).value();
+    return described.is_ok() ? Status::ok() : described.status().with_peer(found->message->peer);
+  });
+  if (!status.is_ok()) {
+    if (found->message && group.session->runtime != nullptr) group.communicator->put_back(*found->message);
+    return finish(group, status, nullptr, Py_None);
+  }
+  const Rank source = found->message->peer;
+  const Ref token(PyCapsule_New(found.get(), kToken, put_back));
+  if (!token) return nullptr;
+  found.release();
+  const std::string dtype = array.layout.empty() ? std::string(name_of(array.dtype)) : array.layout;
+  const Ref shape(shape_of(array.shape));
+  const Ref result(shape ? Py_BuildValue("isOO", source, dtype.c_str(), shape.get(), token.get()) : nullptr);
+  return result ? finish(group, status, nullptr, result.get()) : nullptr;
+}
+
+PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs != 2 || kwnames != nullptr || PyCapsule_IsValid(args[1], kToken) == 0)
+    return PyErr_Format(PyExc_TypeError, "_receive(x, token)");
+  View view;
+  if (!view.take(*group.state, args[0], {"recv", "x", true, true})) return nullptr;
+  Found& found = *static_cast<Found*>(PyCapsule_GetPointer(args[1], kToken));
+  if (!found.message) return PyErr_Format(PyExc_TypeError, "_receive(): it has been received");
+  const FoundMessage message = *std::exchange(found.message, std::nullopt);
+  const Status status = run(group, [&](Communicator& c) { return c.recv(view.buffer(), message); });
+  return finish(group, status, &view, args[0]);
+}
+
+}  // namespace pc

@@ -1,0 +1,21 @@
+// Messages between two ranks. Made here where both know what is sent; pycollective/staged.py makes the others out of
+// find_message() and receive_found().
+#pragma once
+
+#include "bind_group.h"
+
+namespace pc {
+
+// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// Group._find(peer, tag, timeout): waits for a message and returns (source, dtype, shape, token). Until the token is given
+// to Group._receive(x, token), or goes away, nobody else can receive it.
+PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc

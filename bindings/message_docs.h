@@ -1,0 +1,99 @@
+// What users read about messages between two ranks. The examples are run by tests/python/test_docs.py.
+#pragma once
+
+namespace pc::docs {
+
+inline constexpr const char* kSend = R"(send(x, peer, *, tag=0, timeout=None)
+--
+
+Send `x` to rank `peer`, which calls recv().
+
+Returns when `x` may be written again. Messages of one (peer, tag) arrive in the order they were sent; other tags do not
+wait for them. dtype and shape travel with them, so the receiver need not know them.
+
+Parameters:
+    x: array, in CPU memory. Only read. A list, tuple or dict of arrays: one message per dtype.
+    peer: a rank other than this one.
+    tag: 0 to 4294967295; recv() with the same tag gets it.
+    timeout: seconds, default that of init().
+
+Returns:
+    `x`.
+
+Raises:
+    InvalidArgument: `x` cannot be sent, or `peer` is this rank; nothing was sent.
+    CollectiveMismatch: the receiver expects another count or dtype.
+    CollectiveTimeout, PeerFailure, Aborted, Unsupported, NotInitialized: as allreduce().
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> world = pc.init()
+    >>> if world.size > 1 and world.rank == 0:
+    ...     _ = pc.send(np.arange(4), 1, tag=7)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kRecv = R"(recv(x, peer, *, tag=0, timeout=None, with_source=False)
+--
+
+Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
+
+Parameters:
+    x: writable array of the sender's element count and dtype, in CPU memory; its shape may be another. None: the
+        message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.
+    peer: a rank other than this one. ANY_SOURCE (-1): whoever sends first; no rank that sends is passed over for ever.
+    tag: 0 to 4294967295.
+    timeout: seconds, default that of init().
+    with_source: return (array, rank of the sender).
+
+Returns:
+    `x`, or the new array; with `with_source`, a tuple of it and the sender's rank in the group.
+
+Raises:
+    Unsupported: `x` is None, and NumPy here has no dtype for what came (ml_dtypes is not installed). The message stays
+        where it is: receive it into an array of another library.
+    Else as send(). A message that does not fit `x` is lost, and both sides are told.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> world = pc.init()
+    >>> if world.size > 1 and world.rank == 1:
+    ...     x = pc.recv(np.empty(4, dtype=int), 0, tag=7)
+    ...     y, source = pc.recv(None, pc.ANY_SOURCE, with_source=True)
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kSendrecv = R"(sendrecv(x, dest, source=None, *, out=None, tag=0, timeout=None)
+--
+
+Send `x` to `dest` and receive from `source` at the same time, so that ranks may pass arrays round in a ring.
+
+Parameters:
+    x: array, in CPU memory. Only read.
+    dest: the rank that gets `x`. This rank itself only if `source` is, too.
+    source: the rank whose array is received; default `dest`.
+    out: array that is written; it must not share memory with `x`. None: a new array of the shape and dtype of `x`.
+    tag: 0 to 4294967295, of both messages.
+    timeout: seconds, default that of init().
+
+Returns:
+    `out`, or the new array.
+
+Raises:
+    As send() and recv(), whichever goes wrong first; both have ended then.
+
+Source: MPI_Sendrecv, MPI 4.1, section 3.10.
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> world = pc.init()
+    >>> left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+    >>> pc.sendrecv(np.array([world.rank]), right, left) == left
+    array([ True])
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kFind = "_find(peer, tag, timeout, /)\n--\n\n";
+inline constexpr const char* kReceive = "_receive(x, token, /)\n--\n\n";
+
+}  // namespace pc::docs

@@ -1,0 +1,94 @@
+#include "comm/message_search.h"
+
+#include "comm/message_work.h"
+
+namespace pc {
+namespace {
+
+constexpr std::string_view kVerb = "recv from";
+
+}  // namespace
+
+MessageSearch::MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what)
+    : group_(group),
+      transport_(transport),
+      reactor_(reactor),
+      what_(what) {
+  if (what.peer != kAnyRank) {
+    peers_ = {what.peer};
+  } else {
+    const GroupNames& names = group.calls.names();
+    // Each search begins at another rank, so that none that sends all the time keeps the others waiting.
+    const Rank first = group.searches.fetch_add(1, std::memory_order_relaxed) % names.size();
+    for (Rank i = 0; i < names.size(); ++i) {
+      const Rank peer = (first + i) % names.size();
+      if (peer != names.rank()) peers_.push_back(peer);
+    }
+  }
+  numbers_.resize(peers_.size());
+}
+
+MessageSearch::~MessageSearch() {
+  if (has_number_) group_.messages.give_back(what_.peer, what_.tag, false, numbers_.front());
+}
+
+std::string MessageSearch::operation() const {
+  return std::string(kVerb) + " " + rank_text(what_.peer) + ", tag " + std::to_string(what_.tag);
+}
+
+void MessageSearch::begin(MessageProbe& probe) {
+  MessageNumbers& numbers = group_.messages;
+  const std::unique_lock turn = numbers.turn();
+  if (what_.peer == kAnyRank) {
+    numbers.watch(probe.changes(), MessageProbe::kLookAgain);
+    for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], what_.tag, false);
+  } else {
+    numbers_.front() = numbers.take(what_.peer, what_.tag, false);
+    has_number_ = true;
+  }
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    probe.look_for(group_.calls.names().to_world(peers_[i]),
+                   {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0});
+  }
+}
+
+// False: somebody else receives it.
+bool MessageSearch::take(const MessageProbe::Find& find) {
+  if (what_.peer != kAnyRank) return true;
+  MessageNumbers& numbers = group_.messages;
+  const std::unique_lock turn = numbers.turn();
+  if (numbers.next(peers_[find.which], what_.tag, false) != numbers_[find.which]) return false;
+  numbers.take(peers_[find.which], what_.tag, false);
+  return true;
+}
+
+Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitContext context) {
+  for (;;) {
+    MessageProbe probe(transport_, reactor_);
+    begin(probe);
+    MessageWatch watch(group_.calls, call, probe, peers_, kVerb);
+    context.watch = &watch;
+    const Status ended = group_.reentry.wait(probe, context, [this] { return operation(); });
+    group_.messages.unwatch(probe.changes());
+    if (!ended.is_ok()) {
+      const bool is_of_one = what_.peer != kAnyRank || probe.has_failed();
+      const Rank peer = is_of_one ? peers_[probe.failed()] : kAnyRank;
+      return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
+                                           context.interrupted);
+    }
+    const MessageProbe::Find* const find = probe.find();
+    if (find == nullptr || !take(*find)) continue;
+    has_number_ = false;
+    group_.calls.done(call);
+    return FoundMessage{peers_[find->which], what_.tag,  numbers_[find->which], find->nbytes,
+                        find->description,   what_.site, context.deadline};
+  }
+}
+
+Status MessageSearch::in_words(const Status& ended, Rank peer, bool peers_have_left) const {
+  if (ended.code() != Code::kAborted || !peers_have_left) return ended.with_peer(peer);
+  if (what_.peer == kAnyRank) return has_left("every other rank");
+  return has_left(group_.calls.names().full(peer)).with_peer(peer);
+}
+
+}  // namespace pc
