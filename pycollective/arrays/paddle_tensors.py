@@ -24,9 +24,8 @@ class PaddleTensors:
         self._paddle, self._from_dlpack = paddle, from_dlpack
         self._flags = paddle.base.core.globals()
         # Paddle itself has no kernels for them, copies where it should make a view, and calls uint16 bfloat16.
-        known = paddle.base.core.DataType
+        known: Any = paddle.base.core.DataType
         self._hardly_known = {known.UINT16: "uint16", known.UINT32: "uint32", known.UINT64: "uint64"}
-        self._float8 = {paddle.float8_e4m3fn, paddle.float8_e5m2}
 
     def owns(self, x: Any) -> bool:
         return isinstance(x, self._paddle.Tensor)
@@ -77,10 +76,7 @@ class PaddleTensors:
     def assign(self, target: Any, source: Any) -> None:
         if 0 in target.shape:
             return
-        to, what = target.detach(), source.detach()
-        if to.dtype in self._float8:  # which Paddle does not copy
-            to, what = to.view(self._paddle.uint8), what.view(self._paddle.uint8)
-        to.copy_(what, True)
+        target.detach().copy_(source.detach(), True)
         target._bump_inplace_version()  # copy_() leaves that out: autograd would not notice the write
 
     def finished(self, block: Any, like: Any) -> Any:

@@ -49,8 +49,7 @@ def paddle_bytes(x: Any) -> Bytes:  # noqa: ANN401
         return np.empty(0, np.uint8)
     try:
         if not x.is_contiguous():  # its contiguous() would move x itself elsewhere
-            x = x.detach().view("uint8") if x.element_size() == 1 else x.detach()  # it does not copy float8
-            x = x.new_empty(x.shape).copy_(x, True)
+            x = x.new_empty(x.shape).copy_(x.detach(), True)
         return np.asarray(np.from_dlpack(x.reshape((-1,)).view("uint8")), np.uint8)
     except RuntimeError as error:
         raise ValueError(f"a Paddle tensor that cannot be viewed as bytes: {NO_VIEWS}") from error

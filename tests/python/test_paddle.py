@@ -438,7 +438,7 @@ def test_tensors_that_would_lose_something_are_not_sent_as_objects() -> None:
         raw([mark(24), "float32", 1 << 62]), raw([mark(24), "uint32", 1], b"\0" * 32), raw([mark(24), "save", 1]),
         raw([mark(24), "float32", True]), raw([mark(24), "float32", *[1] * 10], b"\0" * 32),
         raw([mark(24), "float32", *[0] * 40]), raw([mark(24), "float32", 0, 1 << 62, 1 << 62]),
-        raw([mark(24), "bool", 1], b"\2" * 32), raw([mark(24), "float32", -1]), raw([mark(24), 3, 1]),
+        raw([mark(24), "float32", -1]), raw([mark(24), 3, 1]),
     ],
 )  # fmt: skip
 def test_bytes_that_claim_to_be_a_tensor_are_refused(lie: Any) -> None:
@@ -446,15 +446,20 @@ def test_bytes_that_claim_to_be_a_tensor_are_refused(lie: Any) -> None:
         object_codec.decode(lie)
 
 
+def test_bools_that_are_none_are_refused() -> None:
+    with pytest.raises(object_codec.Malformed, match="bool with other bytes than 0 and 1"):
+        object_codec.decode(raw([mark(24), "bool", 1], b"\2" * 32))
+
+
 def test_pycollective_imports_no_paddle_and_a_module_of_that_name_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "paddle.py").write_text("class Tensor: pass\n")
     program = (
         "import sys, numpy as np, pycollective as pc\npc.init()\npc.allreduce(np.ones((2, 2)).T)\npc.allreduce([1.5])\n"
         "assert 'paddle' not in sys.modules\nsys.path.insert(0, sys.argv[1])\nimport paddle\n"
-        "print(pc.allreduce(np.ones((2, 2)).T).tolist(), pc.allreduce(2))\n"
+        "print(pc.allreduce(np.ones((2, 2)).T).tolist(), pc.allreduce(2), pc.allreduce([bytearray(b'a')]))\n"
         "try: pc.allreduce(paddle.Tensor())\nexcept pc.InvalidArgument as e: print(e)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout.startswith("[[1.0, 1.0], [1.0, 1.0]] 2\n"), ended.stderr
+    assert ended.stdout.startswith("[[1.0, 1.0], [1.0, 1.0]] 2 [bytearray(b'a')]\n"), ended.stderr
     assert "is a Tensor, not an array" in ended.stdout
