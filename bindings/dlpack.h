@@ -59,7 +59,7 @@ struct ExchangeApi {
   Version version;
   ExchangeApi* previous;
   void* allocate;
-  void* managed_from_object;
+  int (*managed_from_object)(void* object, ManagedTensor** out);
   void* managed_to_object;
   int (*tensor_from_object)(void* object, Tensor* out);  // may be null; the object keeps the memory
   void* current_work_stream;

@@ -43,6 +43,7 @@ bool State::load() {
     for (std::size_t i = 0; i < ops.size(); ++i) ops[i] = intern(name_of(static_cast<ReduceOp>(i)));
     requires_grad = intern("requires_grad");
     is_leaf = intern("is_leaf");
+    stop_gradient = intern("stop_gradient");
     const py::module_ module = py::module_::import("pycollective.errors");
     for (PyObject*& error : errors) error = py::object(module.attr("CollectiveError")).release().ptr();
     for (const ErrorRow& row : kErrors) {

@@ -43,6 +43,7 @@ enum class Access : uint8_t {
   kNumpy,
   kTorchExchange,  // DLPack's C exchange interface: no Python object is made
   kTorchCapsule,   // older torch: __dlpack__ of the detached tensor
+  kPaddle,         // the same interface; null if Paddle is too old to have it
   kBuffer,
   kDlpack,
   kMasked,   // a NumPy masked array: its mask would be lost
@@ -67,8 +68,11 @@ struct State {
   PyTypeObject* scaled_type = nullptr;                    // of what scaled() makes
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
   PyObject *is_conj = nullptr, *is_neg = nullptr,
-           *untyped_storage = nullptr;    // methods of torch.Tensor, once torch is seen
-  PyObject* increment_version = nullptr;  // torch's, once torch is seen
+           *untyped_storage = nullptr;  // methods of torch.Tensor, once torch is seen
+  PyObject* stop_gradient = nullptr;    // attribute name of Paddle tensors
+  PyObject *paddle_is_dense = nullptr,
+           *paddle_increment_version = nullptr;  // methods of paddle.Tensor, once Paddle is seen
+  PyObject* increment_version = nullptr;         // torch's, once torch is seen
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject *group_type = nullptr, *work_type = nullptr;

@@ -63,6 +63,16 @@ const dlpack::ExchangeApi* exchange_of(py::handle type) {
   return api->tensor_from_object == nullptr ? nullptr : api;
 }
 
+TypeInfo paddle_info(State& state, py::handle type, const py::object& tensor_type) {
+  if (state.paddle_is_dense == nullptr) {
+    state.paddle_is_dense = py::object(tensor_type.attr("is_dense")).release().ptr();
+    state.paddle_increment_version = py::object(tensor_type.attr("_bump_inplace_version")).release().ptr();
+  }
+  const dlpack::ExchangeApi* exchange = exchange_of(type);
+  return {Access::kPaddle,
+          exchange != nullptr && exchange->managed_from_object != nullptr ? exchange : nullptr};
+}
+
 TypeInfo torch_info(State& state, py::handle type, const py::object& tensor_type) {
   learn_torch(state);
   // Subclasses that dispatch for themselves have no memory behind them.
@@ -93,6 +103,11 @@ TypeInfo classify(State& state, PyObject* array) {
   if (is_staged(type)) return {Access::kStaged, nullptr};
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
+  // A module "paddle" may be the program's own.
+  const py::object paddle_type =
+      already_imported("paddle.base", "core") ? already_imported("paddle", "Tensor") : py::object();
+  if (is_subtype(type, paddle_type))
+    return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};
   if (has_dlpack(array)) return {Access::kDlpack, nullptr};
   return {};

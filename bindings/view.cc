@@ -16,6 +16,7 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kNumpy: return builder.from_numpy();
     case Access::kTorchExchange: return builder.from_torch_exchange(*info->exchange);
     case Access::kTorchCapsule: return builder.from_torch_capsule();
+    case Access::kPaddle: return builder.from_paddle(info->exchange);
     case Access::kBuffer: return builder.from_buffer();
     case Access::kDlpack: return builder.from_dlpack();
     case Access::kMasked:
@@ -69,6 +70,11 @@ bool View::fits(const State& state, ReduceOp op, const Use& use) const {
 }
 
 bool View::note_write(const State& state) const {
+  if (paddle_tensor_ != nullptr) {
+    PyObject* none = PyObject_CallOneArg(state.paddle_increment_version, paddle_tensor_);
+    Py_XDECREF(none);
+    return none != nullptr;
+  }
   if (torch_tensor_ == nullptr) return true;
   PyObject* argument = torch_tensor_;
   PyObject* tuple = nullptr;

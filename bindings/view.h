@@ -52,8 +52,9 @@ class View {
   std::byte nowhere_{};  // where an array without elements may lie
   bool stageable_ = false;
   int ndim_ = 0;
-  const int64_t* shape_ = nullptr;    // owned by the array or by hold_
-  PyObject* torch_tensor_ = nullptr;  // borrowed; its version counter is bumped after a write
+  const int64_t* shape_ = nullptr;  // owned by the array or by hold_
+  // Borrowed; of the one that is there the version counter is bumped after a write.
+  PyObject *torch_tensor_ = nullptr, *paddle_tensor_ = nullptr;
   std::unique_ptr<Hold> hold_;
 };
 

@@ -48,17 +48,17 @@ bool ViewBuilder::refuse_read_only() const {
 bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const {
   view_.stageable_ = true;
   const std::string name = use_.argument;
-  const bool torch = view_.torch_tensor_ != nullptr;
-  const std::string copy = torch ? name + ".contiguous()" : "numpy.ascontiguousarray(" + name + ")";
+  std::string copy = "numpy.ascontiguousarray(" + name + ")", back = name + "[...] = copy";
+  if (view_.torch_tensor_ != nullptr) copy = name + ".contiguous()", back = name + ".copy_(copy)";
+  // Its contiguous() would move the tensor itself elsewhere.
+  if (view_.paddle_tensor_ != nullptr) copy = name + ".clone()", back = name + ".copy_(copy, True)";
   bool expanded = false;
   for (int i = 0; i < ndim; ++i) expanded = expanded || (shape[i] > 1 && strides[i] == 0);
   std::string what = "of shape " + shape_text(shape, ndim);
   what += expanded ? " is expanded: several of its elements share one place in memory. Pass a copy: "
                    : " is not C-contiguous: its elements do not lie in one block, row by row. Pass a copy: ";
   what += copy;
-  if (use_.written && !expanded) {
-    what = what + ", then write it back: " + (torch ? name + ".copy_(copy)" : name + "[...] = copy");
-  }
+  if (use_.written && !expanded) what += ", then write it back: " + back;
   return refuse_it(what);
 }
 

@@ -1,4 +1,5 @@
-// The ways into an array's memory, one file each: view_numpy.cc, view_torch.cc, view_buffer.cc, view_dlpack.cc.
+// The ways into an array's memory, one file each: view_numpy.cc, view_torch.cc, view_paddle.cc, view_buffer.cc,
+// view_dlpack.cc.
 #pragma once
 
 #include <string>
@@ -26,6 +27,7 @@ class ViewBuilder {
   bool from_numpy();
   bool from_torch_exchange(const dlpack::ExchangeApi& exchange);
   bool from_torch_capsule();
+  bool from_paddle(const dlpack::ExchangeApi* exchange);
   bool from_buffer();
   bool from_dlpack();
 
@@ -46,8 +48,11 @@ class ViewBuilder {
   bool refuse_read_only() const;
   bool check_torch_flags(const dlpack::Tensor& tensor);
   bool check_torch_grad();
+  bool check_paddle_grad();
   // Takes over what __dlpack__ of `exporter` returns.
   bool from_capsule(PyObject* exporter);
+  // Takes over the exported tensor.
+  bool from_managed(dlpack::ManagedTensor* managed);
 
   State& state_;
   PyObject* array_;

@@ -104,25 +104,28 @@ bool ViewBuilder::fill(const dlpack::Tensor& t) {
   return fill(data, *dtype, t.ndim, t.shape, t.strides, 1);
 }
 
+bool ViewBuilder::from_managed(dlpack::ManagedTensor* managed) {
+  view_.hold_ = std::make_unique<CapsuleHold<dlpack::ManagedTensor>>(managed);
+  if (managed->version.major != dlpack::kMajorVersion) {
+    return refuse_it("speaks DLPack " + std::to_string(managed->version.major) + ", which is newer than 1",
+                     Code::kUnsupported);
+  }
+  if (use_.written && (managed->flags & dlpack::kFlagReadOnly) != 0) return refuse_read_only();
+  if (use_.written && (managed->flags & dlpack::kFlagCopied) != 0) {
+    return refuse_it("(" + type_name() +
+                     ") exports only a copy of itself, in which the result would be lost: pass a NumPy "
+                     "array or a torch tensor");
+  }
+  return fill(managed->tensor);
+}
+
 bool ViewBuilder::from_capsule(PyObject* exporter) {
   try {
     const py::object capsule = export_capsule(exporter, use_.written);
     if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule) != 0) {
       auto* managed =
           take_over<dlpack::ManagedTensor>(capsule, dlpack::kVersionedCapsule, "used_dltensor_versioned");
-      view_.hold_ = std::make_unique<CapsuleHold<dlpack::ManagedTensor>>(managed);
-      if (managed->version.major != dlpack::kMajorVersion) {
-        return refuse_it(
-            "speaks DLPack " + std::to_string(managed->version.major) + ", which is newer than 1",
-            Code::kUnsupported);
-      }
-      if (use_.written && (managed->flags & dlpack::kFlagReadOnly) != 0) return refuse_read_only();
-      if (use_.written && (managed->flags & dlpack::kFlagCopied) != 0) {
-        return refuse_it("(" + type_name() +
-                         ") exports only a copy of itself, in which the result would be lost: pass a NumPy "
-                         "array or a torch tensor");
-      }
-      return fill(managed->tensor);
+      return from_managed(managed);
     }
     auto* managed = take_over<dlpack::LegacyManagedTensor>(capsule, dlpack::kLegacyCapsule, "used_dltensor");
     view_.hold_ = std::make_unique<CapsuleHold<dlpack::LegacyManagedTensor>>(managed);

@@ -54,5 +54,5 @@ def copy_of(library: Library, x: Any, room: Room) -> Any:
 def unfilled(library: Library, like: Any, shape: Shape, room: Room) -> Any:
     nbytes = library.nbytes(like)  # of as many elements as `like` has
     have = int(np.prod(library.shape(like), dtype=np.int64))
-    itemsize = nbytes // have if have else library.empty(like, (1,)).nbytes
+    itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))
     return library.on(room.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

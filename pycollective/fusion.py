@@ -13,7 +13,7 @@ import numpy as np
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
 from pycollective.blocks import check_pairs
-from pycollective.errors import InvalidArgument
+from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
 __all__ = ["is_bundle", "move_bundle"]
@@ -57,9 +57,11 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
             continue
         try:
             library = library_of(member)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{function}: {name}: {error}") from None
-        found.append(_Member(name, member, library, library.nbytes(member)))
+            nbytes = library.nbytes(member)
+        except CollectiveError as error:
+            error.args = (f"{function}: {name}: {error}",)
+            raise
+        found.append(_Member(name, member, library, nbytes))
     return found
 
 

@@ -28,6 +28,12 @@ def _torch() -> Library:
     return TorchTensors()
 
 
+def _paddle() -> Library:
+    from pycollective.arrays.paddle_tensors import PaddleTensors
+
+    return PaddleTensors()
+
+
 def _jax() -> Library:
     from pycollective.arrays.jax_arrays import JaxArrays
 
@@ -51,6 +57,7 @@ LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("numpy", "numpy", _numpy),
     ("numbers", "builtins", _numbers),
     ("torch", "torch", _torch),
+    ("paddle", "paddle.base", _paddle),
     ("jax", "jax", _jax),
     ("exporters", "builtins", _exporters),
 ]

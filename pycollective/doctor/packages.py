@@ -6,9 +6,12 @@ from importlib import metadata
 
 from pycollective.doctor.line import Line, fail, ok, warn
 
-LIBRARIES = ("numpy", "torch", "jax", "cupy", "ml_dtypes")
-DISTRIBUTIONS = {"cupy": ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")}
-OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5)}  # as in pyproject.toml
+LIBRARIES = ("numpy", "torch", "jax", "paddle", "cupy", "ml_dtypes")
+DISTRIBUTIONS = {
+    "cupy": ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
+    "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
+}
+OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5), "paddle": (3, 3)}  # as in pyproject.toml
 
 
 def installed() -> dict[str, str]:
@@ -42,7 +45,8 @@ def libraries(packages: dict[str, str]) -> list[Line]:
         wanted = ".".join(map(str, oldest))
         if _numbers(version) < oldest:
             say = fail if name == "numpy" else warn
-            lines.append(say(name, f"{version} is older than {wanted}", f"pip install '{name}>={wanted}'"))
+            package = DISTRIBUTIONS.get(name, (name,))[0]
+            lines.append(say(name, f"{version} is older than {wanted}", f"pip install '{package}>={wanted}'"))
         else:
             lines.append(ok(name, version))
     missing = [name for name in LIBRARIES if name not in packages and name != "numpy"]

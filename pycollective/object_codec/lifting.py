@@ -13,6 +13,7 @@ import numpy as np
 from pycollective.object_codec import arrays, words
 from pycollective.object_codec.arrays import Bytes
 from pycollective.object_codec.lowering import ALIGNMENT
+from pycollective.object_codec.paddle_tensors import read_paddle
 from pycollective.object_codec.words import LEAVES, MOST_NESTED, Mark
 
 __all__ = ["Lifting"]
@@ -71,6 +72,11 @@ class Lifting:
         self._end += x.numel() * x.element_size()
         return x
 
+    def _paddle(self, name: object, *shape: Any) -> object:  # noqa: ANN401
+        x = read_paddle(text(name), shape, self._rest())
+        self._end += x.size * x.element_size()
+        return x
+
     def _scalar(self, name: object, data: bytes) -> object:
         x = arrays.read_array(text(name), (), np.frombuffer(data, np.uint8))
         if x.nbytes != len(data):
@@ -99,4 +105,5 @@ BLOCKS: dict[Mark, Callable[..., object]] = {
     words.ARRAY: Lifting._array,
     words.SCALAR: Lifting._scalar,
     words.TENSOR: Lifting._tensor,
+    words.PADDLE: Lifting._paddle,
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from pycollective.object_codec import arrays, words
 from pycollective.object_codec.arrays import Bytes
+from pycollective.object_codec.paddle_tensors import is_paddle, paddle_bytes, paddle_name
 from pycollective.object_codec.words import MOST_NESTED, PLAIN, leaf_word, mark
 
 __all__ = ["ALIGNMENT", "Lowering", "NotSendable"]
@@ -116,12 +117,19 @@ class Lowering:
             return scalar(value) if type(value) is value.dtype.type else None
         if arrays.is_tensor(value):
             return self._tensor(value)
+        if is_paddle(value):
+            return self._paddle(value)
         return None
 
     def _tensor(self, value: Any) -> object:  # noqa: ANN401  a torch.Tensor
         name = arrays.tensor_name(value)
         self._set_aside(value.numel() * value.element_size(), lambda: arrays.tensor_bytes(value))
         return [mark(words.TENSOR), name, *value.shape]
+
+    def _paddle(self, value: Any) -> object:  # noqa: ANN401  a paddle.Tensor
+        name = paddle_name(value)
+        self._set_aside(value.size * value.element_size(), lambda: paddle_bytes(value))
+        return [mark(words.PADDLE), name, *value.shape]
 
     def _set_aside(self, nbytes: int, block: Callable[[], Bytes]) -> None:
         """Counts before it copies: what is expanded may be larger than it looks."""

@@ -85,8 +85,11 @@ case("numpy", "FAIL", "not installed", "pip install 'numpy>=1.24'", changes={"pa
 case("numpy", "FAIL", "1.23.5 is older than 1.24", "numpy>=1.24", changes={"packages": {"numpy": "1.23.5"}})
 case("torch", "OK", "2.13.0+cpu", changes={"packages": {"numpy": "2.0", "torch": "2.13.0+cpu"}})
 case("torch", "WARN", "2.1.0 is older than 2.4", "torch>=2.4", changes={"packages": {"torch": "2.1.0"}})
-case("other array libraries", "OK", "not installed: jax, cupy", changes={"packages": {"numpy": "2", "torch": "3"}})
-case("other array libraries", "OK", "not installed: torch, jax, cupy, ml_dtypes")
+case("paddle", "WARN", "3.2.2 is older than 3.3", "pip install 'paddlepaddle>=3.3'",
+     changes={"packages": {"paddle": "3.2.2"}})
+case("other array libraries", "OK", "not installed: jax, paddle, cupy",
+     changes={"packages": {"numpy": "2", "torch": "3"}})
+case("other array libraries", "OK", "not installed: torch, jax, paddle, cupy, ml_dtypes")
 
 case("launcher", "OK", "a world of one")
 case("launcher", "OK", "mpirun: rank 0 of 4 (OMPI_COMM_WORLD_RANK=0)", base=TWO_HOSTS,
@@ -471,6 +474,7 @@ def test_the_sample_in_the_documents_is_what_comes_out_in_shape(tmp_path: Path) 
     may_be_there = {
         "torch",
         "jax",
+        "paddle",
         "ml_dtypes",
         "other array libraries",
         "mpirun",
