@@ -41,7 +41,7 @@ Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
 Parameters:
     x: writable array of the sender's element count and dtype, in CPU memory; its shape may be another. None: the
         message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.
-    peer: a rank other than this one. ANY_SOURCE (-1): whoever sends first; no rank that sends is passed over for ever.
+    peer: a rank other than this one. ANY_SOURCE: whoever sends first; no rank that sends is passed over for ever.
     tag: 0 to 4294967295.
     timeout: seconds, default that of init().
     with_source: return (array, rank of the sender).

@@ -59,6 +59,7 @@ PYBIND11_MODULE(_core, m) {
   pc::bind_ops(m, state);
   pc::bind_kernels(m, state);
   pc::bind_plan(m, state);
+  m.attr("ANY_SOURCE") = pc::kAnyRank;
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));
   m.def(

@@ -14,6 +14,7 @@ Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLP
 
 try:
     from pycollective._core import (
+        ANY_SOURCE,
         Group,
         Work,
         allgather,
@@ -64,6 +65,7 @@ except ModuleNotFoundError as error:
 
 from pycollective import debug as debug
 from pycollective._version import __version__
+from pycollective.coalesce import coalesce
 from pycollective.errors import (
     Aborted,
     CollectiveError,
@@ -85,6 +87,7 @@ from pycollective.plan import explain
 from pycollective.store import Store, store
 
 __all__ = [
+    "ANY_SOURCE",
     "Aborted",
     "CollectiveError",
     "CollectiveMismatch",
@@ -115,6 +118,7 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "broadcast_object",
+    "coalesce",
     "explain",
     "exscan",
     "exscan_async",

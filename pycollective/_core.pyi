@@ -8,6 +8,8 @@ from typing_extensions import Buffer, Self
 
 from pycollective.errors import CollectiveError
 
+ANY_SOURCE: int  # to receive from whoever sends first
+
 class SupportsDLPack(Protocol):
     def __dlpack__(self) -> Any: ...  # noqa: ANN401  a PyCapsule
     def __dlpack_device__(self) -> tuple[Any, Any]: ...

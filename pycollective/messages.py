@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pycollective._core import ANY_SOURCE
 from pycollective.clock import Clock
 from pycollective.errors import Unsupported
 
 if TYPE_CHECKING:
     from pycollective._core import Group
 
-__all__ = ["ANY_SOURCE", "Incoming"]
-
-ANY_SOURCE = -1  # to receive from whoever sends first
+__all__ = ["Incoming"]
 
 
 class Incoming:

@@ -10,8 +10,9 @@
 namespace pc {
 
 using Rank = int32_t;
-inline constexpr Rank kAnyRank = -1;  // to receive from
-std::string rank_text(Rank rank);     // for messages: "rank 3", "any rank"
+// To receive from. Not -1, which a program that counts down from its own rank may mean by mistake.
+inline constexpr Rank kAnyRank = INT32_MIN;
+std::string rank_text(Rank rank);  // for messages: "rank 3", "any rank"
 
 // Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h. kOpaque: bytes of elements
 // that only their owner understands (records, dates, text); a Layout tells one kind from another.

@@ -72,7 +72,7 @@ Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitConte
     group_.messages.unwatch(probe.changes());
     if (!ended.is_ok()) {
       const bool is_of_one = what_.peer != kAnyRank || probe.has_failed();
-      const Rank peer = is_of_one ? peers_[probe.failed()] : kAnyRank;
+      const Rank peer = is_of_one ? peers_[probe.failed()] : -1;
       return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
                                            context.interrupted);
     }

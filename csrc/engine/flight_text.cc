@@ -115,7 +115,8 @@ std::string object_of(const CallRecord& call, int64_t now_ns) {
   fields.text("op", only_if(has_op(call), std::string_view(reduction)));
   fields.text("state", name_of(call.state));
   fields.text("result", only_if(call.state != CallRecord::State::kRunning, name_of(call.result)));
-  fields.number("root_or_peer", only_if(has_root_or_peer(call), call.root_or_peer));
+  fields.number("root_or_peer",
+                only_if(has_root_or_peer(call) && call.root_or_peer != kAnyRank, call.root_or_peer));
   fields.number("group", std::optional(call.group));
   fields.number("tag", only_if(is_message(call), call.tag));
   fields.number("sequence", std::optional(call.sequence));

@@ -101,6 +101,23 @@ TEST_P(Messages, from_any_rank_every_message_is_received_once) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(Messages, from_any_rank_nobody_who_sends_all_the_time_keeps_the_others_waiting) {
+  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+    std::byte x{};
+    for (int i = 0; group.rank() != 0 && i < (group.rank() == 1 ? 50 : 1); ++i)
+      PC_TRY(group.send({&x, 1, DType::kU8}, 0, 3));
+    PC_TRY(group.run(Request{}));
+    int first_of_two = -1;
+    for (int i = 0; group.rank() == 0 && i < 51; ++i) {
+      PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(kAnyRank, 3));
+      PC_TRY(group.recv({&x, 1, DType::kU8}, found));
+      if (found.peer == 2) first_of_two = i;
+    }
+    return expect(group.rank() != 0 || (first_of_two >= 0 && first_of_two < 3), "in turn");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 // A receive from one rank and one from any, in two threads, on one tag.
 TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_somebody_else) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
