@@ -1,4 +1,7 @@
-"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in one block."""
+"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in one block.
+
+Large ones travel alone: a message more costs them less than two copies.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from pycollective.blocks import check_pairs
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
-__all__ = ["is_bundle", "move_bundle"]
+__all__ = ["ALONE_NBYTES", "is_bundle", "move_bundle"]
+
+ALONE_NBYTES = 1 << 20
 
 
 def is_bundle(x: Any) -> bool:
@@ -65,11 +70,13 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
     return found
 
 
-def _by_dtype(members: list[_Member]) -> list[list[_Member]]:
-    groups: dict[str, list[_Member]] = {}
-    for member in members:
-        groups.setdefault(member.library.dtype(member.array), []).append(member)
-    return [groups[name] for name in sorted(groups)]
+def _calls(members: list[_Member]) -> list[list[_Member]]:
+    """Who travels together: equal on all ranks, for it depends on types and sizes only."""
+    calls: dict[tuple[str, int], list[_Member]] = {}
+    for place, member in enumerate(members, 1):
+        alone = place if member.nbytes >= ALONE_NBYTES else 0
+        calls.setdefault((member.library.dtype(member.array), alone), []).append(member)
+    return [calls[key] for key in sorted(calls)]
 
 
 def _check(function: str, members: list[_Member], *, writes: bool) -> None:
@@ -100,7 +107,7 @@ def _digest(members: list[_Member]) -> int:
 def move_bundle(
     function: str, x: Any, call: Callable[[Any, int], Any], *, writes: bool, op: Any = None
 ) -> Any:
-    """Packs the arrays of each element type into a block, hands it to `call`, and unpacks it if that writes."""
+    """Hands `call` the arrays, packed into one block per element type; large ones as they lie."""
     members = _members(function, "x", x)
     _check(function, members, writes=writes)
     for member in members:
@@ -108,24 +115,34 @@ def move_bundle(
     new: dict[int, Any] = {}
     if not members:
         call(np.empty(0, np.uint8), 0)  # an empty list still takes part
-    with Room() as room:
-        for group in _by_dtype(members):
-            memory = room.take(sum(member.nbytes for member in group))
-            places = np.cumsum([0] + [member.nbytes for member in group])
-            pieces = []
-            for member, begin, end in zip(group, places[:-1], places[1:], strict=True):
-                library = member.library
-                piece = library.on(memory[begin:end], member.array, library.shape(member.array))
-                library.assign(piece, member.array)
-                pieces.append(piece)
-            first = group[0]
-            count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in group))
-            call(first.library.on(memory, first.array, (count,)), _digest(group))
-            if not writes:
-                continue
-            for member, piece in zip(group, pieces, strict=True):
-                new[id(member.array)] = _unpack(member, piece)
+    for together in _calls(members):
+        first = together[0]
+        if len(together) == 1 and first.library.mutable and first.library.is_block(first.array):
+            call(first.array, _digest(together))
+        else:
+            new |= _move_packed(together, call, writes=writes)
     return _rebuilt(x, new) if writes else x
+
+
+def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, writes: bool) -> dict[int, Any]:
+    """The results by identity of the array, if it writes."""
+    new: dict[int, Any] = {}
+    with Room() as room:
+        memory = room.take(sum(member.nbytes for member in members))
+        places = np.cumsum([0] + [member.nbytes for member in members])
+        pieces = []
+        for member, begin, end in zip(members, places[:-1], places[1:], strict=True):
+            library = member.library
+            piece = library.on(memory[begin:end], member.array, library.shape(member.array))
+            library.assign(piece, member.array)
+            pieces.append(piece)
+        first = members[0]
+        count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in members))
+        call(first.library.on(memory, first.array, (count,)), _digest(members))
+        if writes:
+            for member, piece in zip(members, pieces, strict=True):
+                new[id(member.array)] = _unpack(member, piece)
+    return new
 
 
 def _unpack(member: _Member, piece: Any) -> Any:

@@ -49,7 +49,8 @@ def _dtype_called(name: str, source: int) -> np.dtype[Any]:
         if name.startswith(("bfloat16", "float8_")):
             import ml_dtypes
 
-            return np.dtype(getattr(ml_dtypes, name))
+            known: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+            return known
         dtype: np.dtype[Any] = np.dtype(ast.literal_eval(name) if name.startswith(("[", "{", "(")) else name)
     except ImportError as error:
         raise Unsupported(

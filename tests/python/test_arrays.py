@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import debug, testing
+from pycollective.fusion import ALONE_NBYTES
 
 torch = pytest.importorskip("torch")
 
@@ -116,6 +117,37 @@ def numbers_and_bundles() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_numbers_and_bundles_of_arrays_take_part(n: int) -> None:
     testing.run(numbers_and_bundles, n)
+
+
+def lists_with_large_arrays() -> None:
+    rank, size = pc.rank(), pc.size()
+    count = ALONE_NBYTES // 4
+    calls = debug.dump()["calls"][-1]["sequence"] if size > 1 else 0
+    lying = [
+        np.full(count, rank, np.float32),
+        np.full((count, 2), rank, np.float32)[:, 0],
+        jnp.full(count, rank, jnp.float32),
+    ]
+    arrays = [np.full(count - 1, rank, np.float32), lying[rank % 3], np.full(3, rank, np.float32)]
+    memory = arrays[1]
+    got = pc.allreduce(arrays)
+    if size > 1:
+        assert (
+            debug.dump()["calls"][-1]["sequence"] == calls + 2
+        )  # the small ones together, the large one alone
+    for x in got:
+        assert (np.asarray(x) == sum(range(size))).all()
+    assert (got[1] is memory) == (rank % 3 != 2)
+    if size > 1 and rank == 0:
+        pc.send(got, 1)
+    elif size > 1 and rank == 1:
+        for x in pc.recv([np.zeros(np.shape(x), np.float32) for x in got], 0):
+            assert (x == sum(range(size))).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_large_arrays_of_a_list_travel_alone_however_they_lie(n: int) -> None:
+    testing.run(lists_with_large_arrays, n)
 
 
 def differing_bundles() -> list[str]:
