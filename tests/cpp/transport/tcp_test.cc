@@ -59,19 +59,25 @@ class FewDescriptors {
 };
 
 // One eager message as it looks on the wire.
-Bytes eager_frame(const MessageId& id, const Bytes& payload) {
+void append_with_trailer(Bytes& frame, const Bytes& bytes) {
+  frame.insert(frame.end(), bytes.begin(), bytes.end());
+  const uint32_t crc = crc32c(bytes);
+  for (std::size_t i = 0; i < kTrailerBytes; ++i) frame.push_back(static_cast<std::byte>(crc >> (8 * i)));
+}
+
+Bytes eager_frame(const MessageId& id, const Bytes& payload, const Bytes& description = {}) {
   FrameHeader header;
   header.type = FrameType::kData;
   header.flags = kFlagEager;
   header.id = id;
   header.message_nbytes = payload.size();
   header.segment_nbytes = static_cast<uint32_t>(payload.size());
+  header.description_nbytes = static_cast<uint32_t>(description.size());
   HeaderBytes encoded;
   encode(header, encoded);
   Bytes frame(encoded.begin(), encoded.end());
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  const uint32_t crc = crc32c(payload);
-  for (std::size_t i = 0; i < kTrailerBytes; ++i) frame.push_back(static_cast<std::byte>(crc >> (8 * i)));
+  if (!description.empty()) append_with_trailer(frame, description);
+  append_with_trailer(frame, payload);
   return frame;
 }
 
@@ -135,14 +141,17 @@ TEST_F(AgainstRawPeer, ACancelOfACollectiveEndsTheConnection) {
 
 TEST_F(AgainstRawPeer, FramesThatComeByteByByteArriveWhole) {
   const Bytes payload = pattern(150, 1);
-  Bytes in(payload.size());
-  node.recv(1, message(0, 0), in);
-  for (const std::byte byte : eager_frame(message(0, 0), payload)) {
-    peer->say({&byte, 1});
-    node.transport->poll();
+  for (const std::size_t described : {0, 1, 40}) {
+    const MessageId id{{0, StreamClass::kPointToPoint, 0}, described, 0, 1};
+    Bytes in(payload.size());
+    node.recv(1, id, in);
+    for (const std::byte byte : eager_frame(id, payload, pattern(described, 2))) {
+      peer->say({&byte, 1});
+      node.transport->poll();
+    }
+    node.wait_ok(1);
+    EXPECT_EQ(in, payload);
   }
-  node.wait_ok(1);
-  EXPECT_EQ(in, payload);
 }
 
 TEST_F(AgainstRawPeer, ManyFramesInOneReadArriveEachWhole) {
@@ -173,6 +182,17 @@ TEST_F(AgainstRawPeer, ADamagedPayloadIsRefusedAndEndsTheConnection) {
   EXPECT_NE(status.message().find("damaged"), std::string::npos) << status.to_string();
   EXPECT_TRUE(peer->is_cut_off());
   EXPECT_EQ(status_of_receive(1, in).message(), status.message()) << "whoever comes later is told the same";
+}
+
+TEST_F(AgainstRawPeer, ADamagedDescriptionIsRefused) {
+  const MessageId id{{0, StreamClass::kPointToPoint, 0}, 0, 0, 1};
+  Bytes frame = eager_frame(id, pattern(100, 1), pattern(40, 2));
+  frame[kHeaderBytes + 7] ^= std::byte{1};
+  peer->say(frame);
+  Bytes in(100);
+  const Status status = status_of_receive(0, in);
+  EXPECT_EQ(status.code(), Code::kPeerFailure);
+  EXPECT_NE(status.message().find("description has CRC32C"), std::string::npos) << status.to_string();
 }
 
 TEST_F(AgainstRawPeer, ADamagedHeaderIsRefused) {

@@ -74,19 +74,24 @@ TEST(LinkProbe, WithdrawnItTellsNobody) {
   EXPECT_TRUE(pair.b.wire.empty());
 }
 
-// A receive that was posted for a REQUEST, and is taken back before its CLEAR left, leaves everything as it was.
+// A receive that has met a REQUEST, and is taken back before its CLEAR left, leaves everything as it was.
 TEST(LinkProbe, AReceiveThatIsTakenBackLeavesTheDescription) {
-  LinkPair pair(kSmall);
-  const std::vector<std::byte> sent = bytes(kAnnounced);
-  std::vector<std::byte> got(kAnnounced);
-  pair.a.send(p2p(3, 5), sent, 1);
-  pair.settle();
-  Recorder doomed;
-  pair.b.link.post_recv({p2p(3, 5), got, kAnnounced, nullptr, &doomed, 0});
-  EXPECT_TRUE(pair.b.link.cancel(&doomed, Status(Code::kTimeout, "")));
-  Found found;
-  found.look(pair.b, p2p(3, 5));
-  EXPECT_TRUE(found.is(p2p(3, 5), kAnnounced));
+  for (const bool receive_first : {true, false}) {
+    LinkPair pair(kSmall);
+    const std::vector<std::byte> sent = bytes(kAnnounced);
+    std::vector<std::byte> got(kAnnounced);
+    Recorder doomed;
+    const RecvOp receive{p2p(3, 5), got, kAnnounced, nullptr, &doomed, 0};
+    if (receive_first) pair.b.link.post_recv(receive);
+    pair.a.send(p2p(3, 5), sent, 1);
+    while (LinkPair::take(pair.a) | LinkPair::deliver(pair.a, pair.b)) {
+    }
+    if (!receive_first) pair.b.link.post_recv(receive);
+    EXPECT_TRUE(pair.b.link.cancel(&doomed, Status(Code::kTimeout, "")));
+    Found found;
+    found.look(pair.b, p2p(3, 5));
+    EXPECT_TRUE(found.is(p2p(3, 5), kAnnounced)) << receive_first;
+  }
 }
 
 TEST(LinkProbe, EndsWithTheLink) {
