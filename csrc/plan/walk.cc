@@ -8,14 +8,12 @@
 namespace pc {
 namespace {
 
-constexpr double kNotYet = -1;
-
 std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
 uint64_t key(Rank from, Rank to, uint8_t lane) {
   return static_cast<uint64_t>(from) << 32 | static_cast<uint64_t>(to) << 8 | lane;
 }
 
-uint32_t next_in_lane(const Plan& plan, uint8_t lane, std::size_t from) {
+inline uint32_t next_in_lane(const Plan& plan, uint8_t lane, std::size_t from) {
   if (plan.lanes > 1) {
     while (from < plan.steps.size() && plan.steps[from].lane != lane) ++from;
   }
@@ -24,6 +22,14 @@ uint32_t next_in_lane(const Plan& plan, uint8_t lane, std::size_t from) {
 
 bool uses_after(const Plan& plan) {
   return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) { return step.after > 0; });
+}
+
+Status wrong_weight(const Plan& plan, const Step& step, std::string_view weight, uint16_t says,
+                    std::string_view what, uint64_t holds) {
+  return step_error(plan, static_cast<uint32_t>(&step - plan.steps.data()),
+                    "says " + std::string(weight) + " " + std::to_string(says) + ", but its " +
+                        std::string(what) + " holds " + std::to_string(Cells::count(holds)) +
+                        " contributions");
 }
 
 }  // namespace
@@ -62,13 +68,13 @@ Result<Cost> Walk::to_the_end() {
   }
   PC_TRY(all_ended());
   for (const State& state : states_) {
-    cost_.least_nbytes = std::min(cost_.least_nbytes, state.sent_nbytes);
-    cost_.most_nbytes = std::max(cost_.most_nbytes, state.sent_nbytes);
+    cost_.least_nbytes = std::min(cost_.least_nbytes, state.ports.sent_nbytes);
+    cost_.most_nbytes = std::max(cost_.most_nbytes, state.ports.sent_nbytes);
     for (const Lane& lane : state.lanes) {
       cost_.rounds = std::max(cost_.rounds, lane.round);
       cost_.seconds = std::max(cost_.seconds, lane.ready);
     }
-    cost_.seconds = std::max(cost_.seconds, state.out_free);
+    cost_.seconds = std::max(cost_.seconds, state.ports.out_free);
   }
   return cost_;
 }
@@ -98,50 +104,79 @@ Status Walk::visit(Rank rank, double until) {
   State& state = states_[index(rank)];
   if (state.lanes.empty()) begin(plan, state);
   Visit visit{plan, state, cells_ != nullptr ? &cells_->of(plan) : nullptr};
-  for (;;) {
-    Lane* first = nullptr;
-    double now = kForever;
-    for (Lane& lane : state.lanes) {
-      if (lane.at >= plan.steps.size()) continue;
-      const double at = begins(visit, lane);
-      if (at == kNotYet || at >= now) continue;
-      first = &lane;
-      now = at;
+  if (state.lanes.size() == 1 && !by_time_) return walk_only_lane(visit);
+  double now = 0;
+  while (Lane* lane = first_lane(visit, now)) {
+    if (now > until) {
+      wake(rank, now);
+      break;
     }
-    if (first == nullptr) return Status::ok();
-    if (now > until) return wake(rank, now), Status::ok();
-    PC_TRY(take(visit, *first, now));
+    PC_TRY(take(visit, *lane, now));
   }
+  state.ports = visit.ports;
+  return Status::ok();
 }
 
-double Walk::begins(Visit& visit, Lane& lane) {
-  const Step& step = visit.plan.steps[lane.at];
+// No other lane has to be asked, so all that the steps hand on to each other stays in registers.
+Status Walk::walk_only_lane(Visit visit) {
+  Lane lane = visit.state.lanes.front();
+  while (lane.at < visit.steps.size()) {
+    const double now = begins(visit, lane);
+    if (now == kForever) break;
+    PC_TRY(take(visit, lane, now));
+  }
+  visit.state.lanes.front() = lane;
+  visit.state.ports = visit.ports;
+  return Status::ok();
+}
+
+// The lane that can go on first, and when.
+Walk::Lane* Walk::first_lane(Visit& visit, double& now) {
+  Lane* first = nullptr;
+  now = kForever;
+  for (Lane& lane : visit.state.lanes) {
+    if (lane.at >= visit.steps.size()) continue;
+    const double at = begins(visit, lane);
+    if (at >= now) continue;
+    first = &lane;
+    now = at;
+  }
+  return first;
+}
+
+// What follows becomes part of both loops. A call per step would cost as much as the step, because what it changes would go
+// through memory; what seldom happens is marked, so that it does not cost the rest their registers either.
+
+[[gnu::always_inline]] inline double Walk::begins(Visit& visit, Lane& lane) {
+  const Step& step = visit.steps[lane.at];
   double at = lane.ready;
-  if (step.after > 0) {
-    if (!after_is_done(visit, step.after - 1)) return kNotYet;
+  if (step.after > 0) [[unlikely]] {
+    if (!after_is_done(visit.plan, visit.state, step.after - 1)) return kForever;
     at = std::max(at, visit.state.done[step.after - 1].at);
   }
   if (!is_receive(step.kind)) return at;
-  const Stream& messages = stream(lane.in, key(step.peer, visit.plan.shape.rank, step.lane));
+  if (lane.in.peer != step.peer) [[unlikely]]
+    lane.in = {step.peer, &streams_[key(step.peer, visit.rank, step.lane)]};
+  const Stream& messages = *lane.in.stream;
   lane.waits_for = messages.empty() ? step.peer : -1;
-  return messages.empty() ? kNotYet : std::max(at, messages.queue[messages.head].at);
+  return messages.empty() ? kForever : std::max(at, messages.queue[messages.head].at);
 }
 
 // As in check(): a send is complete when it has been received, the worst case.
-bool Walk::after_is_done(Visit& visit, uint32_t step) {
-  const Step& needed = visit.plan.steps[step];
-  if (visit.state.lanes[needed.lane].at <= step) return false;
+bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
+  const Step& needed = plan.steps[step];
+  if (state.done[step].at == kForever) return false;
   if (needed.kind != StepKind::kSend) return true;
-  const auto found = streams_.find(key(visit.plan.shape.rank, needed.peer, needed.lane));
+  const auto found = streams_.find(key(plan.shape.rank, needed.peer, needed.lane));
   const bool is_read =
       found == streams_.end() || found->second.empty() || found->second.queue[found->second.head].step > step;
-  if (!is_read) visit.state.waits_for_reader = true;
+  if (!is_read) state.waits_for_reader = true;
   return is_read;
 }
 
-Status Walk::take(Visit& visit, Lane& lane, double now) {
+[[gnu::always_inline]] inline Status Walk::take(Visit& visit, Lane& lane, double now) {
   const uint32_t at = lane.at;
-  const Step& step = visit.plan.steps[at];
+  const Step& step = visit.steps[at];
   if (step.after > 0) lane.round = std::max(lane.round, visit.state.done[step.after - 1].round);
   if (step.kind == StepKind::kSend) {
     send(visit, step, lane, now);
@@ -151,25 +186,29 @@ Status Walk::take(Visit& visit, Lane& lane, double now) {
     PC_TRY(run_locally(visit, step, lane, now));
   }
   if (!visit.state.done.empty()) {
-    visit.state.done[at] = {step.kind == StepKind::kSend ? visit.state.out_free : lane.ready, lane.round};
+    visit.state.done[at] = {step.kind == StepKind::kSend ? visit.ports.out_free : lane.ready, lane.round};
   }
   lane.at = next_in_lane(visit.plan, step.lane, std::size_t{at} + 1);
   ++taken_;
   return Status::ok();
 }
 
-void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
-  State& state = visit.state;
+[[gnu::always_inline]] inline void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
+  Ports& ports = visit.ports;
   const Chunks moved = moved_chunks(step);
   const int64_t nbytes = nbytes_of(moved);  // signed: a processor turns it into a double at once
-  const double start = std::max(now, state.out_free) + model_.overhead_s;
-  state.out_free = start + static_cast<double>(nbytes) * model_.seconds_per_byte;
-  state.sent_nbytes += static_cast<uint64_t>(nbytes);
+  const double start = std::max(now, ports.out_free) + model_.overhead_s;
+  ports.out_free = start + static_cast<double>(nbytes) * model_.seconds_per_byte;
+  ports.sent_nbytes += static_cast<uint64_t>(nbytes);
   lane.ready = now;
   ++cost_.messages;
-  if (trace_) trace_(visit.plan.shape.rank, lane.at, lane.round);
+  if (trace_) [[unlikely]]
+    trace_(visit.rank, lane.at, lane.round);
 
-  Stream& messages = stream(lane.out, key(visit.plan.shape.rank, step.peer, step.lane));
+  if (lane.out.peer != step.peer) [[unlikely]]
+    lane.out = {step.peer, &streams_[key(visit.rank, step.peer, step.lane)]};
+  Stream& messages = *lane.out.stream;
+  if (messages.queue.capacity() == 0) messages.queue.swap(spare_);
   Message& message =
       messages.queue.emplace_back();  // written where it lies: a copy would cost as much as the rest
   message.at = start + model_.latency_s;
@@ -182,31 +221,32 @@ void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
       messages.more.push_back(visit.memory->read(step.src_area, step.src.first + c));
   }
   std::vector<Lane>& theirs = states_[index(step.peer)].lanes;
-  if (step.lane >= theirs.size() || theirs[step.lane].waits_for != visit.plan.shape.rank) return;
+  if (step.lane >= theirs.size() || theirs[step.lane].waits_for != visit.rank) return;
   theirs[step.lane].waits_for = -1;
   wake(step.peer, std::max(message.at, theirs[step.lane].ready));
 }
 
-Status Walk::receive(Visit& visit, const Step& step, Lane& lane, double now) {
-  Stream& messages = stream(lane.in, key(step.peer, visit.plan.shape.rank, step.lane));
+[[gnu::always_inline]] inline Status Walk::receive(Visit& visit, const Step& step, Lane& lane, double now) {
+  Stream& messages = *lane.in.stream;                      // begins() has looked it up
   const Message& message = messages.queue[messages.head];  // until pop()
   if (message.moved != moved_chunks(step))
     return step_error(visit.plan, lane.at, "gets other chunks than it names").with_peer(step.peer);
-  if (trace_) trace_(visit.plan.shape.rank, lane.at, message.round);
+  if (trace_) [[unlikely]]
+    trace_(visit.rank, lane.at, message.round);
   const double nbytes = static_cast<double>(nbytes_of(message.moved));
   // The data may have come before the receive was there.
   const double arrived =
-      std::max(message.at, visit.state.in_free) + nbytes * model_.seconds_per_byte + model_.overhead_s;
-  visit.state.in_free = arrived;
+      std::max(message.at, visit.ports.in_free) + nbytes * model_.seconds_per_byte + model_.overhead_s;
+  visit.ports.in_free = arrived;
   lane.ready = std::max(now, arrived);
   if (step.kind == StepKind::kRecvReduce) lane.ready += nbytes * model_.reduce_seconds_per_byte;
   lane.round = std::max(lane.round, message.round + 1);
   if (visit.memory != nullptr && step.dst.count > 0) {
-    PC_TRY(combine(visit, lane.at, 0, message.word));
+    PC_TRY(combine(visit, step, 0, message.word));
     for (uint32_t c = 1; c < step.dst.count; ++c)
-      PC_TRY(combine(visit, lane.at, c, messages.more[messages.more_head++]));
+      PC_TRY(combine(visit, step, c, messages.more[messages.more_head++]));
   }
-  messages.pop();
+  pop(messages);
   State& sender = states_[index(step.peer)];
   if (sender.waits_for_reader) {
     sender.waits_for_reader = false;
@@ -215,8 +255,8 @@ Status Walk::receive(Visit& visit, const Step& step, Lane& lane, double now) {
   return Status::ok();
 }
 
-Status Walk::combine(const Visit& visit, uint32_t at, uint32_t chunk, uint64_t operand) {
-  const Step& step = visit.plan.steps[at];
+[[gnu::always_inline]] inline Status Walk::combine(const Visit& visit, const Step& step, uint32_t chunk,
+                                                   uint64_t operand) {
   uint64_t& dst = visit.memory->write(step.dst_area, step.dst.first + chunk);
   if (!is_reduction(step.kind)) {
     dst = operand;
@@ -225,48 +265,36 @@ Status Walk::combine(const Visit& visit, uint32_t at, uint32_t chunk, uint64_t o
       receives_totals_ = receives_totals_ && cells_->is_total(operand, step.dst.first + chunk);
     return Status::ok();
   }
-  const auto wrong = [&](std::string_view weight, uint16_t says, std::string_view what, uint64_t holds) {
-    return step_error(visit.plan, at,
-                      "says " + std::string(weight) + " " + std::to_string(says) + ", but its " +
-                          std::string(what) + " holds " + std::to_string(Cells::count(holds)) +
-                          " contributions");
-  };
-  if (Cells::count(dst) != step.dst_weight) return wrong("dst_weight", step.dst_weight, "destination", dst);
+  if (Cells::count(dst) != step.dst_weight)
+    return wrong_weight(visit.plan, step, "dst_weight", step.dst_weight, "destination", dst);
   if (Cells::count(operand) != step.src_weight)
-    return wrong("src_weight", step.src_weight, "operand", operand);
+    return wrong_weight(visit.plan, step, "src_weight", step.src_weight, "operand", operand);
   dst += operand;
   return Status::ok();
 }
 
-Status Walk::run_locally(const Visit& visit, const Step& step, Lane& lane, double now) {
-  if (trace_) trace_(visit.plan.shape.rank, lane.at, lane.round);
+[[gnu::always_inline]] inline Status Walk::run_locally(const Visit& visit, const Step& step, Lane& lane,
+                                                       double now) {
+  if (trace_) [[unlikely]]
+    trace_(visit.rank, lane.at, lane.round);
   const bool reduces = step.kind == StepKind::kReduce;
   const double per_byte = reduces ? model_.reduce_seconds_per_byte : model_.reduce_seconds_per_byte / 2;
   lane.ready = now + static_cast<double>(nbytes_of(moved_chunks(step))) * per_byte;
   if (visit.memory == nullptr) return Status::ok();
-  return combine(visit, lane.at, 0, visit.memory->read(step.src_area, step.src.first));
+  return combine(visit, step, 0, visit.memory->read(step.src_area, step.src.first));
 }
 
-// Streams stay where they are, so a lane remembers the last one that it used in each direction.
-Walk::Stream& Walk::stream(Lane::End& end, uint64_t wanted) {
-  if (end.key != wanted) end = {wanted, &streams_[wanted]};
-  return *end.stream;
-}
-
-// Memory goes back when a stream is empty: there are thousands, and few hold much at a time.
-void Walk::Stream::pop() {
+// Memory is passed on when a stream is empty: there are thousands, and few hold much at a time.
+[[gnu::always_inline]] inline void Walk::pop(Stream& messages) {
   constexpr std::size_t kSmall = 64;
-  if (++head < queue.size()) return;
-  head = more_head = 0;
-  if (queue.capacity() > kSmall) {
-    std::vector<Message>().swap(queue);  // an assignment would keep its memory
-  } else {
-    queue.clear();
-  }
-  more.clear();
+  if (++messages.head < messages.queue.size()) return;
+  messages.head = messages.more_head = 0;
+  messages.queue.clear();
+  messages.more.clear();
+  if (messages.queue.capacity() > kSmall) spare_ = std::move(messages.queue);
 }
 
-int64_t Walk::nbytes_of(Chunks chunks) const {
+[[gnu::always_inline]] inline int64_t Walk::nbytes_of(Chunks chunks) const {
   const uint64_t larger = chunks.first >= larger_chunks_ ? 0 : larger_chunks_ - chunks.first;
   return static_cast<int64_t>(chunks.count * chunk_nbytes_ + std::min<uint64_t>(larger, chunks.count));
 }

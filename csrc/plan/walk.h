@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -48,49 +49,56 @@ class Walk {
     std::vector<uint64_t> more;
     std::size_t head = 0, more_head = 0;
     bool empty() const { return head == queue.size(); }
-    void pop();
   };
   struct Lane {
     uint32_t at = 0;     // the next step, or the number of steps
     uint32_t round = 0;  // messages behind it, on the longest chain
     double ready = 0;    // when it can go on
     Rank waits_for = -1;
-    struct End {
-      uint64_t key = ~uint64_t{0};
+    struct End {  // the last stream that was used in that direction
+      Rank peer = -1;
       Stream* stream = nullptr;
     } in, out;
   };
   struct Done {
-    double at = 0;
+    double at = kForever;
     uint32_t round = 0;
+  };
+  struct Ports {
+    double out_free = 0, in_free = 0;
+    uint64_t sent_nbytes = 0;
   };
   struct State {  // of one rank
     std::vector<Lane> lanes;
     std::vector<Done> done;  // [step], if any step has an `after`
-    double out_free = 0, in_free = 0;
-    uint64_t sent_nbytes = 0;
+    Ports ports;
     double turn = kForever;  // in the order of time: the earliest entry of turns_
     bool queued = true;
     bool waits_for_reader = false;  // an `after` names a send that has not been received
   };
-  struct Visit {
+  struct Visit {  // what most steps need, at hand: a walk takes hundreds of millions
     const Plan& plan;
     State& state;
     Cells::Memory* memory;
+    std::span<const Step> steps = plan.steps;
+    Rank rank = plan.shape.rank;
+    Ports ports = state.ports;
   };
   using Turn = std::pair<double, Rank>;
 
   Status visit(Rank rank, double until);
   void begin(const Plan& plan, State& state);
-  // When the lane's next step can begin; negative: not yet.
+  Status walk_only_lane(Visit visit);
+  Lane* first_lane(Visit& visit, double& now);
+  // When the lane's next step can begin; kForever: not yet.
   double begins(Visit& visit, Lane& lane);
-  bool after_is_done(Visit& visit, uint32_t step);
+  bool after_is_done(const Plan& plan, State& state, uint32_t step);
   Status take(Visit& visit, Lane& lane, double now);
   void send(Visit& visit, const Step& step, Lane& lane, double now);
   Status receive(Visit& visit, const Step& step, Lane& lane, double now);
-  Status combine(const Visit& visit, uint32_t index, uint32_t chunk, uint64_t operand);
+  Status combine(const Visit& visit, const Step& step, uint32_t chunk, uint64_t operand);
   Status run_locally(const Visit& visit, const Step& step, Lane& lane, double now);
-  Stream& stream(Lane::End& end, uint64_t wanted);
+  void pop(Stream& messages);
   void wake(Rank rank, double at);
   int64_t nbytes_of(Chunks chunks) const;
   Status all_ended();
@@ -102,8 +110,9 @@ class Walk {
   uint64_t chunk_nbytes_ = 0, larger_chunks_ = 0;  // the first ones have a byte more
   bool by_time_ = false, receives_totals_ = true;
   std::vector<State> states_;
-  std::unordered_map<uint64_t, Stream> streams_;
-  std::vector<Rank> next_;  // a stack: who has just been set free comes first
+  std::unordered_map<uint64_t, Stream> streams_;  // they stay where they are
+  std::vector<Message> spare_;                    // memory for the next stream
+  std::vector<Rank> next_;                        // a stack: who has just been set free comes first
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   uint64_t taken_ = 0;
   Cost cost_;
