@@ -66,6 +66,7 @@ def reduce_scatter(
     counts: Counts | None = None,
     axis: int = 0,
     timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
 ) -> A: ...
 def alltoall(
     x: A,
@@ -143,6 +144,7 @@ def reduce_scatter_async(
     counts: Counts | None = None,
     axis: int = 0,
     timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
 def alltoall_async(
     x: A,
@@ -310,6 +312,7 @@ class Group:
         counts: Counts | None = None,
         axis: int = 0,
         timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
     def alltoall(
         self,
@@ -401,6 +404,7 @@ class Group:
         counts: Counts | None = None,
         axis: int = 0,
         timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def alltoall_async(
         self,
