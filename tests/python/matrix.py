@@ -262,10 +262,10 @@ def _call(case: Case, oracle: Oracle, x: Any, wanted: Any) -> tuple[Any, Any]:
     return getattr(pc, case.operation)(x, **arguments), out
 
 
-def run(share: float, seed: int) -> tuple[int, list[str]]:
-    """On one rank of a world: how many cases there were, and what is wrong with some."""
+def run(share: float, seed: int, part: int, parts: int) -> tuple[int, list[str]]:
+    """On one rank of a world, one slice of the sample: how many cases there were, and what is wrong with some."""
     size = pc.size()
-    chosen = sample(size, share, seed)
+    chosen = sample(size, share, seed)[part::parts]
     wrong = []
     for case in chosen:
         said = run_case(case)

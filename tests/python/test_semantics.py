@@ -101,7 +101,7 @@ def test_reductions_are_those_of_torch_distributed(tmp_path: Path) -> None:
 def moves(meeting: str) -> None:
     seen, rank = Comparison(), pc.rank()
     with gloo(meeting) as dist:
-        for dtype in (*FLOATS, *INTEGERS, "bool", "complex64"):
+        for dtype in (*FLOATS, *INTEGERS, "bool"):
             kind = getattr(torch, dtype)
             x = (torch.arange(4 * N).reshape(2 * N, 2) + 100 * rank).to(kind)
 
@@ -132,7 +132,7 @@ def moves(meeting: str) -> None:
             theirs = torch.empty_like(x)
             dist.all_to_all_single(theirs, x)
             seen.same(f"alltoall {dtype}", pc.alltoall(x), theirs)
-    found(seen, 10 * (3 + 2 * N))
+    found(seen, 9 * (3 + 2 * N))
 
 
 @needs_torch
