@@ -1,5 +1,11 @@
 """THE conformance matrix: every operation with every element type, count, placement and root, against NumPy.
 
+These worlds talk over tcp. The transport between threads, inproc, is there in C++ only:
+tests/cpp/comm/collectives_test.cc runs tests/cpp/conformance/executor_suite.h over both, with several tables of
+algorithms. There allreduce, reduce, scans and reduce_scatter go through every type and operation, what only moves
+through one type of each width (broadcast through all), with every root, in place and not. What Python adds is proved
+here alone: arrays with gaps, counts="auto", out=, NumPy's other types.
+
 A case is a row of a table, the oracle computes what every rank must get from what all ranks put in, and run_case()
 makes the call on one rank and compares. Values are small whole numbers, so that every result is exact in every type.
 """

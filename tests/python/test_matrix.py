@@ -15,7 +15,7 @@ from pycollective import testing
 FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
 SHARE = 1.0 if FULL else 0.06
 SEED = 1
-SLICES = 4 if FULL else 1  # of a world's cases, each a test of its own, so that a test ends within its deadline
+SLICES = 4 if FULL else 1  # of a world's cases, each a test with a deadline of its own
 FULL_S = 600.0
 
 
