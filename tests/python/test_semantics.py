@@ -278,6 +278,15 @@ def scans() -> None:
         assert pc.exscan(x, op).tolist() == wanted.tolist()
 
 
+    x = every[rank] * 0.5
+    halves = np.add.accumulate(every * 0.25)
+    assert pc.scan(x.copy(), pc.scaled("sum", 0.5)).tolist() == halves[rank].tolist()
+    if rank > 0:
+        assert pc.exscan(x.copy(), pc.scaled("sum", 0.5)).tolist() == halves[rank - 1].tolist()
+        assert pc.exscan(every[rank].copy(), "lor").tolist() == [1, 1, 1], "1 for true, of one rank too"
+    assert pc.scan(every[rank].copy(), "lor").tolist() == [1, 1, 1]
+
+
 def test_scans_are_mpis() -> None:
     testing.run(scans, N)
 
