@@ -281,9 +281,10 @@ def scans() -> None:
     x = every[rank] * 0.5
     halves = np.add.accumulate(every * 0.25)
     assert pc.scan(x.copy(), pc.scaled("sum", 0.5)).tolist() == halves[rank].tolist()
-    if rank > 0:
-        assert pc.exscan(x.copy(), pc.scaled("sum", 0.5)).tolist() == halves[rank - 1].tolist()
-        assert pc.exscan(every[rank].copy(), "lor").tolist() == [1, 1, 1], "1 for true, of one rank too"
+    before = pc.exscan(x.copy(), pc.scaled("sum", 0.5))
+    assert before.tolist() == (halves[rank - 1] if rank > 0 else x).tolist()
+    true = pc.exscan(every[rank].copy(), "lor")
+    assert true.tolist() == ([1, 1, 1] if rank > 0 else every[0].tolist()), "1 for true, of one rank too"
     assert pc.scan(every[rank].copy(), "lor").tolist() == [1, 1, 1]
 
 
