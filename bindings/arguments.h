@@ -10,7 +10,7 @@ struct Signature {
   int required;    // the first so many must be given
   int positional;  // the first so many may be given by position
   int count;
-  std::array<Name, 6> names;
+  std::array<Name, 7> names;
 };
 
 // Fills slots[0..count) with borrowed references, nullptr where an argument was left out. False: TypeError is set.

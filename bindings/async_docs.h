@@ -330,7 +330,7 @@ Example:
 )";
 
 inline constexpr const char* kReduceScatterAsync =
-    R"(reduce_scatter_async(x, op="sum", *, out=None, counts=None, axis=0, timeout=None)
+    R"(reduce_scatter_async(x, op="sum", *, out=None, counts=None, axis=0, timeout=None, reproducible=None)
 --
 
 Begin reduce_scatter(x, op) and return its Work at once.

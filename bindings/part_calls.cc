@@ -16,7 +16,7 @@ namespace {
 
 struct Given {  // borrowed; null: left out
   PyObject *x = nullptr, *op = nullptr, *root = nullptr, *out = nullptr, *counts = nullptr,
-           *recv_counts = nullptr, *axis = nullptr, *timeout = nullptr;
+           *recv_counts = nullptr, *axis = nullptr, *timeout = nullptr, *reproducible = nullptr;
 };
 struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
   PyObject* const* args;
@@ -82,13 +82,15 @@ class PartCall {
     call_.function = signature.function;
     request.site = site_of(group_);
     int64_t root = 0;
+    bool by_world = false;
     if (!to_op(state_, call_.function, given_.op, &request.op) ||
         !to_timeout(state_, call_.function, given_.timeout, &call_.timeout_s) ||
-        !to_integer(state_, call_.function, "root", given_.root, group_.size - 1, &root)) {
+        !to_integer(state_, call_.function, "root", given_.root, group_.size - 1, &root) ||
+        !to_reproducible(state_, call_.function, given_.reproducible, &request.fixed_order, &by_world)) {
       return Prepared::kNo;
     }
     request.root = static_cast<Rank>(root);
-    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis))
+    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis) || by_world)
       return Prepared::kStaged;
     return at_root() ? with_whole() : without_whole();
   }
@@ -165,9 +167,10 @@ Prepared prepare(Form form, GroupObject& group, const Arguments& arguments, Prep
     const Signature signature = {blocks ? "reduce_scatter" : "reduce_scatter_async",
                                  1,
                                  2,
-                                 6,
-                                 {kX, kOp, kOut, kCounts, kAxis, kTimeout}};
-    return part.prepare(signature, {&G::x, &G::op, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+                                 7,
+                                 {kX, kOp, kOut, kCounts, kAxis, kTimeout, kReproducible}};
+    return part.prepare(
+        signature, {&G::x, &G::op, &G::out, &G::counts, &G::axis, &G::timeout, &G::reproducible}, arguments);
   } else if constexpr (collective == Collective::kAlltoall) {
     const Signature signature = {
         blocks ? "alltoall" : "alltoall_async", 1, 1, 6, {kX, kOut, kCounts, kRecvCounts, kAxis, kTimeout}};

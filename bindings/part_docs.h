@@ -35,7 +35,7 @@ Example:
 )";
 
 inline constexpr const char* kReduceScatter =
-    R"(reduce_scatter(x, op="sum", *, out=None, counts=None, axis=0, timeout=None)
+    R"(reduce_scatter(x, op="sum", *, out=None, counts=None, axis=0, timeout=None, reproducible=None)
 --
 
 Combine `x` of all ranks element by element; every rank gets its own part of the result.
@@ -49,6 +49,7 @@ Parameters:
         "auto": as equal as possible, the first ones longer by one.
     axis: along which `x` is cut.
     timeout: seconds, default that of init().
+    reproducible: None or "shape", as in allreduce(), and with the same bits as there.
 
 Returns:
     This rank's part.

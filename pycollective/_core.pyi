@@ -69,6 +69,7 @@ def reduce_scatter(
     counts: Counts | None = None,
     axis: int = 0,
     timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
 ) -> A: ...
 def alltoall(
     x: A,
@@ -170,6 +171,7 @@ def reduce_scatter_async(
     counts: Counts | None = None,
     axis: int = 0,
     timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
 def alltoall_async(
     x: A,
@@ -337,6 +339,7 @@ class Group:
         counts: Counts | None = None,
         axis: int = 0,
         timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
     def alltoall(
         self,
@@ -469,6 +472,7 @@ class Group:
         counts: Counts | None = None,
         axis: int = 0,
         timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
     def alltoall_async(
         self,

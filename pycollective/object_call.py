@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ import numpy as np
 
 from pycollective import object_codec, object_parcel
 from pycollective._core import Group
+from pycollective.clock import Clock
 from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.lifetime import check_timeout
 from pycollective.object_codec import Bytes, Malformed
@@ -46,8 +46,7 @@ class Call:
             raise InvalidArgument(f"{name}: max_nbytes must not be negative, not {max_nbytes}")
         self.room = self.most_nbytes  # of all that comes in this call
         check_timeout(timeout)
-        self._timeout = timeout
-        self._began = time.monotonic()
+        self.clock = Clock(timeout)
 
     def rank_named(self, what: str, value: int) -> int:
         """`value` as a rank of the group; `what` is the argument's name."""
@@ -56,12 +55,6 @@ class Call:
             raise InvalidArgument(f"{self.name}: {what} must be between 0 and {last}, not {rank}")
         return rank
 
-    def left_s(self) -> float | None:
-        """What is left of the timeout. None: each array call has the group's."""
-        return (
-            None if self._timeout is None else max(0.0, self._began + float(self._timeout) - time.monotonic())
-        )
-
     def error(self, kind: type[CollectiveError], what: str, peer: int) -> CollectiveError:
         """One that says in which call and on which rank."""
         return kind(
@@ -69,7 +62,7 @@ class Call:
             rank=self.group.rank,
             peer=peer,
             operation=self.name,
-            elapsed_s=time.monotonic() - self._began,
+            elapsed_s=self.clock.elapsed_s(),
         )
 
     def pack(self, obj: object, whose: str = "") -> Parcel:

@@ -43,7 +43,7 @@ def broadcast_object(
     root = call.rank_named("root", root)
 
     def move(piece: Bytes) -> object:
-        return group.broadcast(piece, root, timeout=call.left_s())
+        return group.broadcast(piece, root, timeout=call.clock.left_s())
 
     if group.rank != root:
         return call.receive(root, move).open()
@@ -67,7 +67,7 @@ def send_object(
     parcel = call.pack(obj)
     if parcel.error is not None:
         raise parcel.error
-    call.send(parcel, lambda piece: group.send(piece, peer, tag=tag, timeout=call.left_s()))
+    call.send(parcel, lambda piece: group.send(piece, peer, tag=tag, timeout=call.clock.left_s()))
 
 
 def recv_object(
@@ -82,7 +82,9 @@ def recv_object(
     """What send_object() of `peer` sends."""
     call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
-    return call.receive(peer, lambda piece: group.recv(piece, peer, tag=tag, timeout=call.left_s())).open()
+    return call.receive(
+        peer, lambda piece: group.recv(piece, peer, tag=tag, timeout=call.clock.left_s())
+    ).open()
 
 
 def allgather_object(
@@ -116,7 +118,7 @@ def gather_object(
     labels = _labels_of_all(call, parcel)
     if group.rank != root:
         for piece in parcel.pieces():
-            group.send(piece, root, tag=BODY_TAG, timeout=call.left_s())
+            group.send(piece, root, tag=BODY_TAG, timeout=call.clock.left_s())
         return None
     arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
@@ -134,19 +136,18 @@ def scatter_object(
     """The root's objects, one for each rank."""
     call = Call("scatter_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
-    headers = np.empty((group.size, HEADER_NBYTES), np.uint8)
+    mine = np.empty(HEADER_NBYTES, np.uint8)
     if group.rank != root:
-        group.broadcast(headers, root, timeout=call.left_s())
-        return _body_from(call, root, call.label(root, headers[group.rank])).open()
+        group.scatter(None, root, out=mine, timeout=call.clock.left_s())
+        return _body_from(call, root, call.label(root, mine)).open()
     parcels = _parcels(call, objs)
-    for header, parcel in zip(headers, parcels, strict=True):
-        header[:] = parcel.header()
-    group.broadcast(headers, root, timeout=call.left_s())
+    headers = np.concatenate([parcel.header() for parcel in parcels])
+    group.scatter(headers, root, out=mine, timeout=call.clock.left_s())
     if parcels[0].error is not None:
         raise parcels[0].error
     for rank, parcel in enumerate(parcels):
         for piece in parcel.pieces() if rank != root else ():
-            group.send(piece, rank, tag=BODY_TAG, timeout=call.left_s())
+            group.send(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
     assert objs is not None
     return objs[root]
 
@@ -168,21 +169,22 @@ def _parcels(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[Parce
 
 def _labels_of_all(call: Call, parcel: Parcel) -> list[Label]:
     """What the headers of all ranks say, on every rank. Raises on all of them if one has nothing to send."""
-    headers = np.zeros((call.group.size, HEADER_NBYTES), np.uint8)
-    headers[call.group.rank] = parcel.header()
-    call.group.allreduce(headers, "max", timeout=call.left_s())
+    headers = call.group.allgather(parcel.header()[np.newaxis], timeout=call.clock.left_s())
     if parcel.error is not None:
         raise parcel.error
     return [call.label(rank, header) for rank, header in enumerate(headers)]
 
 
 def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int, Arrived]:
-    """Of all other ranks, on every rank: one broadcast after the other."""
+    """Of all other ranks, on every rank: one broadcast after the other.
+
+    An allgather would need room for all bodies on every rank; here each lets pass what it has no room for.
+    """
     arrived: dict[int, Arrived] = {}
     for rank, label in enumerate(labels):
 
         def move(piece: Bytes, root: int = rank) -> object:
-            return call.group.broadcast(piece, root, timeout=call.left_s())
+            return call.group.broadcast(piece, root, timeout=call.clock.left_s())
 
         if rank != call.group.rank:
             arrived[rank] = call.body(rank, label, move)
@@ -194,5 +196,5 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
 
 def _body_from(call: Call, rank: int, label: Label) -> Arrived:
     return call.body(
-        rank, label, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.left_s())
+        rank, label, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
     )

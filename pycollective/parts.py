@@ -83,6 +83,7 @@ class Parts:
         counts: list[int] | None = None,
         recv_counts: list[int] | None = None,
         row: int = 1,
+        fixed_order: bool = False,
     ) -> Any:
         """Makes the call: rows to elements, blocks in and out."""
         with Room() as room:
@@ -100,7 +101,7 @@ class Parts:
                 None if recv_counts is None else [count * row for count in recv_counts],
                 0,
                 self.clock.left_s(),
-                False,
+                fixed_order,
             )
             return finish()
 

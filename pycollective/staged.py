@@ -263,8 +263,10 @@ def reduce_scatter(
     counts: Counts = None,
     axis: int = 0,
     timeout: float | None = None,
+    reproducible: str | None = None,
 ) -> Any:
     """Every rank gets its part of the combination of all."""
+    fixed_order = _by_shape("reduce_scatter", reproducible)
     call = Parts("reduce_scatter", group, axis, timeout)
     library = library_for("reduce_scatter", "x", x)
     check_pairs("reduce_scatter", "x", library.shape(x), op)
@@ -275,7 +277,15 @@ def reduce_scatter(
     lengths = cut(call, shape, counts)
     mine = whole_of(shape, lengths[group.rank])
     told = None if counts is None else lengths
-    return call.run((library, whole), (library, x, mine), out, op=op, counts=told, row=row_of(shape))
+    return call.run(
+        (library, whole),
+        (library, x, mine),
+        out,
+        op=op,
+        counts=told,
+        row=row_of(shape),
+        fixed_order=fixed_order,
+    )
 
 
 def alltoall(

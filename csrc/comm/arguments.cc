@@ -239,10 +239,6 @@ Status check_request(Request& request, Rank rank, Rank size) {
   if (!has_parts(request.collective)) request.counts = {};
   if (request.collective != Collective::kAlltoall) request.recv_counts = {};
   if (is_rooted(request.collective)) PC_TRY(check_root(request, size));
-  if (request.fixed_order && request.collective == Collective::kReduceScatter) {
-    return Status(Code::kUnsupported,
-                  "no algorithm of reduce_scatter sums every element in one order: allreduce does");
-  }
   if (!reduces(request.collective)) request.fixed_order = false;
   switch (request.collective) {
     case Collective::kBarrier:

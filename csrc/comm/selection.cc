@@ -87,6 +87,8 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
       row(Collective::kReduceScatter, 1024 * 1024, kInfinity, "ring", kSlice, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
+      row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
+          {1, 1}),  // where a fixed order is asked for
       row(Collective::kAlltoall, 0, 32 * 1024, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kGather, 0, 32 * 1024, "binomial", 0, {9, 1}),

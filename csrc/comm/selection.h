@@ -41,7 +41,7 @@ class SelectionTable {
     bool even = true;          // every rank's part of it is equally large
     bool fixed_order = false;  // only what sums every element in one order
   };
-  // The algorithm is null only where a fixed order is asked for and there is none.
+  // The algorithm is never null: the defaults have a row for every collective, and one of fixed order where it reduces.
   Choice choose(Collective collective, const Call& call, const GroupShape& group) const;
   Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group, bool even = true) const {
     return choose(collective, Call{nbytes, even}, group);

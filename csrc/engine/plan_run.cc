@@ -93,8 +93,21 @@ void PlanRun::go_on() {
       take(std::move(completion));
       moved = true;
     }
-    if (incomplete_ == 0 && !ended()) end(Status());
+    if (incomplete_ == 0 && !ended()) {
+      reduce_single_contribution();
+      end(Status());
+    }
   }
+}
+
+// The first ranks of a scan get what one rank gave: no step has scaled it, or made 0 and 1 of it. Sends have read it by now.
+void PlanRun::reduce_single_contribution() {
+  const Shape& shape = plan_->plan.shape;
+  if (!reduces(shape.collective) || !has_output(shape)) return;
+  const Contributors ranks = contributors(shape, plan_->plan.chunks, 0);
+  if (ranks.to - ranks.from != 1) return;
+  const Buffer& out = request_.out;
+  reduce_alone(out.data, out.data, out.count, out.dtype, request_.op);
 }
 
 bool PlanRun::advance_lane(uint32_t index) {

@@ -81,6 +81,7 @@ class PlanRun {
   void guarded(Action&& action);
   void begin(Scratch& scratch);
   void go_on();
+  void reduce_single_contribution();
   bool advance_lane(uint32_t index);
   void start_step(uint32_t step, Lane& lane);
   void run_locally(const Step& step);

@@ -17,6 +17,7 @@ Plan ring_allgather(const Shape& shape);
 Plan recursive_doubling_allgather(const Shape& shape);
 Plan bruck_allgather(const Shape& shape);
 Plan pairwise_reduce_scatter(const Shape& shape);
+Plan pairwise_tree_reduce_scatter(const Shape& shape);
 Plan ring_reduce_scatter(const Shape& shape);
 Plan recursive_halving_reduce_scatter(const Shape& shape);
 Plan pairwise_alltoall(const Shape& shape);
@@ -90,6 +91,10 @@ constexpr Algorithm kAlgorithms[] = {
      "ceil(log2 n) rounds, each rank sends n-1 parts: for small parts", Pipelines::kNot},
     {"pairwise", Collective::kReduceScatter, any_shape, pairwise_reduce_scatter, kThakur,
      "one round of n-1 messages, each rank sends n-1 parts", Pipelines::kParts},
+    {"pairwise_tree", Collective::kReduceScatter, any_shape, pairwise_tree_reduce_scatter, kThakur,
+     "one round of n-1 messages, each rank sends n-1 parts and combines what comes near ranks first: where a "
+     "fixed order is asked for",
+     Pipelines::kParts, true},
     {"ring", Collective::kReduceScatter, any_shape, ring_reduce_scatter, kPatarasuk,
      "n-1 rounds, each rank sends n-1 parts, to its neighbour only: for large parts on many hosts",
      Pipelines::kParts},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ PARTED = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
 REDUCING = ("allreduce", "reduce", "reduce_scatter", "scan", "exscan")
 COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier", *PARTED, *ALONG)
 ONE_WAY = ROOTED + ALONG  # some ranks need nobody
+OF_LISTS = ("allreduce", "broadcast", "reduce", *ALONG)
 EAGER_BYTES = 64 << 10  # a larger message waits for its receive
 LARGE = (64 << 20) // 4
 CALL_S = 5.0  # deadline of the calls that differ
@@ -53,6 +54,7 @@ class Call:
     op: str = "sum"
     root: int = 0
     peer: int = 0
+    lengths: Sequence[int] = ()  # of the arrays of a list, `count` in all; none: one array
 
     @property
     def nbytes(self) -> int:
@@ -83,6 +85,7 @@ class Case:
     strict: bool = False
     sender: int = -1  # of a message; the odd rank is its receiver
     step: str = "resync"  # what comes after a rooted call: resync, or at once the next call
+    both: bool = False  # both calls are made, without waiting, by the odd rank in the other order
 
     @property
     def name(self) -> str:
@@ -90,7 +93,12 @@ class Case:
         strict = "/strict" if self.strict else ""
         what = f"{self.usual.collective}[{self.usual.count}]/{self.kind}"
         pair = f"{self.sender} to {self.odd}" if self.sender >= 0 else f"odd {self.odd}"
-        return f"{self.size} ranks{strict}/{what}/{pair} {order}/{self.step}".replace(" ", "-")
+        both = "/both" if self.both else ""
+        return f"{self.size} ranks{strict}/{what}/{pair} {order}/{self.step}{both}".replace(" ", "-")
+
+    def the_other_calls(self) -> Case:
+        """Where both are made: what the ranks disagree about in the second."""
+        return replace(self, usual=self.unusual, unusual=self.usual, kind=self.usual.collective)
 
     def call_of(self, rank: int) -> Call | None:
         if self.sender < 0:
@@ -123,6 +131,8 @@ class Case:
             if getattr(self.usual, field) != getattr(self.unusual, field):
                 both = self.usual, self.unusual
                 return [str(c.total(self.size) if field == "count" else getattr(c, field)) for c in both]
+        if self.usual.lengths != self.unusual.lengths:
+            return ["list"]
         return [f"root {self.unusual.root}"]
 
 
@@ -156,6 +166,22 @@ def collective_cases(size: int, count: int) -> Iterator[Case]:
             yield Case(size, kind, usual, unusual, odd, odd_first, step=step)
 
 
+def list_cases(size: int, count: int) -> Iterator[Case]:
+    """Lists with as many elements in all, which fusion puts into one block."""
+    for collective, odd, odd_first in itertools.product(OF_LISTS, range(size), (True, False)):
+        usual = Call(collective, count, lengths=(1, count - 1))
+        for kind, lengths in (("lengths", (count - 1, 1)), ("fewer", (count,)), ("no list", ())):
+            step = "resync" if collective in ONE_WAY else "none"
+            yield Case(size, kind, usual, replace(usual, lengths=lengths), odd, odd_first, step=step)
+
+
+def order_cases(size: int, count: int) -> Iterator[Case]:
+    """Two asynchronous calls, which one rank makes in the other order."""
+    for case in collective_cases(size, count):
+        if case.kind in COLLECTIVES:
+            yield replace(case, both=True)
+
+
 def message_cases(size: int, count: int) -> Iterator[Case]:
     pairs = {(0, 1), (1, 0), (size - 1, 0), (0, size - 1)}
     for (sender, receiver), odd_first in itertools.product(sorted(pairs), (True, False)):
@@ -171,14 +197,20 @@ def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
         messages = [case for count in (4, 1000, 20_000) for case in message_cases(size, count)]
         large = list(collective_cases(size, LARGE))
         large_messages = list(message_cases(size, LARGE))
+        lists = [case for count in (4, 1000) for case in list_cases(size, count)]
+        orders = [case for count in (4, 1000) for case in order_cases(size, count)]
         if quick:
             yield from rng.sample(small, 45)
             yield from rng.sample(messages, 8)
             yield from rng.sample(large, 2 if size < 4 else 1)
+            yield from rng.sample(lists, 6)
+            yield from rng.sample(orders, 10)
         else:
             yield from rng.sample(small, min(len(small), 1200))
             yield from messages
             yield from rng.sample(large, 30 if size in (2, 4) else 12)
+            yield from lists
+            yield from rng.sample(orders, 200)
         yield from rng.sample(large_messages, 1 if quick else 4)
     for size in (2, 3, 4):
         rooted = [replace(case, strict=True, step="none") for case in collective_cases(size, 4)]
@@ -197,36 +229,59 @@ def unusual(call: Callable[[], Any]) -> Any:
     return call()
 
 
-def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> Any:
+def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any], suffix: str = "") -> Any:
     """One frame of ours around the call: the message names it."""
-    if call.collective == "allreduce":
-        return by(partial(pc.allreduce, x, call.op, timeout=CALL_S))
-    if call.collective == "broadcast":
-        return by(partial(pc.broadcast, x, call.root, timeout=CALL_S))
-    if call.collective == "reduce":
-        return by(partial(pc.reduce, x, call.op, root=call.root, timeout=CALL_S))
+    function = getattr(pc, call.collective + suffix)
     if call.collective == "barrier":
-        return by(partial(pc.barrier, timeout=CALL_S))
+        return by(partial(function, timeout=CALL_S))
+    if call.collective in ("allreduce", "reduce_scatter", "scan", "exscan"):
+        return by(partial(function, x, call.op, timeout=CALL_S))
+    if call.collective == "reduce":
+        return by(partial(function, x, call.op, root=call.root, timeout=CALL_S))
+    if call.collective in ("broadcast", "gather"):
+        return by(partial(function, x, call.root, timeout=CALL_S))
     if call.collective in ("allgather", "alltoall"):
-        return by(partial(getattr(pc, call.collective), x, timeout=CALL_S))
-    if call.collective in ("reduce_scatter", "scan", "exscan"):
-        return by(partial(getattr(pc, call.collective), x, call.op, timeout=CALL_S))
-    if call.collective == "gather":
-        return by(partial(pc.gather, x, call.root, timeout=CALL_S))
+        return by(partial(function, x, timeout=CALL_S))
     if call.collective == "scatter":
         part = np.zeros(call.count, call.dtype)
-        return by(partial(pc.scatter, x, call.root, out=part, timeout=CALL_S))
-    passes = pc.send if call.collective == "send" else pc.recv
-    return by(partial(passes, x, call.peer, tag=TAG, timeout=CALL_S))
+        return by(partial(function, x, call.root, out=part, timeout=CALL_S))
+    return by(partial(function, x, call.peer, tag=TAG, timeout=CALL_S))
 
 
-def keep(results: list[Any], call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> None:
-    results.append(perform(call, x, by))
+def make(
+    me: Rank, calls: Sequence[Call], arrays: Sequence[Any], by: Callable[[Callable[[], Any]], Any]
+) -> list[dict[str, Any]]:
+    """Makes one call, or two without waiting for the first. How each ended."""
+    if len(calls) == 1:
+        return [ended(me, calls[0], arrays[0], partial(perform, calls[0], arrays[0], by))]
+    works = [begun(call, x, by) for call, x in zip(calls, arrays, strict=True)]
+    return [ended(me, call, x, work.wait) for call, x, work in zip(calls, arrays, works, strict=True)]
+
+
+def begun(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> pc.Work[Any]:
+    """Its work. Where the call before has failed by now, and nobody has asked, this one says so first."""
+    try:
+        return perform(call, x, by, "_async")
+    except pc.CollectiveMismatch:
+        return perform(call, x, by, "_async")
+
+
+def ended(me: Rank, call: Call, x: Any, result: Callable[[], Any]) -> dict[str, Any]:
+    results: list[Any] = []
+    outcome = attempt(lambda: results.append(result()))
+    returned = outcome["raised"] is None
+    wrong = returned and not is_right(call, joined(x), joined(results[0]), me.rank, me.size)
+    return {"wrong": wrong, **outcome}
+
+
+def joined(x: Any) -> Any:
+    return np.concatenate(x) if isinstance(x, list) else x
 
 
 def array_of(call: Call, rank: int, size: int) -> Any:
     whole = call.collective in ("reduce_scatter", "alltoall", "scatter")
-    return np.full(call.count * size if whole else call.count, rank + 1, call.dtype)
+    x = np.full(call.count * size if whole else call.count, rank + 1, call.dtype)
+    return [x[:length].copy() for length in call.lengths] or x
 
 
 def is_right(call: Call, x: Any, result: Any, rank: int, size: int) -> bool:
@@ -269,17 +324,14 @@ def member(me: Rank) -> None:
     me.say("joined")
     while True:
         order = me.hear()
-        if (given := order["call"]) is not None:
-            call = Call(**given)
-            x = array_of(call, me.rank, me.size)
-            results: list[Any] = []
+        if order["calls"]:
+            calls = [Call(**given) for given in order["calls"]]
+            arrays = [array_of(call, me.rank, me.size) for call in calls]
             me.say("prepared")
             me.hear()
             me.say("enters")
-            by = unusual if order["odd"] else usual
-            outcome = attempt(partial(keep, results, call, x, by))
-            wrong = outcome["raised"] is None and not is_right(call, x, results[0], me.rank, me.size)
-            me.say("outcome", wrong=wrong, **outcome)
+            for outcome in make(me, calls, arrays, unusual if order["odd"] else usual):
+                me.say("outcome", **outcome)
         step = me.hear()
         outcome = attempt(lambda step=step: me.say("settled", **settle(me, step)))
         if outcome["raised"] is not None:
@@ -314,8 +366,11 @@ class Worlds:
 def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
     try:
         world = worlds.get(case)
-        outcomes = provoke(world, case)
-        check(case, outcomes, ledger)
+        outcomes = [provoke(world, case)]
+        check(case, outcomes[0], ledger)
+        if case.both:
+            outcomes.append(world.expect("outcome"))
+            check(case.the_other_calls(), outcomes[1], ledger)
         world.tell(case.step)
         for _ in range(2 if case.step == "next" else 0):
             world.expect("passed")
@@ -330,7 +385,7 @@ def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
         ledger.fault("unusable", f"{case}\n" + "\n".join(f"rank {r}: {e.facts}" for r, e in settled.items()))
         worlds.close()
     if case.step == "next" and not heard:
-        raised = [event for event in outcomes.values() if event["raised"]]
+        raised = [event for each in outcomes for event in each.values() if event["raised"]]
         ledger.require("silent", raised, f"{case}: nobody was told, neither in the call nor in the next two")
 
 
@@ -339,7 +394,10 @@ def provoke(world: World, case: Case) -> dict[int, Event]:
     calls = {rank: call for rank in range(case.size) if (call := case.call_of(rank)) is not None}
     for rank in range(case.size):
         call = calls.get(rank)
-        world.tell({"call": call and asdict(call), "odd": rank == case.odd}, [rank])
+        made = [] if call is None else [asdict(call)]
+        if case.both:
+            made.append(asdict(case.usual if rank == case.odd else case.unusual))
+        world.tell({"calls": made, "odd": rank == case.odd}, [rank])
     world.expect("prepared", calls)
     others = [rank for rank in calls if rank != case.odd]
     first, last = ([case.odd], others) if case.odd_first else (others, [case.odd])

@@ -305,6 +305,60 @@ def test_calls_in_another_order_are_a_mismatch_that_names_both() -> None:
         assert "broadcast float64[5]" in text
 
 
+def issued(calls: list[Any]) -> list[pc.Work[Any]]:
+    """Of each its work; a call that hears of the failure before it instead is made again."""
+    works = []
+    for call in calls:
+        try:
+            works.append(call())
+        except pc.CollectiveMismatch:
+            works.append(call())
+    return works
+
+
+def sums_in_another_order() -> list[tuple[Any, ...]]:
+    calls: list[Any] = [
+        lambda: pc.allreduce_async(np.zeros(4)),
+        lambda: pc.reduce_scatter_async(np.zeros(6, np.int32), "max"),
+        lambda: pc.allgather_async(np.zeros(5)),
+    ]
+    if pc.rank() == 1:
+        calls[0], calls[2] = calls[2], calls[0]
+    told = [(type(error).__name__, str(error)) for work in issued(calls) if (error := work.exception())]
+    assert pc.allreduce(np.ones(1))[0] == pc.size()
+    return told
+
+
+def test_each_of_two_swapped_calls_is_a_mismatch_that_names_both_and_the_one_between_is_right() -> None:
+    for told in testing.run(sums_in_another_order, 3):
+        assert [kind for kind, _ in told] == ["CollectiveMismatch"] * 2
+        for _, text in told:
+            assert "allreduce float64[4]" in text
+            assert "allgather float64[15]" in text
+            assert text.count("test_async.py:") == 2, "and where each was made"
+
+
+def lists_of_other_lengths() -> list[str]:
+    said = []
+    for lists in (
+        [[np.ones(3), np.ones(5)], [np.ones(5), np.ones(3)]],  # as many elements in all
+        [[np.ones(4), np.ones(4)], [np.ones(8)]],
+        [{"a": np.ones(2), "b": np.ones((2, 3))}, {"a": np.ones((2, 3)), "b": np.ones(2)}],
+    ):
+        with pytest.raises(pc.CollectiveMismatch) as caught:
+            pc.allreduce(lists[pc.rank() == 1])
+        said.append(str(caught.value))
+    assert pc.allreduce([np.ones(2)])[0].tolist() == [3.0, 3.0]
+    return said
+
+
+def test_lists_of_other_lengths_are_a_mismatch_that_names_both() -> None:
+    for said in testing.run(lists_of_other_lengths, 3):
+        for text in said:
+            assert text.count("allreduce float64[8] sum") == 2
+            assert text.count(", list ") == 2, text
+
+
 def failure_that_nobody_asks_for() -> None:
     work = pc.allreduce_async(np.zeros(4 + pc.rank()))
     assert has_failed(work)

@@ -39,33 +39,76 @@ def test_all_ranks_have_the_same_bits_and_so_has_the_next_run(n: int) -> None:
     assert testing.run(bits_everywhere, n) == first
 
 
-def one_number_anywhere() -> list[str]:
-    """The same numbers of all ranks at many places of arrays of many sizes."""
-    wrong = []
-    calls: dict[str, Callable[[Any], Any]] = {
-        "allreduce": lambda x: pc.allreduce(x, reproducible="shape"),
-        "avg": lambda x: pc.allreduce(x, "avg", reproducible="shape"),
-        "reduce": lambda x: pc.reduce(x, root=1, reproducible="shape"),
-        "scan": lambda x: pc.scan(x, reproducible="shape"),
-        "exscan": lambda x: pc.exscan(x, reproducible="shape"),
-        "bundle": lambda x: pc.allreduce([np.ones(3, x.dtype), x], reproducible="shape")[1],
+def scattered(x: Any, op: str, reproducible: Any, *, even: bool) -> Any:
+    """All of reduce_scatter()'s parts, so that an element can be looked for wherever its part is."""
+    if not even:
+        part = pc.reduce_scatter(x, op, counts="auto", reproducible=reproducible)
+        return pc.allgather(part, counts="auto")
+    padded = np.concatenate([x, np.zeros(-len(x) % pc.size(), x.dtype)])
+    return pc.allgather(pc.reduce_scatter_async(padded, op, reproducible=reproducible).wait())
+
+
+def calls_that_sum(reproducible: Any) -> dict[str, Callable[[Any], Any]]:
+    return {
+        "allreduce": lambda x: pc.allreduce(x, reproducible=reproducible),
+        "avg": lambda x: pc.allreduce(x, "avg", reproducible=reproducible),
+        "reduce": lambda x: pc.reduce(x, root=1, reproducible=reproducible),
+        "reduce_scatter": lambda x: scattered(x, "sum", reproducible, even=False),
+        "reduce_scatter avg": lambda x: scattered(x, "avg", reproducible, even=False),
+        "reduce_scatter equal": lambda x: scattered(x, "sum", reproducible, even=True),
+        "scan": lambda x: pc.scan(x, reproducible=reproducible),
+        "exscan": lambda x: pc.exscan(x, reproducible=reproducible),
+        "bundle": lambda x: pc.allreduce([np.ones(3, x.dtype), x], reproducible=reproducible)[1],
     }
+
+
+def one_number_anywhere(reproducible: Any) -> list[tuple[str, str]]:
+    """The same numbers of all ranks at many places of arrays of many sizes: where their sums have other bits."""
+    wrong = []
     for dtype in DTYPES:
         numbers = rough(100 + pc.rank(), 20, dtype)
-        for name, call in calls.items():
-            alone = call(numbers.copy()).tobytes()
+        for name, call in calls_that_sum(reproducible).items():
+            alone = call(numbers.copy())[:20].tobytes()
             for count in (20, 2_000, 9_000, 100_000):
                 for place in (0, (count - 20) // 3, count - 20):
                     x = rough(7 * pc.rank() + count, count, dtype)
                     x[place : place + 20] = numbers
                     if call(x)[place : place + 20].tobytes() != alone:
-                        wrong.append(f"{name} {np.dtype(dtype)} {count} {place}")
+                        wrong.append((name, f"{np.dtype(dtype)} {count} {place}"))
     return wrong
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_by_shape_bits_do_not_depend_on_size_and_place(n: int) -> None:
-    for wrong in testing.run(one_number_anywhere, n):
+    for wrong in testing.run(one_number_anywhere, n, "shape"):
+        assert not wrong
+
+
+def test_the_check_of_bits_notices_rings_and_pairs() -> None:
+    for reduce_scatter in ("ring", "pairwise"):
+        tune = f"allreduce:0-inf:ring;reduce_scatter:0-inf:{reduce_scatter}"
+        (wrong, *_) = testing.run(one_number_anywhere, 4, None, env={"PYCOLLECTIVE_TUNE": tune})
+        noticed = {name for name, _ in wrong}
+        assert noticed >= {"allreduce", "avg", "bundle", "reduce_scatter", "reduce_scatter equal"}
+        assert noticed.isdisjoint({"reduce", "scan", "exscan"}), "nothing asked for another order of these"
+
+
+def parts_and_whole() -> list[str]:
+    wrong = []
+    for dtype in DTYPES:
+        for count in (1, 1000, 300_001):
+            x = rough(pc.rank(), count, dtype)
+            for op in ("sum", "avg", "prod"):
+                part = pc.reduce_scatter(x, op, counts="auto", reproducible="shape")
+                whole = pc.allreduce(x, op, out=np.empty_like(x), reproducible="shape")
+                if pc.allgather(part, counts="auto").tobytes() != whole.tobytes():
+                    wrong.append(f"{np.dtype(dtype)} {count} {op}")
+    return wrong
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
+def test_a_part_of_the_sum_has_the_bits_of_the_whole(n: int) -> None:
+    for wrong in testing.run(parts_and_whole, n):
         assert not wrong
 
 
@@ -112,7 +155,10 @@ def refused() -> None:
         (lambda: pc.allreduce(np.ones(2), "avg", reproducible="world"), "takes op sum"),
         (lambda: pc.allreduce(np.array(1.0), reproducible="world"), "0-d"),
         (lambda: pc.reduce(np.ones(2), reproducible="world"), "is for allreduce"),
+        (lambda: pc.reduce_scatter(np.ones(2), reproducible="world"), "reduce_scatter.* is for allreduce"),
+        (lambda: pc.reduce_scatter(np.ones(2), reproducible="bits"), "reproducible must be"),
         (lambda: pc.allreduce_async(np.ones(2), reproducible="world"), "without _async"),
+        (lambda: pc.reduce_scatter_async(np.ones(2), reproducible="world"), "call reduce_scatter"),
     ):
         with pytest.raises(pc.CollectiveError, match=words):
             call()

@@ -17,7 +17,8 @@ constexpr const char* kOthers =
     "reduce_scatter:0-inf:recursive_halving;reduce_scatter:0-inf:pairwise:chunk=2k;scan:0-inf:recursive_"
     "doubling;"
     "exscan:0-inf:recursive_doubling;alltoall:0-inf:bruck;gather:0-inf:binomial;scatter:0-inf:binomial";
-constexpr const char* kTrees = "allreduce:0-inf:double_binary_tree:chunk=2k";
+constexpr const char* kTrees =
+    "allreduce:0-inf:double_binary_tree:chunk=2k;reduce_scatter:0-inf:pairwise_tree:chunk=2k";
 
 std::vector<ExecutorCase> cases() {
   std::vector<ExecutorCase> all;

@@ -34,6 +34,22 @@ TEST(Selection, every_collective_has_an_algorithm_for_every_size_and_number_of_r
   }
 }
 
+TEST(Selection, a_fixed_order_is_there_for_everything_that_reduces) {
+  const SelectionTable table = SelectionTable::defaults();
+  for (int c = 0; c < kCollectiveCount; ++c) {
+    if (!reduces(static_cast<Collective>(c))) continue;
+    for (const uint64_t nbytes : {uint64_t{0}, uint64_t{1} << 20, uint64_t{1} << 40}) {
+      for (const GroupShape group : {GroupShape{1}, {2}, {3}, {8, 4}}) {
+        for (const bool even : {true, false}) {
+          const Choice choice = table.choose(static_cast<Collective>(c), {nbytes, even, true}, group);
+          ASSERT_NE(choice.algorithm, nullptr) << name_of(static_cast<Collective>(c));
+          EXPECT_TRUE(choice.algorithm->fixed_order) << choice.algorithm->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(Selection, rooted_arrays_are_cut_into_chunks_of_a_mebibyte_and_never_into_too_many) {
   const SelectionTable table = SelectionTable::defaults();
   constexpr uint64_t kMiB = 1024 * 1024;
