@@ -277,7 +277,6 @@ def scans() -> None:
         wanted = x if rank == 0 else of.reduce(every[:rank])
         assert pc.exscan(x, op).tolist() == wanted.tolist()
 
-
     x = every[rank] * 0.5
     halves = np.add.accumulate(every * 0.25)
     assert pc.scan(x.copy(), pc.scaled("sum", 0.5)).tolist() == halves[rank].tolist()
