@@ -96,6 +96,8 @@ PyMethodDef* group_methods() {
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
+      {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
+      {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
       {"_find", fast(on_group<find_message>), kFast, docs::kFind},
       {"_receive", fast(on_group<receive_found>), kFast, docs::kReceive},
       {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),

@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "comm/arguments.h"
 #include "kernels/reduce.h"
 #include "view.h"
 
@@ -33,6 +34,22 @@ void combine(State& state, const py::object& out, const py::object& a, const py:
   reduce(to.data, x.data, y.data, x.count, x.dtype, how);
 }
 
+// Refuses what no call can take, in the words of a call.
+void check(State& state, const std::string& function, const std::string& argument, const py::object& x,
+           const py::object& op) {
+  View view;
+  Reduction how;
+  const Use use = {function.c_str(), argument.c_str(), false, true};
+  if (!view.take(state, x.ptr(), use) ||
+      (!op.is_none() && (!to_op(state, use.function, op.ptr(), &how) || !view.fits(state, how.op, use)))) {
+    throw py::error_already_set();
+  }
+  const Status status = op.is_none() ? Status::ok() : check_reduction(view.buffer(), how);
+  if (status.is_ok()) return;
+  refuse(state, status.code(), function + ": " + argument + ": " + status.message());
+  throw py::error_already_set();
+}
+
 }  // namespace
 
 void bind_kernels(py::module_& m, State* state) {
@@ -42,6 +59,11 @@ void bind_kernels(py::module_& m, State* state) {
         combine(*state, out, a, b, op);
       },
       py::arg("out"), py::arg("a"), py::arg("b"), py::arg("op"));
+  m.def(
+      "_check",
+      [state](const std::string& function, const std::string& argument, const py::object& x,
+              const py::object& op) { check(*state, function, argument, x, op); },
+      py::arg("function"), py::arg("argument"), py::arg("x"), py::arg("op"));
 }
 
 }  // namespace pc

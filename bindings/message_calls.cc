@@ -25,7 +25,9 @@ constexpr const char* either(Form form, const char* blocking, const char* async)
 bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
 
 bool is_any_rank(PyObject* value) {
-  return value != nullptr && PyLong_CheckExact(value) && PyLong_AsLong(value) == kAnyRank;
+  int overflow = 0;
+  return value != nullptr && PyLong_CheckExact(value) &&
+         PyLong_AsLongAndOverflow(value, &overflow) == kAnyRank && overflow == 0;
 }
 
 // Each needs a rank, a tag and a timeout.
@@ -155,9 +157,46 @@ struct Found {
 };
 constexpr const char* kToken = "pycollective._core.found_message";
 
-void put_back(PyObject* token) {
+void let_go(Found& found) {
+  if (found.message && found.session->runtime != nullptr) found.communicator->put_back(*found.message);
+  found.message.reset();
+}
+
+void end_token(PyObject* token) {
   const std::unique_ptr<Found> found(static_cast<Found*>(PyCapsule_GetPointer(token, kToken)));
-  if (found->message && found->session->runtime != nullptr) found->communicator->put_back(*found->message);
+  let_go(*found);
+}
+
+// Group._send and _recv(x, peer, tag, timeout, bundle).
+template <PreparedCall::Kind kind>
+PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  constexpr bool kSends = kind == PreparedCall::Kind::kSend;
+  constexpr const char* kName = kSends ? "send" : "recv";
+  if (nargs != 5 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "five arguments by position");
+  const State& state = *group.state;
+  PreparedCall call;
+  call.request.site = site_of(group);
+  Address address;
+  int64_t bundle = 0;
+  if (!address.read(group, kName, args[1], args[2], args[3]) ||
+      !to_integer(state, kName, "bundle", args[4], UINT32_MAX, &bundle)) {
+    return nullptr;
+  }
+  if (address.peer == kAnyRank) return refuse_any_rank(state, kName), nullptr;
+  if (!call.in_view.take(*group.state, args[0], {kName, "x", !kSends, true})) return nullptr;
+  call.kind = kind;
+  if (kSends) {
+    call.request.in = call.in_view.buffer();
+  } else {
+    call.request.out = call.in_view.buffer();
+  }
+  call.request.root = static_cast<Rank>(address.peer);
+  call.request.bundle = static_cast<uint32_t>(bundle);
+  call.tag = static_cast<uint32_t>(address.tag);
+  call.timeout_s = address.timeout_s;
+  call.written = kSends ? nullptr : &call.in_view;
+  call.result = args[0];
+  return run_prepared(group, call);
 }
 
 PyObject* shape_of(const std::vector<int64_t>& lengths) {
@@ -199,38 +238,53 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   Address from;
   if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;
   auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator});
-  ArrayDescription array;
   const Status status = run(group, [&](Communicator& c) -> Status {
     PC_ASSIGN_OR_RETURN(found->message, c.find(static_cast<Rank>(from.peer), static_cast<uint32_t>(from.tag),
                                                from.timeout_s, site));
-    Result<ArrayDescription> described = described_array(found->message->description, found->message->nbytes);
-    if (described.is_ok()) array = std::move(described).value();
-    return described.is_ok() ? Status::ok() : described.status().with_peer(found->message->peer);
+    return Status::ok();
   });
-  if (!status.is_ok()) {
-    if (found->message && group.session->runtime != nullptr) group.communicator->put_back(*found->message);
-    return finish(group, status, nullptr, Py_None);
-  }
+  if (!status.is_ok()) return finish(group, status, nullptr, Py_None);
+  const Result<ArrayDescription> described =
+      described_array(found->message->description, found->message->nbytes);
+  const ArrayDescription array = described.is_ok() ? described.value() : ArrayDescription();
   const Rank source = found->message->peer;
-  const Ref token(PyCapsule_New(found.get(), kToken, put_back));
+  const Ref token(PyCapsule_New(found.get(), kToken, end_token));
   if (!token) return nullptr;
   found.release();
-  const std::string dtype = array.layout.empty() ? std::string(name_of(array.dtype)) : array.layout;
+  const std::string dtype = !described.is_ok()     ? std::string()
+                            : array.layout.empty() ? std::string(name_of(array.dtype))
+                                                   : array.layout;
   const Ref shape(shape_of(array.shape));
   const Ref result(shape ? Py_BuildValue("isOO", source, dtype.c_str(), shape.get(), token.get()) : nullptr);
   return result ? finish(group, status, nullptr, result.get()) : nullptr;
 }
 
 PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs != 2 || kwnames != nullptr || PyCapsule_IsValid(args[1], kToken) == 0)
-    return PyErr_Format(PyExc_TypeError, "_receive(x, token)");
-  View view;
-  if (!view.take(*group.state, args[0], {"recv", "x", true, true})) return nullptr;
+  if (nargs != 3 || kwnames != nullptr || PyCapsule_IsValid(args[1], kToken) == 0)
+    return PyErr_Format(PyExc_TypeError, "_receive(x, token, bundle)");
   Found& found = *static_cast<Found*>(PyCapsule_GetPointer(args[1], kToken));
   if (!found.message) return PyErr_Format(PyExc_TypeError, "_receive(): it has been received");
+  int64_t number = 0;
+  const bool has_bundle = args[2] != Py_None;
+  View view;
+  if ((has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], UINT32_MAX, &number)) ||
+      !view.take(*group.state, args[0], {"recv", "x", true, true})) {
+    let_go(found);
+    return nullptr;
+  }
+  std::optional<uint32_t> bundle;
+  if (has_bundle) bundle = static_cast<uint32_t>(number);
   const FoundMessage message = *std::exchange(found.message, std::nullopt);
-  const Status status = run(group, [&](Communicator& c) { return c.recv(view.buffer(), message); });
+  const Status status = run(group, [&](Communicator& c) { return c.recv(view.buffer(), message, bundle); });
   return finish(group, status, &view, args[0]);
+}
+
+PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return as_it_is<PreparedCall::Kind::kSend>(group, args, nargs, kwnames);
+}
+
+PyObject* recv_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return as_it_is<PreparedCall::Kind::kRecv>(group, args, nargs, kwnames);
 }
 
 }  // namespace pc

@@ -94,6 +94,8 @@ Example:
 )";
 
 inline constexpr const char* kFind = "_find(peer, tag, timeout, /)\n--\n\n";
-inline constexpr const char* kReceive = "_receive(x, token, /)\n--\n\n";
+inline constexpr const char* kReceive = "_receive(x, token, bundle, /)\n--\n\n";
+inline constexpr const char* kSendAsItIs = "_send(x, peer, tag, timeout, bundle, /)\n--\n\n";
+inline constexpr const char* kRecvAsItIs = "_recv(x, peer, tag, timeout, bundle, /)\n--\n\n";
 
 }  // namespace pc::docs

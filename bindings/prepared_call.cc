@@ -10,7 +10,9 @@ Status PreparedCall::run(Communicator& communicator) const {
   switch (kind) {
     case Kind::kSend: return communicator.send(outgoing(), timeout_s);
     case Kind::kSendrecv: return communicator.sendrecv(outgoing(), request.out, source, tag, timeout_s);
-    case Kind::kRecv: return communicator.recv(request.out, request.root, tag, timeout_s, request.site);
+    case Kind::kRecv:
+      return communicator.recv(
+          {request.out, request.root, tag, request.site, static_cast<uint32_t>(request.bundle)}, timeout_s);
     case Kind::kCollective: break;
   }
   return communicator.run(request, timeout_s);
@@ -31,7 +33,7 @@ Result<std::shared_ptr<AsyncCall>> PreparedCall::begin(Communicator& communicato
 
 OutgoingMessage PreparedCall::outgoing() const {
   const std::span<const int64_t> shape(in_view.shape(), static_cast<std::size_t>(in_view.ndim()));
-  return {request.in, request.root, tag, request.site, shape};
+  return {request.in, request.root, tag, request.site, shape, static_cast<uint32_t>(request.bundle)};
 }
 
 std::size_t PreparedCall::nbytes() const { return std::max(request.in.nbytes(), request.out.nbytes()); }

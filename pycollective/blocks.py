@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from pycollective import _core
 from pycollective.arrays import library_of
 from pycollective.arrays.library import Library, Shape
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
-__all__ = ["block_of", "copy_of", "check_pairs", "library_for", "unfilled", "writable_for"]
+__all__ = ["block_of", "check_block", "check_pairs", "copy_of", "library_for", "unfilled", "writable_for"]
 
 
 def library_for(function: str, argument: str, x: Any) -> Library:
@@ -38,6 +39,12 @@ def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
             f'{function}: {argument} of shape {shape} has no pairs for "{op}": its last axis must have length 2, '
             "for value and location"
         )
+
+
+def check_block(function: str, argument: str, library: Library, x: Any, op: Any = None) -> None:
+    """Refuses what the core would: elements that nothing can move or combine so, a mask, memory of another device."""
+    block = x if library.is_block(x) else library.empty(x, (2,))
+    _core._check(function, argument, block, op)
 
 
 def block_of(library: Library, x: Any, room: Room) -> Any:

@@ -37,7 +37,7 @@ class Coalesced:
         self._timeout = timeout
         self._kinds: list[_Kind] = []
         self._spans: list[tuple[int, int]] = []
-        self._open = True
+        self._open = False
 
     def allreduce(self, x: X, op: Op = "sum") -> X:
         """As pycollective.allreduce(). Returns `x`, which has its result when the block has ended."""
@@ -60,16 +60,21 @@ class Coalesced:
         return self._add("exscan", x, op=op)
 
     def _add(self, name: str, x: X, **parameters: object) -> X:
-        from pycollective.blocks import library_for
+        from pycollective.blocks import check_block, library_for
 
         if not self._open:
-            raise InvalidArgument(f"{name}: this coalesce() has ended: its calls have been made")
+            raise InvalidArgument(f"{name}: this coalesce() collects calls in its with block only")
         library = library_for(name, "x", x)
+        check_block(name, "x", library, x, parameters.get("op"))
         if not library.mutable:
             raise InvalidArgument(
                 f"{name}: x cannot be written, so its result would be a new array, which coalesce() cannot return "
                 "before it has ended: call with a list instead"
             )
+        root = parameters.get("root", self._group.rank)
+        writes = (root != self._group.rank) if name == "broadcast" else (root == self._group.rank)
+        if writes and (why := library.why_not_written(x)):
+            raise InvalidArgument(f"{name}: x {why}")
         if library.nbytes(x):
             begin, end = library.span(x)
             if any(begin < other_end and other < end for other, other_end in self._spans):
@@ -86,6 +91,9 @@ class Coalesced:
         return x
 
     def __enter__(self) -> Self:
+        if self._kinds or self._open:
+            raise InvalidArgument("coalesce(): it has been used: each with block needs one of its own")
+        self._open = True
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,13 @@ import numpy as np
 
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
-from pycollective.blocks import check_pairs
+from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
 __all__ = ["ALONE_NBYTES", "is_bundle", "move_bundle"]
 
-ALONE_NBYTES = 1 << 20
+ALONE_NBYTES = 1 << 18
 
 
 def is_bundle(x: Any) -> bool:
@@ -70,16 +70,21 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
     return found
 
 
-def _calls(members: list[_Member]) -> list[list[_Member]]:
-    """Who travels together: equal on all ranks, for it depends on types and sizes only."""
-    calls: dict[tuple[str, int], list[_Member]] = {}
-    for place, member in enumerate(members, 1):
-        alone = place if member.nbytes >= ALONE_NBYTES else 0
-        calls.setdefault((member.library.dtype(member.array), alone), []).append(member)
+def _calls(members: list[_Member]) -> list[list[int]]:
+    """Which of them travel together: equal on all ranks, for it depends on types and sizes only."""
+    calls: dict[tuple[str, int], list[int]] = {}
+    for place, member in enumerate(members):
+        alone = place + 1 if member.nbytes >= ALONE_NBYTES else 0
+        calls.setdefault((member.library.dtype(member.array), alone), []).append(place)
     return [calls[key] for key in sorted(calls)]
 
 
-def _check(function: str, members: list[_Member], *, writes: bool) -> None:
+def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:
+    """Refuses, before anything is sent, what the core would refuse in one of the calls."""
+    for member in members:
+        library, array = member.library, member.array
+        check_pairs(function, member.path, library.shape(array), op)
+        check_block(function, member.path, library, array, op)
     if not writes:
         return
     ranges: list[tuple[int, int, str]] = []
@@ -109,24 +114,22 @@ def move_bundle(
 ) -> Any:
     """Hands `call` the arrays, packed into one block per element type; large ones as they lie."""
     members = _members(function, "x", x)
-    _check(function, members, writes=writes)
-    for member in members:
-        check_pairs(function, member.path, member.library.shape(member.array), op)
-    new: dict[int, Any] = {}
+    _check(function, members, op, writes=writes)
+    results = [member.array for member in members]
     if not members:
         call(np.empty(0, np.uint8), 0)  # an empty list still takes part
-    for together in _calls(members):
+    for places in _calls(members):
+        together = [members[place] for place in places]
         first = together[0]
         if len(together) == 1 and first.library.mutable and first.library.is_block(first.array):
             call(first.array, _digest(together))
-        else:
-            new |= _move_packed(together, call, writes=writes)
-    return _rebuilt(x, new) if writes else x
+            continue
+        for place, result in zip(places, _move_packed(together, call, writes=writes), strict=True):
+            results[place] = result
+    return _rebuilt(x, iter(results)) if writes else x
 
 
-def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, writes: bool) -> dict[int, Any]:
-    """The results by identity of the array, if it writes."""
-    new: dict[int, Any] = {}
+def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, writes: bool) -> list[Any]:
     with Room() as room:
         memory = room.take(sum(member.nbytes for member in members))
         places = np.cumsum([0] + [member.nbytes for member in members])
@@ -139,10 +142,9 @@ def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, wri
         first = members[0]
         count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in members))
         call(first.library.on(memory, first.array, (count,)), _digest(members))
-        if writes:
-            for member, piece in zip(members, pieces, strict=True):
-                new[id(member.array)] = _unpack(member, piece)
-    return new
+        if not writes:
+            return [member.array for member in members]
+        return [_unpack(member, piece) for member, piece in zip(members, pieces, strict=True)]
 
 
 def _unpack(member: _Member, piece: Any) -> Any:
@@ -155,14 +157,14 @@ def _unpack(member: _Member, piece: Any) -> Any:
     return library.finished(block, member.array)
 
 
-def _rebuilt(x: Any, new: dict[int, Any]) -> Any:
+def _rebuilt(x: Any, results: Iterator[Any]) -> Any:
     """`x` itself if all its arrays could be written, else of the same kind with new ones."""
     if isinstance(x, dict):
-        fresh: Any = {key: _rebuilt(member, new) for key, member in x.items()}
-        return x if all(fresh[key] is x[key] for key in x) else fresh
+        by_key = {key: _rebuilt(x[key], results) for key in sorted(x)}
+        return x if all(by_key[key] is x[key] for key in x) else {key: by_key[key] for key in x}
     if isinstance(x, (list, tuple)):
-        fresh = [_rebuilt(member, new) for member in x]
+        fresh = [_rebuilt(member, results) for member in x]
         if all(a is b for a, b in zip(fresh, x, strict=True)):
             return x
         return fresh if isinstance(x, list) else tuple(fresh)
-    return new.get(id(x), x)
+    return next(results)

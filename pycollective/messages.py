@@ -26,18 +26,25 @@ class Incoming:
         self._tag = tag
         self._clock = Clock(timeout)
 
-    def into(self, block: Any) -> None:
-        """Receives into an array that lies as the core wants it."""
+    def into(self, block: Any, bundle: int = 0) -> None:
+        """Receives into an array that lies as the core wants it. `bundle`: of the list that it belongs to."""
         if self.source != ANY_SOURCE:
-            self._group.recv(block, self.source, tag=self._tag, timeout=self._clock.left_s())
+            self._group._recv(block, self.source, self._tag, self._clock.left_s(), bundle)
             return
-        self.source, _, _, token = self._find()
-        self._group._receive(block, token)
+        source, _, _, token = self._find()
+        self._group._receive(block, token, bundle)
+        self.source = source
 
     def as_it_comes(self) -> Any:
         """A new NumPy array."""
-        self.source, dtype, shape, token = self._find()
-        return self._group._receive(np.empty(shape, _dtype_called(dtype, self.source)), token)
+        source, dtype, shape, token = self._find()
+        try:
+            block = np.empty(shape, _dtype_called(dtype, source))
+        except BaseException:
+            del token  # so the message is put back, which the traceback would keep
+            raise
+        self.source = source
+        return self._group._receive(block, token, None)
 
     def _find(self) -> tuple[int, str, tuple[int, ...], object]:
         return self._group._find(self.source, self._tag, self._clock.left_s())
@@ -45,6 +52,11 @@ class Incoming:
 
 def _dtype_called(name: str, source: int) -> np.dtype[Any]:
     """NumPy's dtype of that name: one of the core's, or str() of a dtype that only its owner understands."""
+    if not name:
+        raise Unsupported(
+            f"recv: what rank {source} sends does not say what it is, or would need more than 1024 bytes to: give an "
+            "array instead of None"
+        )
     try:
         if name.startswith(("bfloat16", "float8_")):
             import ml_dtypes

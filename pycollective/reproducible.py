@@ -22,6 +22,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective.arrays import library_of
+from pycollective.blocks import check_block
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
 
@@ -75,6 +76,7 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
         raise Unsupported(f'allreduce: reproducible="world" takes op {", ".join(OPS)}, not {op!r}')
     library = library_of(x)
     shape = library.shape(x)
+    check_block("allreduce", "x", library, x, op)
     if not shape:
         raise InvalidArgument(
             'allreduce: reproducible="world" takes an array of leaves, x[0], x[1], ...: x is 0-d'

@@ -15,7 +15,15 @@ import numpy as np
 
 from pycollective.arrays import by_name
 from pycollective.arrays.library import Library
-from pycollective.blocks import block_of, check_pairs, copy_of, library_for, unfilled, writable_for
+from pycollective.blocks import (
+    block_of,
+    check_block,
+    check_pairs,
+    copy_of,
+    library_for,
+    unfilled,
+    writable_for,
+)
 from pycollective.clock import Clock
 from pycollective.elementwise import Elementwise
 from pycollective.errors import InvalidArgument, Unsupported
@@ -127,7 +135,10 @@ def send(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None
     if is_bundle(x):
         clock = Clock(timeout)
         move_bundle(
-            "send", x, lambda block, _: group.send(block, peer, tag=tag, timeout=clock.left_s()), writes=False
+            "send",
+            x,
+            lambda block, bundle: group._send(block, peer, tag, clock.left_s(), bundle),
+            writes=False,
         )
         return x
     library = library_for("send", "x", x)
@@ -155,7 +166,7 @@ def _received(x: Any, message: Incoming) -> Any:
     if x is None:
         return message.as_it_comes()
     if is_bundle(x):
-        return move_bundle("recv", x, lambda block, _: message.into(block), writes=True)
+        return move_bundle("recv", x, message.into, writes=True)
     library = library_for("recv", "x", x)
     if not library.mutable:
         block = library.empty(x, library.shape(x))
@@ -236,6 +247,7 @@ def _gathered(
 ) -> Any:
     call = Parts(name, group, axis, timeout)
     library = library_for(name, "x", x)
+    check_block(name, "x", library, x)
     part = call.front(library, x)
     shape = library.shape(part) or (1,)
     lengths = None
@@ -301,6 +313,7 @@ def alltoall(
     """Every rank gets a part of every other's array."""
     call = Parts("alltoall", group, axis, timeout)
     library = library_for("alltoall", "x", x)
+    check_block("alltoall", "x", library, x)
     whole = call.front(library, x)
     shape = library.shape(whole)
     if isinstance(counts, str):
@@ -346,6 +359,7 @@ def scatter(
         like = _like(library, element)
     else:
         library = library_for("scatter", "x", x)
+        check_block("scatter", "x", library, x)
         whole = call.front(library, x)
         shape = library.shape(whole)
         lengths, rest, even, like = cut(call, shape, counts), shape[1:], counts is None, x

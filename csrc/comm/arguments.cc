@@ -271,6 +271,8 @@ Status check_request(Request& request, Rank rank, Rank size) {
   return check_operator(request.in, request.op);
 }
 
+Status check_reduction(const ConstBuffer& data, const Reduction& how) { return check_operator(data, how); }
+
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {
   PC_TRY(check_buffer(data, "the array"));
   if (peer == rank)

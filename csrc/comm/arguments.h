@@ -9,6 +9,9 @@ namespace pc {
 // root of a broadcast, an output on the root of a broadcast even if only its input was given (it is not written).
 Status check_request(Request& request, Rank rank, Rank size);
 
+// Whether elements of that kind can be combined so.
+Status check_reduction(const ConstBuffer& data, const Reduction& how);
+
 // `verb` is "send to" or "recv from".
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb);
 

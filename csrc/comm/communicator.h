@@ -24,6 +24,14 @@ struct OutgoingMessage {
   uint32_t tag = 0;
   const char* site = nullptr;
   std::optional<std::span<const int64_t>> shape = {};
+  uint32_t bundle = 0;  // what lists of arrays that travel as one must agree about; 0: it is no list
+};
+struct IncomingMessage {
+  Buffer data;
+  Rank peer = 0;
+  uint32_t tag = 0;
+  const char* site = nullptr;
+  uint32_t bundle = 0;
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.
@@ -32,6 +40,7 @@ struct FoundMessage {
   uint32_t tag;
   uint64_t number;  // of the peer's messages with this tag
   uint64_t nbytes;
+  uint64_t digest;
   std::string description;  // see described_array()
   const char* site;
   Deadline deadline;  // of the call that found it, and receives it
@@ -52,12 +61,15 @@ class Communicator {
   Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
     return send({data, peer, tag, site}, timeout_s);
   }
-  virtual Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1,
-                      const char* site = nullptr) = 0;
+  virtual Status recv(const IncomingMessage& message, double timeout_s = -1) = 0;
+  Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
+    return recv({data, peer, tag, site}, timeout_s);
+  }
   // Waits for a message of `peer`, or of kAnyRank, whose size nobody here knows.
   virtual Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1,
                                     const char* site = nullptr) = 0;
-  virtual Status recv(Buffer data, const FoundMessage& message) = 0;
+  // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
+  virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint32_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
   // Sends and receives at once, so that ranks may do this in a ring.
   virtual Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,

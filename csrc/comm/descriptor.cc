@@ -71,10 +71,11 @@ uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
 }
 
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
-                           const Layout* layout) {
+                           const Layout* layout, uint32_t bundle) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
   if (dtype == DType::kOpaque) digest << hash_of(layout);
+  if (bundle != 0) digest << bundle;
   return digest.value();
 }
 

@@ -284,13 +284,14 @@ Status GroupCommunicator::check(const Message& message) {
 }
 
 void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
-  const auto& [data, peer, tag, sends, site, number, description] = message;
+  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest] = message;
   GroupCalls& calls = shared_->calls;
   const std::unique_lock turn = shared_->messages.turn();
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
-  const uint64_t digest = parts_.check == Check::kOff
-                              ? 0
-                              : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout);
+  const uint64_t digest = found_digest                  ? *found_digest
+                          : parts_.check == Check::kOff ? 0
+                                                        : digest_of_message(group_, tag, sequence, data.dtype,
+                                                                            data.count, data.layout, bundle);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const CallRecord record = record_of(started.what().data, peer, sends, id, site, began);
   const GroupCalls::Call call{0, calls.record_message(record), began};
@@ -339,7 +340,8 @@ GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& messag
           true,
           message.site,
           0,
-          describe_array(data.dtype, message.shape.value_or(flat), data.layout)};
+          describe_array(data.dtype, message.shape.value_or(flat), data.layout),
+          message.bundle};
 }
 
 Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s) {
@@ -361,8 +363,9 @@ Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double tim
   return search.wait({0, shared_->calls.record_message(record), began}, context_for(seconds, began));
 }
 
-Status GroupCommunicator::recv(Buffer data, const FoundMessage& found) {
-  const Message message{data, found.peer, found.tag, false, found.site, found.number};
+Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::optional<uint32_t> bundle) {
+  Message message{data, found.peer, found.tag, false, found.site, found.number, {}, bundle.value_or(0)};
+  if (!bundle) message.digest = found.digest;
   if (const Status refused = check(message); !refused.is_ok()) return put_back(found), refused;
   const TimePoint began = now();
   StartedMessage started(*shared_, message.what());
@@ -396,8 +399,9 @@ Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank s
   return received.is_ok() ? left : received;
 }
 
-Status GroupCommunicator::recv(Buffer data, Rank peer, uint32_t tag, double timeout_s, const char* site) {
-  return exchange({data, peer, tag, false, site}, timeout_s);
+Status GroupCommunicator::recv(const IncomingMessage& message, double timeout_s) {
+  const auto& [data, peer, tag, site, bundle] = message;
+  return exchange({data, peer, tag, false, site, 0, {}, bundle}, timeout_s);
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(const OutgoingMessage& message) {

@@ -1,7 +1,6 @@
 // What has been launched on a group, for whoever waits for it or looks after it in the meantime.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -18,7 +17,6 @@ struct GroupState {
   GroupCalls calls;
   Reentry reentry;
   MessageNumbers messages;
-  std::atomic<Rank> searches{0};  // for messages of any rank, as often as there have been
 };
 
 // Its wait() puts the end into the words of the group, and tells the others.

@@ -20,6 +20,11 @@ uint64_t MessageNumbers::next(Rank peer, uint32_t tag, bool sends) {
                               : *std::min_element(numbers.free.begin(), numbers.free.end());
 }
 
+Rank MessageNumbers::last_source(uint32_t tag) const {
+  const auto found = last_sources_.find(tag);
+  return found == last_sources_.end() ? -1 : found->second;
+}
+
 void MessageNumbers::give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) {
   const std::lock_guard lock(mutex_);
   of(peer, tag, sends).free.push_back(number);

@@ -18,6 +18,9 @@ class MessageNumbers {
   std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
   uint64_t take(Rank peer, uint32_t tag, bool sends);  // turn() held
   uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would give; turn() held
+  // Of whom a receive from any rank has got the last message with that tag; -1: of nobody yet. turn() held.
+  Rank last_source(uint32_t tag) const;
+  void set_last_source(uint32_t tag, Rank peer) { last_sources_[tag] = peer; }
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
   // Completes `sink` with `token` whenever next() of a receive may have changed, until unwatch(). turn() held.
   void watch(CompletionSink* sink, uint64_t token) { watchers_.push_back({sink, token}); }
@@ -33,6 +36,7 @@ class MessageNumbers {
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, Numbers> all_;
+  std::unordered_map<uint32_t, Rank> last_sources_;  // by tag
   struct Watcher {
     CompletionSink* sink;
     uint64_t token;

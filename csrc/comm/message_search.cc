@@ -14,18 +14,7 @@ MessageSearch::MessageSearch(GroupState& group, Transport& transport, Reactor& r
       transport_(transport),
       reactor_(reactor),
       what_(what) {
-  if (what.peer != kAnyRank) {
-    peers_ = {what.peer};
-  } else {
-    const GroupNames& names = group.calls.names();
-    // Each search begins at another rank, so that none that sends all the time keeps the others waiting.
-    const Rank first = group.searches.fetch_add(1, std::memory_order_relaxed) % names.size();
-    for (Rank i = 0; i < names.size(); ++i) {
-      const Rank peer = (first + i) % names.size();
-      if (peer != names.rank()) peers_.push_back(peer);
-    }
-  }
-  numbers_.resize(peers_.size());
+  if (what.peer != kAnyRank) peers_ = {what.peer};
 }
 
 MessageSearch::~MessageSearch() {
@@ -41,9 +30,11 @@ void MessageSearch::begin(MessageProbe& probe) {
   const std::unique_lock turn = numbers.turn();
   if (what_.peer == kAnyRank) {
     numbers.watch(probe.changes(), MessageProbe::kLookAgain);
+    peers_ = in_turn(numbers.last_source(what_.tag));
+    numbers_.resize(peers_.size());
     for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], what_.tag, false);
   } else {
-    numbers_.front() = numbers.take(what_.peer, what_.tag, false);
+    numbers_ = {numbers.take(what_.peer, what_.tag, false)};
     has_number_ = true;
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -59,7 +50,19 @@ bool MessageSearch::take(const MessageProbe::Find& find) {
   const std::unique_lock turn = numbers.turn();
   if (numbers.next(peers_[find.which], what_.tag, false) != numbers_[find.which]) return false;
   numbers.take(peers_[find.which], what_.tag, false);
+  numbers.set_last_source(what_.tag, peers_[find.which]);
   return true;
+}
+
+// Behind whom the last message came from, so that none that sends all the time keeps the others waiting.
+std::vector<Rank> MessageSearch::in_turn(Rank last) const {
+  const GroupNames& names = group_.calls.names();
+  std::vector<Rank> peers;
+  for (Rank i = 1; i <= names.size(); ++i) {
+    const Rank peer = (last + i) % names.size();
+    if (peer != names.rank()) peers.push_back(peer);
+  }
+  return peers;
 }
 
 Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitContext context) {
@@ -80,7 +83,7 @@ Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitConte
     if (find == nullptr || !take(*find)) continue;
     has_number_ = false;
     group_.calls.done(call);
-    return FoundMessage{peers_[find->which], what_.tag,  numbers_[find->which], find->nbytes,
+    return FoundMessage{peers_[find->which], what_.tag,  numbers_[find->which], find->nbytes, find->id.digest,
                         find->description,   what_.site, context.deadline};
   }
 }

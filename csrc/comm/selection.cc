@@ -10,7 +10,9 @@ namespace pc {
 namespace {
 
 constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kChunk = 1024 * 1024;
+constexpr uint64_t kMiB = 1024 * 1024;
+constexpr uint64_t kChunk = kMiB;
+constexpr uint64_t kCached = 512 * 1024;  // what has been summed is still in the cache when it is sent on
 constexpr uint64_t kSlice = 256 * 1024;
 constexpr uint64_t kMostRanks = std::numeric_limits<Rank>::max();
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
@@ -71,9 +73,11 @@ SelectionTable SelectionTable::defaults() {
   table.rows_ = {
       row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", kSlice, {2, 2}),
       row(Collective::kAllreduce, 0, 16 * 1024, "recursive_doubling", 0, {3, 1}),
-      row(Collective::kAllreduce, 16 * 1024, kInfinity, "ring", 0, {3, 1}),
+      row(Collective::kAllreduce, 16 * 1024, 16 * kMiB, "ring", 0, {3, 1}),
+      row(Collective::kAllreduce, 16 * kMiB, kInfinity, "ring", kCached, {3, 1}),
       row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", 0, {1, 1}),
+      row(Collective::kAllreduce, 32 * 1024, 4 * kMiB, "ring", 0, {1, 1}),
+      row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
       row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
           {1, 1}),  // where a fixed order is asked for
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),

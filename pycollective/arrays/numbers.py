@@ -20,6 +20,10 @@ def is_number(x: Any) -> bool:
     return isinstance(x, _KINDS)
 
 
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, (int, np.integer))
+
+
 class Numbers(NumpyArrays):
     """As blocks they are NumPy arrays: int64, float64, complex128 or bool."""
 
@@ -37,7 +41,8 @@ class Numbers(NumpyArrays):
             array = np.array(x)
         except OverflowError:
             array = np.array(None)
-        if array.dtype.hasobject:
+        is_rounded = array.dtype.kind == "f" and isinstance(x, (list, tuple)) and all(map(_is_integer, x))
+        if array.dtype.hasobject or is_rounded:
             raise InvalidArgument(
                 f"{x!r:.60} does not fit into 64 bits: pass it to an _object call, or as float"
             )
@@ -69,7 +74,8 @@ class Numbers(NumpyArrays):
             return block  # several of them joined
         if isinstance(like, np.generic):
             return block[()]
-        return type(like)(block.tolist())
+        values = block.tolist()
+        return like._make(values) if hasattr(like, "_make") else type(like)(values)
 
     def moved(self, x: Any, source: int, target: int) -> Any:
         return np.moveaxis(self.array(x), source, target)

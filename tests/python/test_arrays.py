@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -148,6 +148,46 @@ def lists_with_large_arrays() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_large_arrays_of_a_list_travel_alone_however_they_lie(n: int) -> None:
     testing.run(lists_with_large_arrays, n)
+
+
+class Pair(NamedTuple):
+    a: float
+    b: float
+
+
+def odd_lists() -> None:
+    rank, size = pc.rank(), pc.size()
+    # The same immutable array in two places has two results.
+    same = jnp.full(2, rank, jnp.float32)
+    mine = [np.full(2, 1, np.float32), np.full(2, 2, np.float32)] if rank == 0 else [same, same]
+    got = pc.broadcast(mine, root=0)
+    assert [np.asarray(x).tolist() for x in got] == [[1, 1], [2, 2]]
+    assert pc.allreduce(Pair(1.0, 2.0)) == Pair(1.0 * size, 2.0 * size)
+    # What cannot be right is refused before anything is sent, wherever it stands in the list.
+    masked = np.ma.masked_array([1.0, 999.0], [False, True])
+    first, last = np.ones(2, np.float32), np.ones(2)
+    rows: list[tuple[Callable[[], Any], str]] = [
+        (lambda: pc.allreduce([first, masked]), r"x\[1\].*mask"),
+        (lambda: pc.send([first, masked], 1 - rank), r"x\[1\].*mask"),
+        (lambda: pc.allreduce(masked, reproducible="world"), "mask"),
+        (lambda: pc.allgather(masked, counts="auto"), "mask"),
+        (lambda: pc.alltoall(masked, counts=[1, 1]), "mask"),
+        (lambda: pc.scatter(masked, root=rank), "mask"),
+        (lambda: pc.allreduce([last, np.ones(2, np.int64)], "avg"), r"x\[1\].*int64"),
+        (lambda: pc.allreduce([first, np.array([object()])]), r"x\[1\]"),
+        (lambda: pc.allreduce([2**63, -1]), "64 bits"),
+    ]
+    for call, why in rows if size == 2 else []:
+        with pytest.raises((pc.InvalidArgument, pc.Unsupported), match=why):
+            call()
+        assert first.tolist() == [1, 1]
+        assert last.tolist() == [1, 1]
+    assert pc.allreduce(1) == size  # in step
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_is_odd_in_a_list_is_right_or_refused_before_anything_is_sent(n: int) -> None:
+    testing.run(odd_lists, n)
 
 
 def differing_bundles() -> list[str]:

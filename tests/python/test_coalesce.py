@@ -72,10 +72,23 @@ def refusals() -> None:
         for call, why in rows:
             with pytest.raises(pc.InvalidArgument, match=why):
                 call()
-    with pytest.raises(pc.InvalidArgument, match="has ended"):
+    with pytest.raises(pc.InvalidArgument, match="in its with block only"):
         calls.allreduce(x)
     with pytest.raises(KeyError):
         fails_between(x)
+    with pytest.raises(pc.InvalidArgument, match="used"):
+        calls.__enter__()
+    frozen = np.zeros(3)
+    frozen.flags.writeable = False
+    with pc.coalesce() as others:
+        if pc.rank() == 0:
+            others.broadcast(frozen)  # it is read
+        else:
+            others.broadcast(np.zeros(3))
+        with pytest.raises(pc.InvalidArgument, match="read-only"):
+            others.allreduce(frozen)
+        with pytest.raises(pc.Unsupported):
+            others.allreduce(np.zeros(3, int), "avg")
     pc.barrier()  # nothing was sent: the ranks are in step
 
 
@@ -83,12 +96,15 @@ def test_what_cannot_be_right_is_refused_and_an_exception_sends_nothing() -> Non
     testing.run(refusals, 2)
 
 
+def collected(*lengths: int) -> None:
+    with pc.coalesce() as calls:
+        for length in lengths:
+            calls.allreduce(np.zeros(length))
+
+
 def different() -> None:
-    calls = pc.coalesce()
-    calls.allreduce(np.zeros(3))
-    calls.allreduce(np.zeros(2 + pc.rank()))
-    with pytest.raises(pc.CollectiveMismatch), calls:
-        pass
+    with pytest.raises(pc.CollectiveMismatch):
+        collected(3, 2 + pc.rank())
     pc.resync()
     assert pc.allreduce(1) == 2
 

@@ -162,6 +162,8 @@ def refused() -> None:
         (lambda: pc.sendrecv(x[:4], peer, out=x[2:]), "overlap"),
         (lambda: pc.sendrecv(x, pc.rank(), peer), "itself"),
         (lambda: pc.sendrecv(x, 5), "dest must be between 0 and 1"),
+        (lambda: pc.send(x, 2**70), "peer must be between 0 and 1"),
+        (lambda: pc.recv(x, 2**70), "peer must be between 0 and 1"),
         (lambda: pc.recv(np.zeros(2)[::-1].view(), 7), "peer must be between"),
     ]
     for call, why in rows:
@@ -175,6 +177,43 @@ def refused() -> None:
 
 def test_what_cannot_be_right_is_refused_and_the_group_goes_on() -> None:
     testing.run(refused, 2)
+
+
+def lists_that_differ() -> None:
+    for source in (0, pc.ANY_SOURCE):
+        if pc.rank() == 0:
+            pc.send([np.array([1, 2]), np.array([3, 4, 5])], 1)
+            pc.send([np.array([1, 2]), np.array([3, 4, 5])], 1)
+            continue
+        with pytest.raises(pc.CollectiveMismatch):
+            pc.recv([np.zeros(3, int), np.zeros(2, int)], source)
+        got = pc.recv([np.zeros(2, int), np.zeros(3, int)], source)
+        assert [x.tolist() for x in got] == [[1, 2], [3, 4, 5]]
+
+
+def test_lists_of_as_many_elements_that_differ_are_a_mismatch() -> None:
+    testing.run(lists_that_differ, 2)
+
+
+def in_turn_for_each_tag() -> None:
+    rank, size = pc.rank(), pc.size()
+    if rank != 0:
+        for _ in range(10):
+            pc.send(np.zeros(1), 0, tag=1)
+            pc.send(np.zeros(1), 0, tag=2)
+    pc.barrier()
+    if rank == 0:
+        seen: dict[int, list[int]] = {1: [], 2: []}
+        for i in range(20 * (size - 1)):
+            tag = 1 + i % 2
+            seen[tag].append(pc.recv(np.zeros(1), pc.ANY_SOURCE, tag=tag, with_source=True)[1])
+        for sources in seen.values():
+            for begin in range(0, len(sources), size - 1):
+                assert set(sources[begin : begin + size - 1]) == set(range(1, size))
+
+
+def test_any_source_takes_turns_for_each_tag() -> None:
+    testing.run(in_turn_for_each_tag, 4)
 
 
 def mismatched() -> None:
@@ -194,14 +233,17 @@ def test_a_message_that_does_not_fit_is_told_and_not_delivered() -> None:
 
 
 def unreadable() -> None:
-    if pc.rank() == 0:
-        fields = [(f"field number {i}", "f4") for i in range(60)]
-        pc.send(np.zeros(2, fields), 1)
-        return
-    with pytest.raises(pc.CollectiveMismatch, match="does not say what it is"):
-        pc.recv(None, 0)
     fields = [(f"field number {i}", "f4") for i in range(60)]
-    assert pc.recv(np.ones(2, fields), 0)["field number 3"].tolist() == [0, 0]  # it has stayed
+    for source in (0, pc.ANY_SOURCE):
+        if pc.rank() == 0:
+            pc.send(np.full(2, 1, fields), 1)
+            pc.send(np.full(2, 2, fields), 1)
+            continue
+        with pytest.raises(pc.Unsupported, match="does not say what it is") as kept:
+            pc.recv(None, source)
+        for number in (1, 2):  # both have stayed, in their order
+            assert pc.recv(np.zeros(2, fields), source)["field number 3"].tolist() == [number] * 2
+        del kept
 
 
 def test_a_dtype_that_is_too_long_to_describe_can_be_received_by_who_knows_it() -> None:
