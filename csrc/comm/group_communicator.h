@@ -80,7 +80,7 @@ class GroupCommunicator final : public Communicator {
     std::string description = {};  // of what is sent
     uint32_t bundle = 0;
     std::optional<uint64_t> digest = {};  // instead of that of what is said here
-    StartedMessage::What what() const { return {{data}, peer, tag, sends, description}; }
+    StartedMessage::What what() const { return {{data}, peer, tag, sends, description, bundle}; }
   };
   static Message sent(const OutgoingMessage& message);
   Status check(const Message& message);

@@ -45,7 +45,8 @@ Status StartedMessage::in_words(const Status& ended) const {
     return Status(Code::kMismatch, "rank " + std::to_string(what_.peer) +
                                        (what_.sends ? " expects " : " sent ") + theirs + ", this rank " +
                                        (what_.sends ? "sends " : "expects ") +
-                                       array_text(what_.data.dtype, what_.data.count, what_.data.layout));
+                                       array_text(what_.data.dtype, what_.data.count, what_.data.layout) +
+                                       (what_.bundle != 0 ? ", a list" : ""));
   }
   if (ended.code() == Code::kAborted && watch_->peers_have_left()) {
     return has_left(group_.calls.names().full(what_.peer));

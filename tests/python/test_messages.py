@@ -90,7 +90,8 @@ def gather_by_hand() -> None:
     for tag, target in enumerate(targets):
         if rank != 0:
             for i in range(5):
-                pc.send(np.full(3, 10.0 * rank + i, np.float32), 0, tag=tag)
+                x = np.full(3, 10.0 * rank + i, np.float32)
+                pc.send([x] if isinstance(target(), list) else x, 0, tag=tag)
             continue
         seen: dict[int, list[float]] = {source: [] for source in range(1, size)}
         for _ in range(5 * (size - 1)):
