@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pycollective._core import world
@@ -20,13 +19,13 @@ __all__ = ["Coalesced", "coalesce"]
 X = TypeVar("X", bound="Array")
 
 
-@dataclass
 class _Kind:
     """Calls that one call on a list can stand for."""
 
-    name: str
-    parameters: dict[str, object]
-    arrays: list[object] = field(default_factory=list)
+    def __init__(self, name: str, parameters: dict[str, object]) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.arrays: list[object] = []
 
 
 class Coalesced:
