@@ -14,7 +14,8 @@ from pycollective._core import Group
 from pycollective.errors import InvalidArgument
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
-from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, refused
+from pycollective.object_messages import body_of, move_from
+from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, Piece, refused
 
 __all__ = [
     "MAX_NBYTES",
@@ -42,7 +43,7 @@ def broadcast_object(
     call = Call("broadcast_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
 
-    def move(piece: Bytes) -> object:
+    def move(piece: Bytes | Piece) -> object:
         return group.broadcast(piece, root, timeout=call.clock.left_s())
 
     if group.rank != root:
@@ -82,9 +83,7 @@ def recv_object(
     """What send_object() of `peer` sends."""
     call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
-    return call.receive(
-        peer, lambda piece: group.recv(piece, peer, tag=tag, timeout=call.clock.left_s())
-    ).open()
+    return call.receive(peer, move_from(call, peer, tag)).open()
 
 
 def allgather_object(
@@ -120,7 +119,9 @@ def gather_object(
         for piece in parcel.pieces():
             group.send(piece, root, tag=BODY_TAG, timeout=call.clock.left_s())
         return None
-    arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
+    arrived = {
+        rank: body_of(call, rank, labels[rank], BODY_TAG) for rank in range(group.size) if rank != root
+    }
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -139,7 +140,7 @@ def scatter_object(
     mine = np.empty(HEADER_NBYTES, np.uint8)
     if group.rank != root:
         group.scatter(None, root, out=mine, timeout=call.clock.left_s())
-        return _body_from(call, root, call.label(root, mine)).open()
+        return body_of(call, root, call.label(root, mine), BODY_TAG).open()
     parcels = _parcels(call, objs)
     headers = np.concatenate([parcel.header() for parcel in parcels])
     group.scatter(headers, root, out=mine, timeout=call.clock.left_s())
@@ -183,7 +184,7 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
     arrived: dict[int, Arrived] = {}
     for rank, label in enumerate(labels):
 
-        def move(piece: Bytes, root: int = rank) -> object:
+        def move(piece: Bytes | Piece, root: int = rank) -> object:
             return call.group.broadcast(piece, root, timeout=call.clock.left_s())
 
         if rank != call.group.rank:
@@ -192,9 +193,3 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
             for piece in parcel.pieces():
                 move(piece)
     return arrived
-
-
-def _body_from(call: Call, rank: int, label: Label) -> Arrived:
-    return call.body(
-        rank, label, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
-    )
