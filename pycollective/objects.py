@@ -14,7 +14,7 @@ from pycollective._core import Group
 from pycollective.errors import InvalidArgument
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
-from pycollective.object_messages import body_of, move_from
+from pycollective.object_messages import move_from
 from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, Piece, refused
 
 __all__ = [
@@ -119,9 +119,7 @@ def gather_object(
         for piece in parcel.pieces():
             group.send(piece, root, tag=BODY_TAG, timeout=call.clock.left_s())
         return None
-    arrived = {
-        rank: body_of(call, rank, labels[rank], BODY_TAG) for rank in range(group.size) if rank != root
-    }
+    arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -140,7 +138,7 @@ def scatter_object(
     mine = np.empty(HEADER_NBYTES, np.uint8)
     if group.rank != root:
         group.scatter(None, root, out=mine, timeout=call.clock.left_s())
-        return body_of(call, root, call.label(root, mine), BODY_TAG).open()
+        return _body_from(call, root, call.label(root, mine)).open()
     parcels = _parcels(call, objs)
     headers = np.concatenate([parcel.header() for parcel in parcels])
     group.scatter(headers, root, out=mine, timeout=call.clock.left_s())
@@ -193,3 +191,7 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
             for piece in parcel.pieces():
                 move(piece)
     return arrived
+
+
+def _body_from(call: Call, rank: int, label: Label) -> Arrived:
+    return call.body(rank, label, move_from(call, rank, BODY_TAG))

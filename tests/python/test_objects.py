@@ -210,6 +210,33 @@ def test_a_body_that_comes_after_its_root_has_given_up_is_not_taken_for_the_next
     testing.run(late_body, 3)
 
 
+def both_give_up() -> None:
+    """A large body waits for its receiver; who sends it gives up as well."""
+    rank, size = pc.rank(), pc.size()
+    for length in (100_000, 500):
+        pc.barrier()
+        if rank == 0:
+            interrupted_before_the_body(lambda: pc.gather_object(0))
+            interrupted_before_the_body(lambda: pc.recv_object(1))
+        else:
+            with pytest.raises(pc.CollectiveTimeout):
+                pc.gather_object(large(100_000, -1), timeout=1)
+            if rank == 1:
+                with pytest.raises(pc.CollectiveTimeout):
+                    pc.send_object(large(100_000, -1), 0, timeout=1)
+                pc.send_object(large(length, 1), 0)
+        if rank == 0:
+            assert pc.recv_object(1, timeout=20) == large(length, 1)
+        for number in range(2):
+            got = pc.gather_object(large(length, number, rank), timeout=20)
+            if rank == 0:
+                assert got == [large(length, number, each) for each in range(size)]
+
+
+def test_a_body_that_both_sides_gave_up_stops_no_later_call() -> None:
+    testing.run(both_give_up, 3)
+
+
 LEFT_LENGTHS = (
     INLINE + 16,
     500,
@@ -237,7 +264,7 @@ def test_a_receive_lets_the_body_of_an_interrupted_one_pass(check: str) -> None:
 
 
 def sent_after_an_interruption() -> None:
-    for length in LEFT_LENGTHS[:2]:
+    for length in LEFT_LENGTHS:
         if pc.rank() == 0:
             between = mock.patch.object(object_parcel.Parcel, "pieces", side_effect=KeyboardInterrupt)
             with between, pytest.raises(KeyboardInterrupt):
