@@ -152,6 +152,22 @@ def gives_up_before_the_first_comes() -> None:
     a_right_call()
 
 
+def gives_up_before_the_answer() -> None:
+    """Rank 1 has replied; the answer, for which rank 0 needs rank 2, comes too late."""
+    rank = pc.rank()
+    pc.barrier()
+    if rank == 1:
+        with pytest.raises(pc.CollectiveTimeout):
+            pc.group([0, 1, 2], timeout=1)
+        pc.send(np.zeros(1), 2)
+    else:
+        if rank == 2:
+            pc.recv(np.empty(1), 1)
+        assert pc.group([0, 1, 2], timeout=20) is not None
+    pc.barrier()
+    a_right_call()
+
+
 def gives_up_again_and_again() -> None:
     rank = pc.rank()
     for _ in range(3 if rank != 2 else 0):
@@ -205,6 +221,7 @@ def groups_that_share_their_first() -> None:
     "calls",
     [
         gives_up_before_the_first_comes,
+        gives_up_before_the_answer,
         gives_up_again_and_again,
         first_gives_up_and_comes_again,
         each_is_the_first_of_its_list,
