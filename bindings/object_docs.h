@@ -180,6 +180,7 @@ Returns:
 
 Raises:
     CollectiveMismatch: what came is a pickle and this call does not allow it, or larger than max_nbytes, or no object.
+    Aborted: the sender was interrupted after it had announced the object, and has sent another one since.
     Unsupported: an array came whose library cannot be imported here.
     InvalidArgument, CollectiveTimeout, PeerFailure, NotInitialized: as recv().
 

@@ -1,7 +1,7 @@
 """Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/group_docs.h.
 
 A group has a number that none of its members uses for another one: each proposes its next free one, and the largest is
-taken. split() and Mesh ask all ranks of the group they cut; group() only the members, by messages through the first.
+taken. split() and Mesh ask all ranks of the group they cut; group() only the members, by messages (group_agreement).
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.errors import InvalidArgument
+from pycollective.group_agreement import agree
 
 __all__ = ["Mesh", "split", "subgroup"]
-
-AGREEMENT_TAG = 0xFFFF_0B00  # of the messages of subgroup()
 
 
 def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None) -> Group | None:
@@ -34,40 +32,8 @@ def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None
         raise InvalidArgument(f"group: ranks repeat one: {members}")
     if group.rank not in members:
         return None
-    number = _agree(group, members, timeout)
+    number = agree(group, members, timeout)
     return group._make(number, [group.ranks[rank] for rank in members])
-
-
-def _agree(group: Group, members: list[int], timeout: float | None) -> int:
-    """The members tell the first one their list and next free number, and get the largest back."""
-    if len(members) == 1:
-        return group._next_group_id()
-    from zlib import crc32  # here: importing pycollective takes no longer for it
-
-    mine = np.array([crc32(repr(members).encode()), group._next_group_id()], np.int64)
-    first, others = members[0], members[1:]
-    if group.rank != first:
-        group.send(mine, first, tag=AGREEMENT_TAG, timeout=timeout)
-        answer = group.recv(np.empty(2, np.int64), first, tag=AGREEMENT_TAG, timeout=timeout)
-        return _checked(answer, first, members)
-    number, odd = int(mine[1]), -1
-    for other in others:
-        theirs = group.recv(np.empty(2, np.int64), other, tag=AGREEMENT_TAG, timeout=timeout)
-        number = max(number, int(theirs[1]))
-        odd = other if theirs[0] != mine[0] else odd
-    for other in others:
-        group.send(np.array([odd, number]), other, tag=AGREEMENT_TAG, timeout=timeout)
-    return _checked(np.array([odd, number]), odd, members)
-
-
-def _checked(answer: Any, peer: int, members: list[int]) -> int:  # noqa: ANN401
-    if answer[0] < 0:
-        return int(answer[1])
-    raise CollectiveMismatch(
-        f"group: rank {int(answer[0])} makes a group of other ranks than rank {members[0]}; here they are {members}. "
-        "All members must call group() with one list, and groups that share ranks must be made in one order",
-        peer=peer,
-    )
 
 
 def split(

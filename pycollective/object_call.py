@@ -19,13 +19,13 @@ from pycollective.clock import Clock
 from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.lifetime import check_timeout
 from pycollective.object_codec import Bytes, Malformed
-from pycollective.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel
+from pycollective.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel, Piece
 
 __all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
 
 MAX_NBYTES = 1 << 30  # what a call takes unless max_nbytes says otherwise
 
-Move: TypeAlias = Callable[[Bytes], object]  # an array call that sends these bytes, or fills them
+Move: TypeAlias = Callable[[Bytes | Piece], object]  # an array call that sends these bytes, or fills them
 
 
 class Call:
@@ -107,7 +107,7 @@ class Call:
             self.room -= label.nbytes
             body = room_for(label.nbytes) if label.inline is None else label.inline
         if label.inline is None:
-            for piece in thrown_away(label.nbytes) if body is None else object_parcel.pieces(body):
+            for piece in thrown_away(label) if body is None else object_parcel.pieces(body, label.mark):
                 move(piece)
         return Arrived(self, sender, label.kind, label.nbytes, body)
 
@@ -120,9 +120,10 @@ def room_for(nbytes: int) -> Bytes | None:
         return None
 
 
-def thrown_away(nbytes: int) -> Iterator[Bytes]:
+def thrown_away(label: Label) -> Iterator[Piece]:
     """Where the pieces of a body go that nobody keeps: all into the same memory."""
-    scratch = np.empty(min(nbytes, PIECE_NBYTES), np.uint8)
+    nbytes = label.nbytes
+    scratch = np.empty(min(nbytes, PIECE_NBYTES), object_parcel.dtype_of(label.mark))
     return (scratch[: min(PIECE_NBYTES, nbytes - begin)] for begin in range(0, nbytes, PIECE_NBYTES))
 
 

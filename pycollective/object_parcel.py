@@ -1,20 +1,26 @@
 """What travels for one object: a header of 256 bytes, which holds a small object whole, and else a body behind it.
 
 bytes 0-3     "PCob"
-4             format, 1
+4             format, 2
 5             0: object_codec; 1: pickle, behind a length (u16) and a text that says why; 2: nothing, the text says why
 6-7           0
 8-15          length of the body, little-endian
-16-255        the body, if it is no longer than that
+16-255        the body, if it is no longer than that; else, in 16-23, its mark
+
+A mark is eight random bytes. The pieces of a body say it in their dtype, which travels with each message and is
+compared in each collective: so what an earlier call has left over is not taken for this one's.
 """
 
 from __future__ import annotations
 
 import enum
+import os
 import pickle
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +33,9 @@ __all__ = [
     "Kind",
     "Label",
     "Parcel",
+    "Piece",
+    "dtype_named",
+    "dtype_of",
     "label",
     "pack",
     "pickled_because",
@@ -40,8 +49,13 @@ HEADER_NBYTES = 256
 INLINE_NBYTES = HEADER_NBYTES - HEADER.size
 PIECE_NBYTES = 1 << 25  # a body travels in pieces, so that who has no room for it can still let it pass
 MAGIC = b"PCob"
-FORMAT = 1
+FORMAT = 2
+MARK_NBYTES = 8
+NO_MARK = bytes(MARK_NBYTES)  # where the header holds the body
 REASON = struct.Struct("<H")
+NAME_OF_DTYPE = re.compile(r"\[\('PCob ([0-9a-f]{16})', 'u1'\)\]")
+
+Piece: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # of the elements of dtype_of()
 
 
 class Kind(enum.IntEnum):
@@ -59,29 +73,42 @@ class Parcel:
     kind: Kind
     body: Bytes
     error: BaseException | None = None
+    mark: bytes = NO_MARK
 
     def header(self) -> Bytes:
         """The first message."""
         x = np.zeros(HEADER_NBYTES, np.uint8)
         x[: HEADER.size] = np.frombuffer(HEADER.pack(MAGIC, FORMAT, self.kind, len(self.body)), np.uint8)
-        if len(self.body) <= INLINE_NBYTES:
-            x[HEADER.size : HEADER.size + len(self.body)] = self.body
+        inside = self.body if len(self.body) <= INLINE_NBYTES else np.frombuffer(self.mark, np.uint8)
+        x[HEADER.size : HEADER.size + len(inside)] = inside
         return x
 
-    def pieces(self) -> Iterator[Bytes]:
+    def pieces(self) -> Iterator[Piece]:
         """The messages behind it: none if the header holds it all."""
-        return pieces(self.body) if len(self.body) > INLINE_NBYTES else iter(())
+        return pieces(self.body, self.mark) if len(self.body) > INLINE_NBYTES else iter(())
 
 
-def pieces(body: Bytes) -> Iterator[Bytes]:
+def pieces(body: Bytes, mark: bytes) -> Iterator[Piece]:
     """The body in the pieces in which it travels."""
-    return (body[at : at + PIECE_NBYTES] for at in range(0, len(body), PIECE_NBYTES))
+    elements = body.view(dtype_of(mark))
+    return (elements[at : at + PIECE_NBYTES] for at in range(0, len(body), PIECE_NBYTES))
+
+
+def dtype_of(mark: bytes) -> np.dtype[Any]:
+    """Bytes that say whose they are, without a copy: records of one field, which the mark names."""
+    return np.dtype([(f"PCob {mark.hex()}", np.uint8)])
+
+
+def dtype_named(name: str) -> np.dtype[Any] | None:
+    """That of a piece, of whatever body, from its str(); None: it is none."""
+    found = NAME_OF_DTYPE.fullmatch(name)
+    return None if found is None else dtype_of(bytes.fromhex(found[1]))
 
 
 def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Parcel:
     """Never raises: what cannot go is a Parcel that says so. `name` is the call's, for the error of this rank."""
     try:
-        return Parcel(Kind.TYPED, object_codec.encode(obj, most_nbytes=most_nbytes))
+        return marked(Kind.TYPED, object_codec.encode(obj, most_nbytes=most_nbytes))
     except MemoryError as error:
         return refused(error, "it has no memory for the bytes")
     except InvalidArgument as error:
@@ -91,13 +118,18 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Par
         try:
             body = in_front(reason) + pickle.dumps(obj, protocol=5)
             if len(body) <= most_nbytes:
-                return Parcel(Kind.PICKLE, np.frombuffer(body, np.uint8))
+                return marked(Kind.PICKLE, np.frombuffer(body, np.uint8))
             reason = f"the object takes {len(body)} bytes as a pickle, more than max_nbytes={most_nbytes}"
         except Exception as error:  # whatever the object's own code raises
             reason, cause = f"{reason}; nor can it be pickled: {type(error).__name__}: {error}", error
     told = InvalidArgument(f"{name}: {reason}")
     told.__cause__ = cause
     return refused(told, reason)
+
+
+def marked(kind: Kind, body: Bytes) -> Parcel:
+    """One with a mark of its own, if it needs one."""
+    return Parcel(kind, body, mark=os.urandom(MARK_NBYTES) if len(body) > INLINE_NBYTES else NO_MARK)
 
 
 def in_front(reason: str) -> bytes:
@@ -114,11 +146,12 @@ def refused(error: BaseException, reason: str) -> Parcel:
 
 @dataclass(frozen=True)
 class Label:
-    """What a header says. `inline`: the body, if it stands in there."""
+    """What a header says. `inline`: the body, if it stands in there; else `mark` is that of its pieces."""
 
     kind: Kind
     nbytes: int
     inline: Bytes | None
+    mark: bytes
 
 
 def label(header: Bytes) -> Label:
@@ -129,7 +162,7 @@ def label(header: Bytes) -> Label:
     inline = header[HEADER.size : HEADER.size + nbytes] if nbytes <= INLINE_NBYTES else None
     if kind == Kind.REFUSED and inline is None:
         raise Malformed("a reason that is longer than a header")
-    return Label(Kind(kind), nbytes, inline)
+    return Label(Kind(kind), nbytes, inline, header[HEADER.size :][:MARK_NBYTES].tobytes())
 
 
 def printable(text: bytes) -> str:

@@ -14,7 +14,8 @@ from pycollective._core import Group
 from pycollective.errors import InvalidArgument
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
-from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, refused
+from pycollective.object_messages import move_from
+from pycollective.object_parcel import HEADER_NBYTES, Label, Parcel, Piece, refused
 
 __all__ = [
     "MAX_NBYTES",
@@ -42,7 +43,7 @@ def broadcast_object(
     call = Call("broadcast_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
 
-    def move(piece: Bytes) -> object:
+    def move(piece: Bytes | Piece) -> object:
         return group.broadcast(piece, root, timeout=call.clock.left_s())
 
     if group.rank != root:
@@ -82,9 +83,7 @@ def recv_object(
     """What send_object() of `peer` sends."""
     call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
-    return call.receive(
-        peer, lambda piece: group.recv(piece, peer, tag=tag, timeout=call.clock.left_s())
-    ).open()
+    return call.receive(peer, move_from(call, peer, tag)).open()
 
 
 def allgather_object(
@@ -183,7 +182,7 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
     arrived: dict[int, Arrived] = {}
     for rank, label in enumerate(labels):
 
-        def move(piece: Bytes, root: int = rank) -> object:
+        def move(piece: Bytes | Piece, root: int = rank) -> object:
             return call.group.broadcast(piece, root, timeout=call.clock.left_s())
 
         if rank != call.group.rank:
@@ -195,6 +194,4 @@ def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int,
 
 
 def _body_from(call: Call, rank: int, label: Label) -> Arrived:
-    return call.body(
-        rank, label, lambda piece: call.group.recv(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
-    )
+    return call.body(rank, label, move_from(call, rank, BODY_TAG))

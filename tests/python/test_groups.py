@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -126,6 +127,110 @@ def differing_swap() -> str:
         pc.group([0, 1, 2] if pc.rank() < 2 else [0, 2, 1])
     assert pc.allreduce(np.ones(1))[0] == pc.size()  # and the world goes on
     return str(caught.value)
+
+
+def a_right_call() -> None:
+    """Of every list in turn, so that each rank is the first of one."""
+    rank, size = pc.rank(), pc.size()
+    for first in range(size):
+        ranks = [(first + i) % size for i in range(size)]
+        group = pc.group(ranks, timeout=20)
+        assert group is not None
+        assert group.ranks == tuple(ranks)
+        assert group.allgather(np.array([rank]), timeout=20).tolist() == ranks
+
+
+def gives_up_before_the_first_comes() -> None:
+    rank = pc.rank()
+    if rank == 0:
+        pc.recv(np.empty(1), 1)
+    with pytest.raises(pc.CollectiveTimeout):
+        pc.group([0, 1, 2], timeout=(1, 0.1, 2)[rank])
+    if rank == 1:
+        pc.send(np.zeros(1), 0)
+    pc.barrier()
+    a_right_call()
+
+
+def gives_up_before_the_answer() -> None:
+    """Rank 1 has replied; the answer, for which rank 0 needs rank 2, comes too late."""
+    rank = pc.rank()
+    pc.barrier()
+    if rank == 1:
+        with pytest.raises(pc.CollectiveTimeout):
+            pc.group([0, 1, 2], timeout=1)
+        pc.send(np.zeros(1), 2)
+    else:
+        if rank == 2:
+            pc.recv(np.empty(1), 1)
+        assert pc.group([0, 1, 2], timeout=20) is not None
+    pc.barrier()
+    a_right_call()
+
+
+def gives_up_again_and_again() -> None:
+    rank = pc.rank()
+    for _ in range(3 if rank != 2 else 0):
+        with pytest.raises(pc.CollectiveTimeout):
+            pc.group([0, 1, 2], timeout=0.1)
+    pc.barrier()
+    a_right_call()
+
+
+def first_gives_up_and_comes_again() -> None:
+    rank = pc.rank()
+    if rank == 0:
+        with pytest.raises(pc.CollectiveTimeout):
+            pc.group([0, 1, 2], timeout=0.2)
+        pc.send(np.zeros(1), 2)
+    if rank == 2:
+        pc.recv(np.empty(1), 0)
+    a_right_call()  # rank 1 has been in it all the time
+
+
+def each_is_the_first_of_its_list() -> None:
+    rank = pc.rank()
+    with pytest.raises(pc.CollectiveTimeout):
+        pc.group([rank, (rank + 1) % 3, (rank + 2) % 3], timeout=0.3)
+    pc.barrier()
+    a_right_call()
+
+
+def one_is_not_in_the_list_of_the_first() -> None:
+    rank = pc.rank()
+    with pytest.raises(pc.CollectiveTimeout if rank == 2 else pc.CollectiveMismatch):
+        pc.group([0, 1] if rank == 0 else [0, 1, 2], timeout=1 if rank == 2 else 20)
+    pc.barrier()
+    a_right_call()
+
+
+def groups_that_share_their_first() -> None:
+    """Ranks 1 and 2 call at once, in whatever order rank 0 comes to them."""
+    rank = pc.rank()
+    for turn in range(4):
+        pairs = ([0, 1], [0, 2]) if turn % 2 else ([0, 2], [0, 1])
+        for pair in pairs:
+            group = pc.group(pair, timeout=20)
+            assert (group is not None) == (rank in pair)
+            if group is not None:
+                assert group.allgather(np.array([rank]), timeout=20).tolist() == pair
+    a_right_call()
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        gives_up_before_the_first_comes,
+        gives_up_before_the_answer,
+        gives_up_again_and_again,
+        first_gives_up_and_comes_again,
+        each_is_the_first_of_its_list,
+        one_is_not_in_the_list_of_the_first,
+        groups_that_share_their_first,
+    ],
+)
+def test_a_right_call_makes_its_group_whatever_went_before(calls: Callable[[], None]) -> None:
+    testing.run(calls, 3, timeout_s=60)
 
 
 def refused() -> None:

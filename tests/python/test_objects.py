@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -126,6 +127,160 @@ def in_pieces() -> None:
 
 def test_a_body_of_several_pieces_arrives_whole() -> None:
     testing.run(in_pieces, 2)
+
+
+def large(length: int, *what: int) -> Any:
+    """Says what it is, and its encoding is longer than a header."""
+    return [*what, b"x" * length]
+
+
+NEXT_LENGTHS = (
+    500,
+    300,
+    100_000,
+    10,
+    500,
+)  # as long as what was left over, shorter, longer, in the header, again
+
+
+def interrupted_before_the_body(call: Any) -> None:
+    """Where Ctrl-C may come: the header is there, the body is not, and will not be received by this call."""
+    between = mock.patch("pycollective.object_call.Call.body", side_effect=KeyboardInterrupt)
+    with between, pytest.raises(KeyboardInterrupt):
+        call()
+
+
+def gathered_after_an_interruption() -> None:
+    rank, size = pc.rank(), pc.size()
+    for number, length in enumerate(NEXT_LENGTHS):
+        if rank == 0:
+            interrupted_before_the_body(lambda: pc.gather_object(0))
+        else:
+            pc.gather_object(large(500, -1, rank))
+        for again in range(2):
+            got = pc.gather_object(large(length, number, again, rank), timeout=20)
+            if rank == 0:
+                assert got == [large(length, number, again, each) for each in range(size)]
+
+
+def scattered_after_an_interruption() -> None:
+    rank, size = pc.rank(), pc.size()
+    for number, length in enumerate(NEXT_LENGTHS):
+        old = [large(500, -1, each) for each in range(size)]
+        if rank == 0:
+            pc.scatter_object(old)
+        else:
+            interrupted_before_the_body(lambda: pc.scatter_object(None))
+        for again in range(2):
+            objs = [large(length, number, again, each) for each in range(size)]
+            assert pc.scatter_object(objs if rank == 0 else None, timeout=20) == objs[rank]
+
+
+@pytest.mark.parametrize("check", ["on", "off"])
+@pytest.mark.parametrize("calls", [gathered_after_an_interruption, scattered_after_an_interruption])
+def test_no_call_takes_the_bodies_that_an_interrupted_one_has_left_over(calls: Any, check: str) -> None:
+    testing.run(calls, 3, env={"PYCOLLECTIVE_CHECK": check})
+
+
+def late_body() -> None:
+    rank, size = pc.rank(), pc.size()
+    pieces = object_parcel.Parcel.pieces
+
+    def after_word_from_the_root(parcel: object_parcel.Parcel) -> Any:
+        pc.recv(np.empty(1), 0, tag=9)
+        return pieces(parcel)
+
+    pc.barrier()
+    if rank == 0:
+        with pytest.raises(pc.CollectiveTimeout):
+            pc.gather_object(0, timeout=1)
+        pc.send(np.zeros(1), 1, tag=9)
+    elif rank == 1:
+        with mock.patch.object(object_parcel.Parcel, "pieces", after_word_from_the_root):
+            pc.gather_object(large(500, 1, rank))
+    else:
+        pc.gather_object(large(500, 1, rank))
+    for number in (2, 3):
+        got = pc.gather_object(large(500, number, rank), timeout=20)
+        if rank == 0:
+            assert got == [large(500, number, each) for each in range(size)]
+
+
+def test_a_body_that_comes_after_its_root_has_given_up_is_not_taken_for_the_next_one() -> None:
+    testing.run(late_body, 3)
+
+
+def both_give_up() -> None:
+    """A large body waits for its receiver; who sends it gives up as well."""
+    rank, size = pc.rank(), pc.size()
+    for length in (100_000, 500):
+        pc.barrier()
+        if rank == 0:
+            interrupted_before_the_body(lambda: pc.gather_object(0))
+            interrupted_before_the_body(lambda: pc.recv_object(1))
+        else:
+            with pytest.raises(pc.CollectiveTimeout):
+                pc.gather_object(large(100_000, -1), timeout=1)
+            if rank == 1:
+                with pytest.raises(pc.CollectiveTimeout):
+                    pc.send_object(large(100_000, -1), 0, timeout=1)
+        pc.barrier()
+        if rank == 1:
+            pc.send_object(large(length, 1), 0)
+        if rank == 0:
+            assert pc.recv_object(1, timeout=20) == large(length, 1)
+        for number in range(2):
+            got = pc.gather_object(large(length, number, rank), timeout=20)
+            if rank == 0:
+                assert got == [large(length, number, each) for each in range(size)]
+
+
+def test_a_body_that_both_sides_gave_up_stops_no_later_call() -> None:
+    testing.run(both_give_up, 3)
+
+
+LEFT_LENGTHS = (
+    INLINE + 16,
+    500,
+    100_000,
+    object_parcel.PIECE_NBYTES + 1000,
+)  # the first: as long as a header
+
+
+def received_after_an_interruption() -> None:
+    for length in LEFT_LENGTHS:
+        for after in (*LEFT_LENGTHS[:3], 10):
+            if pc.rank() == 0:
+                pc.send_object(large(length, 1), 1)
+                pc.send_object(large(after, 2), 1)
+                pc.send_object(large(10, 3), 1)
+            else:
+                interrupted_before_the_body(lambda: pc.recv_object(0))
+                assert pc.recv_object(0, timeout=20) == large(after, 2)
+                assert pc.recv_object(0, timeout=20) == large(10, 3)
+
+
+@pytest.mark.parametrize("check", ["on", "off"])
+def test_a_receive_lets_the_body_of_an_interrupted_one_pass(check: str) -> None:
+    testing.run(received_after_an_interruption, 2, env={"PYCOLLECTIVE_CHECK": check})
+
+
+def sent_after_an_interruption() -> None:
+    for length in LEFT_LENGTHS:
+        if pc.rank() == 0:
+            between = mock.patch.object(object_parcel.Parcel, "pieces", side_effect=KeyboardInterrupt)
+            with between, pytest.raises(KeyboardInterrupt):
+                pc.send_object(large(length, 1), 1)
+            pc.send_object(large(length, 2), 1)
+        else:
+            with pytest.raises(pc.Aborted, match="rank 0 gave up sending this object") as kept:
+                pc.recv_object(0, timeout=20)
+            assert pc.recv_object(0, timeout=20) == large(length, 2)
+            del kept
+
+
+def test_an_object_whose_sender_was_interrupted_is_an_error_and_the_next_one_arrives() -> None:
+    testing.run(sent_after_an_interruption, 2)
 
 
 def outcome(call: Any) -> Any:

@@ -1,0 +1,103 @@
+"""How the members of a new group agree on its number: by messages through the first of them.
+
+1. The first invites the others, with the mark of its call.
+2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list, its next free number.
+3. When all have replied the first answers each: that one's mark, the largest number, or who has another list.
+
+A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
+counts only for the call that invited, an answer only for the call that replied. So nobody takes the number of an
+earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequence numbers", 1975).
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import Any
+
+import numpy as np
+
+from pycollective._core import Group
+from pycollective.clock import Clock
+from pycollective.errors import CollectiveMismatch
+
+__all__ = ["agree"]
+
+AGREEMENT_TAG = 0xFFFF_0B00
+NOBODY = -1
+
+
+class Says(enum.IntEnum):
+    """What a message is: the first of its five integers."""
+
+    INVITATION = 1  # mark of the first member's call, 0, 0, 0
+    REPLY = 2  # that mark, mark of this member's call, checksum of its list, its next free number
+    ANSWER = 3  # that mark, 0, who has another list or NOBODY, the number
+
+
+class Talk:
+    """One call of group(), on one member: its mark and its messages."""
+
+    def __init__(self, group: Group, members: list[int], timeout: float | None) -> None:
+        from zlib import crc32  # here: importing pycollective takes no longer for it
+
+        self.group = group
+        self.first, self.others = members[0], members[1:]
+        self.checksum = crc32(repr(members).encode())
+        self.mark = int.from_bytes(os.urandom(8), "little") >> 1
+        self._clock = Clock(timeout)
+
+    def say(self, peer: int, what: Says, mark: int, *content: int) -> None:
+        message = np.array([what, mark, *content, *[0] * (3 - len(content))], np.int64)
+        self.group.send(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
+
+    def hear(self, peer: int) -> tuple[int, ...]:
+        message: Any = np.empty(5, np.int64)
+        self.group.recv(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
+        return tuple(message.tolist())
+
+    def lead(self) -> tuple[int, int]:
+        """Of the first member: who has another list, and the number."""
+        for other in self.others:
+            self.say(other, Says.INVITATION, self.mark)
+        number, odd, marks = self.group._next_group_id(), NOBODY, []
+        for other in self.others:
+            mark, checksum, theirs = self._reply_of(other)
+            marks.append(mark)
+            number = max(number, theirs)
+            odd = odd if checksum == self.checksum else other
+        for other, mark in zip(self.others, marks, strict=True):
+            self.say(other, Says.ANSWER, mark, 0, odd, number)
+        return odd, number
+
+    def _reply_of(self, other: int) -> tuple[int, ...]:
+        while True:
+            what, mark, *content = self.hear(other)
+            if (what, mark) == (Says.REPLY, self.mark):
+                return tuple(content)
+
+    def follow(self) -> tuple[int, int]:
+        """Of any other member. It replies to every invitation: which one is old it cannot know, but the first does."""
+        while True:
+            what, mark, _, odd, number = self.hear(self.first)
+            if what == Says.INVITATION:
+                free = self.group._next_group_id()
+                self.say(self.first, Says.REPLY, mark, self.mark, self.checksum, free)
+            elif (what, mark) == (Says.ANSWER, self.mark):
+                return odd, number
+
+
+def agree(group: Group, members: list[int], timeout: float | None) -> int:
+    """The number of the group of these members, on each of them."""
+    if len(members) == 1:
+        return group._next_group_id()
+    talk = Talk(group, members, timeout)
+    leads = group.rank == talk.first
+    odd, number = talk.lead() if leads else talk.follow()
+    if odd == NOBODY:
+        return number
+    raise CollectiveMismatch(
+        f"group: rank {odd} makes a group of other ranks than rank {talk.first}; here they are {members}. "
+        "All members must call group() with one list, and groups that share ranks must be made in one order",
+        peer=odd if leads else talk.first,
+    )
