@@ -202,6 +202,7 @@ class PyRuntime {
     }
     check(*state, status);
     session_->runtime = std::move(runtime);
+    session_->alive = session_->runtime;
     world_ =
         py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
     if (!world_) throw py::error_already_set();

@@ -77,15 +77,16 @@ Status gave_up_waiting(const WorkObject& work, double seconds) {
       .with_sequence(call.sequence());
 }
 
-// Waits with the runtime kept alive. Null: a Python error is set, and the call goes on, or was refused.
+// Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s) {
   AsyncCall& call = work.call->call();
   std::optional<Status> outcome = call.outcome();
   if (!outcome) {
-    std::shared_ptr<Runtime> runtime = work.session->runtime;
+    std::shared_ptr<Runtime> runtime = work.session->alive.lock();
+    const AsyncCall::Part part = runtime != nullptr ? AsyncCall::Part::kDrives : AsyncCall::Part::kLooksOn;
     const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
     PyThreadState* thread = PyEval_SaveThread();
-    outcome = call.wait({deadline, nullptr, &work.session->interrupted});
+    outcome = call.wait({deadline, nullptr, &work.session->interrupted}, part);
     PyEval_RestoreThread(thread);
     if (work.session->runtime == nullptr) let_go(std::move(runtime));
     if (PyErr_Occurred() != nullptr)

@@ -38,9 +38,9 @@ TimePoint AsyncCall::ended_at() const {
   return outcome_ ? ended_at_ : std::chrono::steady_clock::now();
 }
 
-std::optional<Status> AsyncCall::wait(const WaitContext& context) {
+std::optional<Status> AsyncCall::wait(const WaitContext& context, Part part) {
   std::unique_lock lock(mutex_);
-  while (!outcome_ && claimed_) {
+  while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
     changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
     if (outcome_) break;
@@ -87,18 +87,29 @@ void AsyncCall::tell_if_unheard(const Status& outcome) const {
 void AsyncCall::go_on() {
   if (!claim()) return;
   work_->progress();
-  work_->done() || Waiter::check(own_) != WaitEnd::kReady ? finish(nullptr) : let_go();
+  work_->done() || Waiter::check(own_) != WaitEnd::kReady ? end() : let_go();
 }
 
 void AsyncCall::look(TimePoint now) {
   if (!claim()) return;
-  if (Waiter::check(own_) != WaitEnd::kReady) return finish(nullptr);
+  if (work_->done() || Waiter::check(own_) != WaitEnd::kReady) return end();
   work_->look_after(now);
   let_go();
 }
 
 void AsyncCall::end_now() {
   if (claim()) finish(nullptr);
+}
+
+// The thread has other calls to drive and to end, so it asks the others now, and looks again.
+void AsyncCall::end() {
+  if (!work_->asks(own_)) return finish(nullptr);
+  {
+    const std::lock_guard lock(mutex_);
+    claimed_ = false;
+    changed_.notify_all();  // and no bell, which would ring at once
+  }
+  if (progress_->stopping()) end_now();
 }
 
 bool AsyncCall::claim() {

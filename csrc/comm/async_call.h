@@ -23,6 +23,8 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
     std::function<void()>
         on_end;  // once, when it has ended, in the thread that ended it; shall not wait. May be empty
   };
+  // Of whoever waits. Who does not keep the runtime alive must look on: its end ends the call.
+  enum class Part : uint8_t { kDrives, kLooksOn };
   explicit AsyncCall(Status outcome);  // one that has ended
   AsyncCall(Progress& progress, uint64_t id, Start start);
   AsyncCall(const AsyncCall&) = delete;
@@ -32,7 +34,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   bool done() const;
   // How the call ended. Null: `context` ended first, or its probe said so, and the call goes on. A call from inside a probe
   // of its group is refused with kInvalidArgument, which is not how it ended.
-  std::optional<Status> wait(const WaitContext& context);
+  std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives);
   // How it ended, if it has.
   std::optional<Status> outcome() const;
   // Nobody is going to ask how it ends. If it fails, the next call on the group raises that, or else it is logged.
@@ -53,6 +55,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
 
   bool claim();
   void let_go();
+  void end();                                       // claimed; a call that went wrong ends at a later look()
   void finish(const std::function<bool()>* probe);  // claimed
   void tell_if_unheard(const Status& outcome) const;
   WaitContext with_own(const WaitContext& context) const;

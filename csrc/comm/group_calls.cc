@@ -1,6 +1,7 @@
 #include "comm/group_calls.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/descriptor.h"
 #include "comm/progress.h"
@@ -21,6 +22,8 @@ int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / 
 
 // Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
+
+bool polled(const GroupCalls::Call& call) { return std::chrono::steady_clock::now() - call.began < kPolling; }
 
 }  // namespace
 
@@ -231,8 +234,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     forget(call.sequence);
     return told(first, call, operation);
   }
-  const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
-  const CallEnd ours{ended.code(), names_.to_world(by), ended.message()};
+  const CallEnd ours = our_word(ended);
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
@@ -252,9 +254,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
       forget(call.sequence);
       return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
     }
-    const auto [ending, first] = endings_.try_emplace(call.sequence, Ending{ours, {}});
-    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
-    others_know = !first;
+    others_know = !note_ending(call, ours);
   }
   if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
   Status outcome = ended;
@@ -268,6 +268,33 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   return told(outcome, call, operation);
 }
 
+CallEnd GroupCalls::our_word(const Status& ended) const {
+  const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
+  return {ended.code(), names_.to_world(by), ended.message()};
+}
+
+bool GroupCalls::note_ending(const Call& call, const CallEnd& ours) {
+  const bool first = endings_.try_emplace(call.sequence, Ending{ours}).second;
+  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+  return first;
+}
+
+bool GroupCalls::asks(const Status& ended, const Call& call) {
+  if (ended.code() == Code::kInterrupted || ended.code() == Code::kPeerFailure) return false;
+  const CallEnd ours = our_word(ended);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok() || closing_) return false;
+    const auto ending = endings_.find(call.sequence);
+    if (ending != endings_.end()) return worth_waiting(ending->second.why.code) && is_open(ending->second);
+    if (!worth_waiting(ended.code())) return false;
+    recorder_of(call).end(call.ticket, ended.code(), now_ns());  // in one with the ending, as in conclude()
+    (void)note_ending(call, ours);
+  }
+  parts_.control->gave_up(id(call.sequence), ours);
+  return true;
+}
+
 void GroupCalls::forsake(const Status& ended, const Call& call) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   const std::lock_guard lock(mutex_);
@@ -277,18 +304,34 @@ void GroupCalls::forsake(const Status& ended, const Call& call) {
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
+bool GroupCalls::asks_peer(const Status& ended, Call& call) {
+  if (ended.code() != Code::kTimeout || ended.peer() < 0) return false;
+  if (!call.asked && polled(call)) return false;
+  const uint64_t question = whereabouts(ended.peer()).sequence;
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return false;
+  if (!std::exchange(call.asked, true)) (void)join_survey(question);
+  return is_open(surveys_[question]);
+}
+
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
                                     const Probe* probe) {
+  const Status outcome = told_of_message(ended, call, operation, probe);
+  if (!call.asked) return outcome;
+  const std::lock_guard lock(mutex_);
+  leave_survey(whereabouts(ended.peer()).sequence);
+  return outcome;
+}
+
+Status GroupCalls::told_of_message(const Status& ended, const Call& call, const std::string& operation,
+                                   const Probe* probe) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {
     case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
-    case Code::kTimeout: {
-      const bool polls = std::chrono::steady_clock::now() - call.began < kPolling;
-      return told(polls ? ended : with_standing(ended, probe), call, operation);
-    }
+    case Code::kTimeout: return told(polled(call) ? ended : with_standing(ended, probe), call, operation);
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(mutex_);
-      (void)wait_briefly(lock, probe, [this] { return !cause_.is_ok(); });
+      (void)wait_briefly(lock, probe, std::chrono::steady_clock::now(), [this] { return !cause_.is_ok(); });
       return told(cause_.is_ok() ? ended : cause_, call, operation);
     }
     default: return told(ended, call, operation);
@@ -311,7 +354,7 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
     std::unique_lock lock(mutex_);
     if (!cause_.is_ok()) return cause_;
     parts_.control->lost(names_.to_world(ended.peer()), ended.message());
-    (void)wait_briefly(lock, probe, [this] { return !cause_.is_ok(); });
+    (void)wait_briefly(lock, probe, std::chrono::steady_clock::now(), [this] { return !cause_.is_ok(); });
   }
   end_group(ended.with_cause(ended.message()).with_operation(operation));
   const std::lock_guard lock(mutex_);
@@ -331,17 +374,34 @@ Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
 std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   if (!cause_.is_ok()) return {};
-  Survey& asked = surveys_[sequence];
-  if (asked.waiters++ == 0) parts_.control->survey(id(sequence));
-  (void)wait_briefly(lock, probe, [&] { return asked.standings.has_value() || !cause_.is_ok(); });
+  const Survey& asked = join_survey(sequence);
+  (void)wait_briefly(lock, probe, asked.began,
+                     [&] { return asked.standings.has_value() || !cause_.is_ok(); });
   std::vector<Standing> standings = asked.standings.value_or(std::vector<Standing>());
-  if (--asked.waiters == 0) surveys_.erase(sequence);
+  leave_survey(sequence);
   return standings;
 }
 
+GroupCalls::Survey& GroupCalls::join_survey(uint64_t sequence) {
+  Survey& survey = surveys_[sequence];
+  if (survey.waiters++ == 0) parts_.control->survey(id(sequence));
+  return survey;
+}
+
+void GroupCalls::leave_survey(uint64_t sequence) {
+  if (--surveys_[sequence].waiters == 0) surveys_.erase(sequence);
+}
+
+template <class Question>
+bool GroupCalls::is_open(const Question& question) const {
+  return !question.standings && cause_.is_ok() &&
+         std::chrono::steady_clock::now() < question.began + kPatience;
+}
+
 template <class Ready>
-bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready) {
-  const TimePoint until = std::chrono::steady_clock::now() + kPatience;
+bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began,
+                              Ready&& ready) {
+  const TimePoint until = began + kPatience;
   while (!ready()) {
     if (std::chrono::steady_clock::now() >= until) return false;
     changed_.wait_for(lock, kSlice);
@@ -357,7 +417,8 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
 Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
-  if (worth_waiting(endings_[sequence].why.code)) (void)wait_briefly(lock, probe, known);
+  if (worth_waiting(endings_[sequence].why.code))
+    (void)wait_briefly(lock, probe, endings_[sequence].began, known);
   if (!cause_.is_ok()) return before_the_end(sequence, cause_).value_or(cause_);
   const CallEnd why = endings_[sequence].why;
   std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
@@ -451,7 +512,7 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
-    if (!done && !endings_.try_emplace(sequence, Ending{why, {}}).second) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why}).second) return;
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.

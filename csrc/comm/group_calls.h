@@ -49,6 +49,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     TimePoint began;
     bool leaving = false;
     uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
+    bool asked = false;     // a message: asks_peer() has asked
   };
   using Probe = std::function<bool()>;
 
@@ -79,11 +80,15 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: `probe` is asked meanwhile.
   Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
+  // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
+  // and again; conclude() follows.
+  bool asks(const Status& ended, const Call& call);
   // The same for a call about whose end nobody here wants to know.
   void forsake(const Status& ended, const Call& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
                           const Probe* probe);
+  bool asks_peer(const Status& ended, Call& call);  // asks() for conclude_message()
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
   bool peer_has_left(Rank peer);
@@ -117,12 +122,17 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // A call that ended for all, until its caller here has been told.
   struct Ending {
     CallEnd why;
-    std::optional<std::vector<Standing>> standings;  // the verdict has come
+    std::optional<std::vector<Standing>> standings = {};  // the verdict has come
+    TimePoint began = std::chrono::steady_clock::now();
   };
   struct Survey {
     int waiters = 0;
-    std::optional<std::vector<Standing>> standings;  // the answers have come
+    std::optional<std::vector<Standing>> standings = {};  // the answers have come
+    TimePoint began = std::chrono::steady_clock::now();
   };
+  // Until all that can be known is known, or it has taken too long. mutex_ held.
+  template <class Question>
+  bool is_open(const Question& question) const;
   // About a call that was done here and was wrong.
   struct News {
     Status what;
@@ -142,12 +152,19 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status cause() const;  // mutex_ held
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
+  CallEnd our_word(const Status& ended) const;  // for the others
+  bool note_ending(const Call& call,
+                   const CallEnd& ours);  // mutex_ held; true: the others are still to be told
   Status await_verdict(uint64_t sequence, const Probe* probe);
+  Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
+                         const Probe* probe);
   Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
   Status with_standing(const Status& ended, const Probe* probe);
   std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
+  Survey& join_survey(uint64_t sequence);  // mutex_ held
+  void leave_survey(uint64_t sequence);    // mutex_ held
   template <class Ready>
-  bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, Ready&& ready);
+  bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began, Ready&& ready);
   std::string advice(const Status& ended) const;
   CallId whereabouts(Rank peer) const {
     return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));

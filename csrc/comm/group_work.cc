@@ -16,6 +16,17 @@ StartedCall::~StartedCall() {
   confirmation.drop(group_, why);
 }
 
+// First: others wait in it, and telling may take a while. They shall hear what was wrong, not that this rank was late.
+void StartedCall::drop_confirmation(const Status& why) {
+  if (!confirmation.exists()) return;
+  confirmation.drop(group_, group_.calls.why_given_up(made.call.sequence, why));
+  confirmation.call.sequence = 0;
+}
+
+bool GroupWork::asks(const WaitContext& context) {
+  return started_.asks(context, [this] { return operation_; });
+}
+
 Status GroupWork::wait(const WaitContext& context) {
   if (told_) return outcome_;
   PC_TRY(group_->reentry.check());

@@ -61,23 +61,33 @@ class StartedCall {
 
   // Nothing has to be waited for any more. A call that went wrong needs no confirmation.
   bool done() const { return made.done() && (confirmation.done() || made.failed()); }
+  // See LaunchedWork.
+  template <class Operation>
+  bool asks(const WaitContext& context, const Operation& operation) {
+    const Status ended = made.wait(group_, context, operation);
+    if (!ended.is_ok()) {
+      drop_confirmation(ended);
+      return group_.calls.asks(ended, made.call);
+    }
+    if (!confirmation.exists()) return false;
+    const Status confirmed = confirmation.wait(group_, context, operation);
+    return !confirmed.is_ok() && group_.calls.asks(confirmed, confirmation.call);
+  }
   const NumberedCall& running() const { return confirmation.exists() && made.done() ? confirmation : made; }
   // Once.
   template <class Operation>
   Status finish(const WaitContext& context, const Operation& operation) {
     const Status ended = made.wait(group_, context, operation);
     finished_ = true;
+    if (!ended.is_ok()) drop_confirmation(ended);
     if (!confirmation.exists()) return made.tell(group_, ended, context, operation);
-    if (!ended.is_ok()) {
-      // First: others wait in it, and telling may take a while. They shall hear what was wrong, not that this rank was late.
-      confirmation.drop(group_, group_.calls.why_given_up(made.call.sequence, ended));
-      return made.tell(group_, ended, context, operation);
-    }
     group_.calls.done(made.call);
     return confirmation.tell(group_, confirmation.wait(group_, context, operation), context, operation);
   }
 
  private:
+  void drop_confirmation(const Status& why);
+
   GroupState& group_;
   bool finished_ = false;
 };
@@ -90,6 +100,7 @@ class GroupWork final : public LaunchedWork {
   void progress() override;
   void ring(CompletionSink* bell, uint64_t token) override;
   void look_after(TimePoint now) override;
+  bool asks(const WaitContext& context) override;
   uint64_t sequence() const override { return started_.made.call.sequence; }
   const std::string& operation() const override { return operation_; }
   Status wait(const WaitContext& context) override;

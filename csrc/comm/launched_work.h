@@ -24,6 +24,9 @@ class LaunchedWork : public Work {
  public:
   // To be called every now and then while nobody drives it: warns, and asks the rank that it waits for.
   virtual void look_after(TimePoint now) = 0;
+  // It is done, or its deadline over. If it went wrong, the other ranks are asked what wait() would wait for. True: their
+  // answers may still come. Does not wait.
+  virtual bool asks(const WaitContext& context) = 0;
   virtual uint64_t sequence() const = 0;             // in its group; 0: a message
   virtual const std::string& operation() const = 0;  // "allreduce #12 (ring, 64 MiB float32 sum)"
   const std::shared_ptr<GroupState>& shared_group() const { return group_; }

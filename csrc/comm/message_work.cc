@@ -28,14 +28,24 @@ WaitEnd StartedMessage::drive(WaitContext context) {
   return group_.reentry.drive(*work_, context, [this] { return operation(); });
 }
 
-Status StartedMessage::finish(WaitContext context) {
+const Status& StartedMessage::end(WaitContext context) {
+  if (ended_) return *ended_;
   context.watch = &watch();
   const Status ended = group_.reentry.wait(*work_, context, [this] { return operation(); });
-  if (ended.is_ok()) return group_.calls.done(call_), ended;
   // If the peer knows nothing of it, the next message takes its place.
   if (how_.untold) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
-  return group_.calls.conclude_message(in_words(ended).with_peer(what_.peer), call_, operation(),
-                                       context.interrupted);
+  return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(what_.peer));
+}
+
+bool StartedMessage::asks(const WaitContext& context) {
+  const Status& ended = end(context);
+  return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
+}
+
+Status StartedMessage::finish(const WaitContext& context) {
+  const Status& ended = end(context);
+  if (ended.is_ok()) return group_.calls.done(call_), ended;
+  return group_.calls.conclude_message(ended, call_, operation(), context.interrupted);
 }
 
 Status StartedMessage::in_words(const Status& ended) const {

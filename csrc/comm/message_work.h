@@ -38,10 +38,12 @@ class StartedMessage {
   MessageEnd* how() { return &how_; }
   void set_posted(const GroupCalls::Call& call, uint64_t number, std::unique_ptr<Work> work);
   WaitEnd drive(WaitContext context);
+  bool asks(const WaitContext& context);  // see LaunchedWork
   // Waits, and puts the end into the words of the group. Once.
-  Status finish(WaitContext context);
+  Status finish(const WaitContext& context);
 
  private:
+  const Status& end(WaitContext context);  // waits; again and again
   Status in_words(const Status& ended) const;
 
   GroupState& group_;
@@ -51,6 +53,7 @@ class StartedMessage {
   MessageEnd how_;
   std::unique_ptr<Work> work_;
   std::optional<MessageWatch> watch_;
+  std::optional<Status> ended_;
 };
 
 class MessageWork final : public LaunchedWork {
@@ -70,6 +73,7 @@ class MessageWork final : public LaunchedWork {
   Rank waits_for() const override { return message_.what().peer; }
   std::string where() const override { return message_.work()->where(); }
   void look_after(TimePoint now) override { message_.watch().look(now); }
+  bool asks(const WaitContext& context) override { return message_.asks(context); }
   uint64_t sequence() const override { return 0; }
   const std::string& operation() const override { return operation_; }
 

@@ -372,6 +372,40 @@ def test_a_failure_that_nobody_asks_for_is_raised_by_the_next_call() -> None:
     testing.run(failure_that_nobody_asks_for, 2)
 
 
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def overdue_together() -> None:
+    if pc.rank() == 1:
+        pc.send(np.array([os.getpid()]), 0)
+        pc.recv(np.zeros(1), 0)
+        pc.resync()
+        return
+    pid = int(pc.recv(np.zeros(1, np.int64), 1)[0])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert eventually(lambda: is_stopped(pid))
+        works = [pc.recv_async(np.zeros(10), 1, tag=tag, timeout=0.3) for tag in range(10)]
+        works += [pc.allreduce_async(np.zeros(10), timeout=0.3) for _ in range(10)]
+        assert all(has_failed(work) for work in works)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    late = [elapsed for work in works if (elapsed := work.info()["elapsed_s"]) > 0.3 + 2]
+    assert not late, "each waited for what the stopped rank would say to those before it"
+    for work in works:
+        error = work.exception()
+        assert isinstance(error, pc.CollectiveTimeout)
+        assert "rank 1" in str(error)
+        assert "does not answer" in str(error), error
+    pc.send(np.zeros(1), 1)
+    pc.resync()
+
+
+def test_calls_that_are_overdue_together_end_together_and_say_what_is_known_of_the_late_rank() -> None:
+    testing.run(overdue_together, 2)
+
+
 def bad_arguments() -> None:
     with pytest.raises(pc.InvalidArgument, match="allreduce_async: x"):
         pc.allreduce_async(np.zeros((4, 4))[:, 1])
@@ -493,6 +527,35 @@ def test_cancelling_a_task_leaves_the_call_as_it_is() -> None:
 
 
 # ---- the end
+
+
+def wait_beside_shutdown(fifo: str) -> None:
+    """The other rank comes to shutdown() only when the main thread waits, and that outlasts this rank's shutdown()."""
+    if pc.rank() == 1:
+        Path(fifo).read_text()
+        pc.shutdown(timeout=LATE_S)
+        return
+    world, work = pc.world(), pc.recv_async(np.zeros(1), 1)
+    leaving = threading.Thread(target=pc.shutdown, kwargs={"timeout": LATE_S})
+
+    def in_the_wait(number: int, frame: Any) -> None:
+        Path(fifo).write_text("come")
+        leaving.join(LATE_S)
+
+    leaving.start()
+    assert eventually(lambda: "shut down" in repr(world))
+    signal.signal(signal.SIGALRM, in_the_wait)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises((pc.NotInitialized, pc.PeerExited)):
+        work.wait(LATE_S)
+    assert not leaving.is_alive()
+    assert work.done()
+    assert isinstance(work.exception(), (pc.NotInitialized, pc.PeerExited))
+
+
+def test_a_wait_that_begins_during_shutdown_ends_with_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "come")
+    testing.run(wait_beside_shutdown, 2, str(tmp_path / "come"))
 
 
 def leave_with_calls_under_way() -> None:

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "conformance/elements.h"
@@ -424,6 +427,35 @@ TEST_P(Async, calls_outlive_their_runtime_and_still_tell_how_they_ended) {
   const Status ended = wait(*kept, 0);
   EXPECT_EQ(ended.code(), Code::kNotInitialized) << ended.to_string();
   EXPECT_TRUE(has(ended, "allreduce #1")) << ended.to_string();
+}
+
+TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
+  std::byte byte{};
+  std::promise<void> looks;
+  std::future<std::optional<Status>> outcome;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        if (group.rank() == 1) {
+          (void)group.recv({&byte, 1, DType::kU8}, 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+          return Status::ok();
+        }
+        PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
+                            group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, {}));
+        outcome = std::async(std::launch::async, [call, &looks] {
+          const std::function<bool()> in_the_wait = [&looks, told = false]() mutable {
+            if (!std::exchange(told, true)) looks.set_value();
+            return false;
+          };
+          return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncCall::Part::kLooksOn);
+        });
+        looks.get_future().wait();
+        return Status::ok();
+      },
+      false);
+  ASSERT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  const Status ended = outcome.get().value_or(failed("it has not ended"));
+  EXPECT_EQ(ended.code(), Code::kNotInitialized) << ended.to_string();
 }
 
 TEST_P(Async, blocking_calls_of_other_threads_go_on_beside_what_is_under_way) {
