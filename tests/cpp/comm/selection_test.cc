@@ -60,10 +60,13 @@ TEST(Selection, rooted_arrays_are_cut_into_chunks_of_a_mebibyte_and_never_into_t
   EXPECT_EQ(table.choose(Collective::kReduce, ~uint64_t{1}, {4}).split, 4096u);
 }
 
-TEST(Selection, a_ring_over_hosts_sends_in_slices_and_within_a_host_whole_parts) {
+TEST(Selection, a_ring_over_hosts_sends_in_slices_and_within_a_host_whole_parts_or_such_as_fit_a_cache) {
   const SelectionTable table = SelectionTable::defaults();
   constexpr uint64_t kMiB = 1024 * 1024;
-  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {4, 1}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 4 * kMiB - 1, {2, 1}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 4 * kMiB, {2, 1}).split, 4u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB - 1, {4, 1}).split, 1u);
+  EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {4, 1}).split, 8u);
   EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {2, 2}).split, 32u);
   EXPECT_EQ(table.choose(Collective::kAllreduce, 16 * kMiB, {4, 2}).split, 16u);
   EXPECT_EQ(chosen(table, Collective::kAllreduce, 8, {2, 2}), "recursive_doubling");
