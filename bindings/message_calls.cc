@@ -233,7 +233,6 @@ PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
 
 PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs != 3 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "_find(peer, tag, timeout)");
-  const State& state = *group.state;
   const char* const site = site_of(group);
   Address from;
   if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;

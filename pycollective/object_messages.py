@@ -28,14 +28,14 @@ def move_from(call: Call, peer: int, tag: int) -> Move:
             _, name, shape, token = group._find(peer, tag, call.clock.left_s())
             found = dtype_named(name)
             if found == x.dtype or (found is None and x.dtype == np.uint8):
-                return group._receive(x, token)
+                return group._receive(x, token, 0)
             if found is None:
                 del token  # puts it back: the error's traceback would keep it from the next call
                 what = f"rank {peer} gave up sending this object, and has sent another one since. The group goes on"
                 raise call.error(Aborted, what, peer)
             if math.prod(shape) > PIECE_NBYTES:  # none of ours, and too much to take: CollectiveMismatch
-                return group._receive(x, token)
+                return group._receive(x, token, 0)
             with suppress(CollectiveTimeout, PeerInterrupted, Aborted):  # its sender may have given up, too
-                group._receive(np.empty(shape, found), token)
+                group._receive(np.empty(shape, found), token, None)
 
     return move
