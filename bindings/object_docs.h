@@ -63,7 +63,7 @@ Raises:
     As broadcast_object(): if one rank cannot encode its object it raises InvalidArgument, and all others Aborted, which
     names it.
 
-Source: allreduce() of all headers, each in its own row; a broadcast() for each object that is larger than a header.
+Source: allgather() of all headers; a broadcast() for each object that is larger than a header.
 
 Example:
     >>> import pycollective as pc
@@ -93,7 +93,7 @@ Returns:
 Raises:
     As allgather_object().
 
-Source: allreduce() of all headers, each in its own row; a message to the root for each object that is larger.
+Source: allgather() of all headers; a message to the root for each object that is larger.
 
 Example:
     >>> import pycollective as pc

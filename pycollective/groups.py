@@ -45,7 +45,10 @@ def split(
     if isinstance(color, str):
         raise InvalidArgument(f'split: color must be an integer, None or "host", not {color!r}')
     chosen = 0 if color is None else operator.index(color)
-    mine = np.array([[color is None, chosen, operator.index(key), group._next_group_id()]], np.int64)
+    place = operator.index(key)
+    if not all(-(1 << 63) <= number < 1 << 63 for number in (chosen, place)):
+        raise InvalidArgument(f"split: color {chosen} and key {place} must fit into 64 bits")
+    mine = np.array([[color is None, chosen, place, group._next_group_id()]], np.int64)
     rows = group.allgather(mine, timeout=timeout)
     if color is None:
         return None
