@@ -124,7 +124,7 @@ Raises:
     As broadcast_object(). InvalidArgument on the root, and Aborted elsewhere, also if `objs` is not as long as the
     group is large.
 
-Source: broadcast() of all headers; a message to its rank for each object that is larger.
+Source: scatter() of all headers; a message to its rank for each object that is larger.
 
 Example:
     >>> import pycollective as pc
