@@ -15,7 +15,6 @@ import numpy as np
 from pycollective import _core
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument
-from pycollective.group_agreement import agree
 
 __all__ = ["Mesh", "split", "subgroup"]
 
@@ -32,6 +31,8 @@ def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None
         raise InvalidArgument(f"group: ranks repeat one: {members}")
     if group.rank not in members:
         return None
+    from pycollective.group_agreement import agree
+
     number = agree(group, members, timeout)
     return group._make(number, [group.ranks[rank] for rank in members])
 

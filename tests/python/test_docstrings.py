@@ -10,7 +10,7 @@ import pytest
 
 import pycollective as pc
 
-NAMES = {name: getattr(pc, name) for name in pc.__all__ if name != "__version__"}
+NAMES = {name: getattr(pc, name) for name in pc.__all__ if name not in ("ANY_SOURCE", "__version__")}
 NAMES["debug.dump"] = pc.debug.dump
 EXAMPLES = {
     name: value
