@@ -6,6 +6,7 @@ Large ones travel alone: a message more costs them less than two copies.
 from __future__ import annotations
 
 import itertools
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, wri
             library.assign(piece, member.array)
             pieces.append(piece)
         first = members[0]
-        count = int(sum(np.prod(member.library.shape(member.array), dtype=np.int64) for member in members))
+        count = sum(math.prod(member.library.shape(member.array)) for member in members)
         call(first.library.on(memory, first.array, (count,)), _digest(members))
         if not writes:
             return [member.array for member in members]

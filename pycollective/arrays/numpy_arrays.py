@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
 
 __all__ = ["NumpyArrays"]
+
+_name_of = functools.lru_cache(maxsize=256)(
+    str
+)  # of a dtype: NumPy takes longer for it than for a small copy
 
 
 class NumpyArrays:
@@ -24,7 +29,7 @@ class NumpyArrays:
         return tuple(x.shape)
 
     def dtype(self, x: Any) -> str:
-        return str(x.dtype)
+        return _name_of(x.dtype)
 
     def nbytes(self, x: Any) -> int:
         return int(x.nbytes)
@@ -34,7 +39,10 @@ class NumpyArrays:
         return bool(x.flags.c_contiguous) or x.dtype.hasobject or isinstance(x, np.ma.MaskedArray)
 
     def span(self, x: Any) -> tuple[int, int]:
-        return span_of(x.__array_interface__["data"][0], x.shape, x.strides, x.itemsize)
+        address = x.__array_interface__["data"][0]
+        if x.flags.c_contiguous:
+            return address, address + x.nbytes
+        return span_of(address, x.shape, x.strides, x.itemsize)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         return memory.view(like.dtype).reshape(shape) if memory.size else np.empty(shape, like.dtype)
@@ -54,7 +62,7 @@ class NumpyArrays:
     def why_not_written(self, x: Any) -> str:
         if not x.flags.writeable:
             return "is read-only: pass a copy, or out="
-        if itself_overlaps(x.shape, x.strides, x.itemsize):
+        if not x.flags.c_contiguous and itself_overlaps(x.shape, x.strides, x.itemsize):
             return (
                 f"of shape {x.shape} is expanded: several of its elements share one place in memory. Pass a copy: "
                 "numpy.ascontiguousarray(x)"
