@@ -1,4 +1,4 @@
-"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in one block.
+"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in blocks that fit a cache.
 
 Large ones travel alone: a message more costs them less than two copies.
 """
@@ -20,9 +20,10 @@ from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
-__all__ = ["ALONE_NBYTES", "is_bundle", "move_bundle"]
+__all__ = ["ALONE_NBYTES", "BLOCK_NBYTES", "is_bundle", "move_bundle"]
 
-ALONE_NBYTES = 1 << 18
+ALONE_NBYTES = 1 << 20
+BLOCK_NBYTES = 1 << 22
 
 
 def is_bundle(x: Any) -> bool:
@@ -73,11 +74,20 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
 
 def _calls(members: list[_Member]) -> list[list[int]]:
     """Which of them travel together: equal on all ranks, for it depends on types and sizes only."""
-    calls: dict[tuple[str, int], list[int]] = {}
+    by_dtype: dict[str, list[list[int]]] = {}
+    room: dict[str, int] = {}  # in the block that is being filled
     for place, member in enumerate(members):
-        alone = place + 1 if member.nbytes >= ALONE_NBYTES else 0
-        calls.setdefault((member.library.dtype(member.array), alone), []).append(place)
-    return [calls[key] for key in sorted(calls)]
+        name = member.library.dtype(member.array)
+        calls = by_dtype.setdefault(name, [])
+        if member.nbytes >= ALONE_NBYTES:
+            calls.insert(0, [place])
+        elif member.nbytes <= room.get(name, -1):
+            calls[-1].append(place)
+            room[name] -= member.nbytes
+        else:
+            calls.append([place])
+            room[name] = BLOCK_NBYTES - member.nbytes
+    return [call for name in sorted(by_dtype) for call in by_dtype[name]]
 
 
 def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:

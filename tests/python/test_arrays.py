@@ -138,6 +138,12 @@ def lists_with_large_arrays() -> None:
     for x in got:
         assert (np.asarray(x) == sum(range(size))).all()
     assert (got[1] is memory) == (rank % 3 != 2)
+    many = [np.full(count - 1 - i, rank, np.float32) for i in range(9)]
+    pc.allreduce([many[:5], {"rest": many[5:]}])
+    if size > 1:
+        assert debug.dump()["calls"][-1]["sequence"] == calls + 5  # four, four and one fit into a block
+    for x in many:
+        assert (x == sum(range(size))).all()
     if size > 1 and rank == 0:
         pc.send(got, 1)
     elif size > 1 and rank == 1:
