@@ -1,4 +1,4 @@
-"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in blocks that fit a cache.
+"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in cache-sized blocks.
 
 Large ones travel alone: a message more costs them less than two copies.
 """
