@@ -1,0 +1,19 @@
+"""Waiting for what other threads do, with a deadline."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+LATE_S = 60.0  # nothing here takes that long
+
+
+def eventually(condition: Any) -> bool:
+    """Lets other threads run until it holds."""
+    deadline = time.monotonic() + LATE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        os.sched_yield()
+    return True
