@@ -19,13 +19,23 @@ def has_failed(work: pc.Work[Any]) -> bool:
     return eventually(lambda: work.info()["state"] == "failed")
 
 
+def issued(calls: list[Any]) -> list[pc.Work[Any]]:
+    """Of each its work; a call that hears of the failure before it instead is made again."""
+    works = []
+    for call in calls:
+        try:
+            works.append(call())
+        except pc.CollectiveMismatch:
+            works.append(call())
+    return works
+
+
 def other_order() -> str:
     calls: list[Any] = [lambda: pc.allreduce_async(np.zeros(4)), lambda: pc.broadcast_async(np.zeros(5))]
     if pc.rank() == 1:
         calls.reverse()
-    works = [call() for call in calls]
     texts = []
-    for work in works:
+    for work in issued(calls):
         with pytest.raises(pc.CollectiveMismatch) as caught:
             work.wait()
         texts.append(str(caught.value))
@@ -38,17 +48,6 @@ def test_calls_in_another_order_are_a_mismatch_that_names_both() -> None:
     for text in testing.run(other_order, 2, env={"PYCOLLECTIVE_CHECK": "strict"}):
         assert "allreduce float64[4]" in text
         assert "broadcast float64[5]" in text
-
-
-def issued(calls: list[Any]) -> list[pc.Work[Any]]:
-    """Of each its work; a call that hears of the failure before it instead is made again."""
-    works = []
-    for call in calls:
-        try:
-            works.append(call())
-        except pc.CollectiveMismatch:
-            works.append(call())
-    return works
 
 
 def sums_in_another_order() -> list[tuple[Any, ...]]:
