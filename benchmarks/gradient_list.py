@@ -2,13 +2,16 @@
 
 Usage: python benchmarks/gradient_list.py [ranks] [rounds]
 
-Every rank is in both worlds; calls of the two alternate in one run, and a call lasts until its last rank is done.
+Every rank is in both worlds; calls of the two alternate in one run, in changing order, and a call
+lasts until its last rank is done.
 Needs torch. Times are of private arrays, in milliseconds.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import statistics
 import sys
 import time
@@ -64,9 +67,11 @@ def measure(rounds: int) -> dict[str, list[float]]:  # noqa: D103
         **{name: lambda x=x: pc.allreduce(x) for name, x in lists.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
+    orders = list(itertools.permutations(calls))  # what comes before changes a call's time by a tenth
+    random.Random(0).shuffle(orders)
     for each in range(WARM_UP + rounds):
-        for name, call in calls.items():
-            took = timed(call)
+        for name in orders[each % len(orders)]:
+            took = timed(calls[name])
             if each >= WARM_UP:
                 times[name].append(took)
             for array in (theirs, ours, *lists["list of NumPy arrays"], *lists["list of torch tensors"]):

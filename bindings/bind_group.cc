@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "async_docs.h"
 #include "bind_errors.h"
+#include "blocks.h"
 #include "calls.h"
 #include "group_docs.h"
 #include "guarded.h"
@@ -96,6 +97,7 @@ PyMethodDef* group_methods() {
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
+      {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
       {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
       {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
       {"_find", fast(on_group<find_message>), kFast, docs::kFind},

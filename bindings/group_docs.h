@@ -226,8 +226,11 @@ Example:
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kRun =
-    "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order, /)\n--\n\n"
+    "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order, /)\n--\n\n"
     "One call of the core, as it is.";
+inline constexpr const char* kRunList =
+    "_run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order, /)\n--\n\n"
+    "One call of the core on a list of arrays, in place.";
 
 inline constexpr const char* kExplain =
     R"(explain(collective, *, nbytes=0, root=0, rank=-1, model="")

@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "blocks.h"
 #include "comm/array_description.h"
 #include "new_array.h"
 #include "prepared_call.h"
@@ -174,8 +175,7 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
   constexpr const char* kName = kSends ? "send" : "recv";
   if (nargs != 5 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "five arguments by position");
   const State& state = *group.state;
-  PreparedCall call;
-  call.request.site = site_of(group);
+  const char* const site = site_of(group);
   Address address;
   int64_t bundle = 0;
   if (!address.read(group, kName, args[1], args[2], args[3]) ||
@@ -183,20 +183,18 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
     return nullptr;
   }
   if (address.peer == kAnyRank) return refuse_any_rank(state, kName), nullptr;
-  if (!call.in_view.take(*group.state, args[0], {kName, "x", !kSends, true})) return nullptr;
-  call.kind = kind;
-  if (kSends) {
-    call.request.in = call.in_view.buffer();
-  } else {
-    call.request.out = call.in_view.buffer();
-  }
-  call.request.root = static_cast<Rank>(address.peer);
-  call.request.bundle = static_cast<uint32_t>(bundle);
-  call.tag = static_cast<uint32_t>(address.tag);
-  call.timeout_s = address.timeout_s;
-  call.written = kSends ? nullptr : &call.in_view;
-  call.result = args[0];
-  return run_prepared(group, call);
+  Blocks blocks;
+  if (!blocks.take(*group.state, args[0], {kName, "x", !kSends, true})) return nullptr;
+  const Rank peer = static_cast<Rank>(address.peer);
+  const uint32_t tag = static_cast<uint32_t>(address.tag), list = static_cast<uint32_t>(bundle);
+  const Status status = run(group, [&](Communicator& c) {
+    if (!kSends) return c.recv({blocks.buffer(), peer, tag, site, list}, address.timeout_s);
+    OutgoingMessage message{blocks.buffer(), peer, tag, site, {}, list};
+    if (const View* const view = blocks.single(); view != nullptr)
+      message.shape = std::span(view->shape(), static_cast<std::size_t>(view->ndim()));
+    return c.send(message, address.timeout_s);
+  });
+  return finish(group, status, kSends ? nullptr : &blocks, args[0]);
 }
 
 PyObject* shape_of(const std::vector<int64_t>& lengths) {
@@ -242,7 +240,8 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
                                                from.timeout_s, site));
     return Status::ok();
   });
-  if (!status.is_ok()) return finish(group, status, nullptr, Py_None);
+  const View* const nothing = nullptr;
+  if (!status.is_ok()) return finish(group, status, nothing, Py_None);
   const Result<ArrayDescription> described =
       described_array(found->message->description, found->message->nbytes);
   const ArrayDescription array = described.is_ok() ? described.value() : ArrayDescription();
@@ -255,7 +254,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
                                                    : array.layout;
   const Ref shape(shape_of(array.shape));
   const Ref result(shape ? Py_BuildValue("isOO", source, dtype.c_str(), shape.get(), token.get()) : nullptr);
-  return result ? finish(group, status, nullptr, result.get()) : nullptr;
+  return result ? finish(group, status, nothing, result.get()) : nullptr;
 }
 
 PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -265,17 +264,17 @@ PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t na
   if (!found.message) return PyErr_Format(PyExc_TypeError, "_receive(): it has been received");
   int64_t number = 0;
   const bool has_bundle = args[2] != Py_None;
-  View view;
+  Blocks blocks;
   if ((has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], UINT32_MAX, &number)) ||
-      !view.take(*group.state, args[0], {"recv", "x", true, true})) {
+      !blocks.take(*group.state, args[0], {"recv", "x", true, true})) {
     let_go(found);
     return nullptr;
   }
   std::optional<uint32_t> bundle;
   if (has_bundle) bundle = static_cast<uint32_t>(number);
   const FoundMessage message = *std::exchange(found.message, std::nullopt);
-  const Status status = run(group, [&](Communicator& c) { return c.recv(view.buffer(), message, bundle); });
-  return finish(group, status, &view, args[0]);
+  const Status status = run(group, [&](Communicator& c) { return c.recv(blocks.buffer(), message, bundle); });
+  return finish(group, status, &blocks, args[0]);
 }
 
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -274,9 +274,9 @@ PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t na
 }
 
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs != 10 || kwnames != nullptr) {
+  if (nargs != 9 || kwnames != nullptr) {
     PyErr_SetString(PyExc_TypeError,
-                    "_run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order)");
+                    "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order)");
     return nullptr;
   }
   State& state = *group.state;
@@ -290,20 +290,18 @@ PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   Request request;
   request.collective = *collective;
   request.site = site_of(group);
-  int64_t root = 0, bundle = 0;
+  int64_t root = 0;
   double timeout = -1;
   std::vector<uint64_t> counts, recv_counts;
   if ((is_given(args[3]) && !to_op(state, function, args[3], &request.op)) ||
       !to_integer(state, function, "root", args[4], group.size - 1, &root) ||
       !to_counts(state, function, "counts", args[5], counts) ||
       !to_counts(state, function, "recv_counts", args[6], recv_counts) ||
-      !to_integer(state, function, "bundle", args[7], UINT32_MAX, &bundle) ||
-      !to_timeout(state, function, args[8], &timeout)) {
+      !to_timeout(state, function, args[7], &timeout)) {
     return nullptr;
   }
   request.root = static_cast<Rank>(root);
-  request.bundle = static_cast<uint64_t>(bundle);
-  request.fixed_order = args[9] == Py_True;
+  request.fixed_order = args[8] == Py_True;
   request.counts = counts;
   request.recv_counts = recv_counts;
   const bool in_place = args[1] == args[2];

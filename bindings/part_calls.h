@@ -19,7 +19,7 @@ PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nar
 PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
-// Group._run(collective, x, out, op, root, counts, recv_counts, bundle, timeout, fixed_order): one call of the core, as it is. `x` and `out` are
+// Group._run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order): one call of the core, as it is. `x` and `out` are
 // arrays that lie in one block, or None where this rank has none; counts are in elements.
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 

@@ -595,6 +595,17 @@ class Group:
         root: int,
         counts: Sequence[int] | None,
         recv_counts: Sequence[int] | None,
+        timeout: float | None,
+        fixed_order: bool,
+        /,
+    ) -> None: ...
+    def _run_list(
+        self,
+        collective: str,
+        blocks: list[Any],
+        writes: bool,
+        op: object,
+        root: int,
         bundle: int,
         timeout: float | None,
         fixed_order: bool,

@@ -51,14 +51,15 @@ class Elementwise:
                 return self._into(library, x, out, room)
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)
 
-    def _run(self, source: Any, target: Any, bundle: int = 0) -> None:
+    def _run(self, source: Any, target: Any) -> None:
         left_s = self._clock.left_s()
-        self.group._run(
-            self.name, source, target, self.op, self.root, None, None, bundle, left_s, self.fixed_order
-        )
+        self.group._run(self.name, source, target, self.op, self.root, None, None, left_s, self.fixed_order)
 
-    def _run_bundle(self, block: Any, digest: int) -> None:
-        self._run(block, block if self.writes else None, digest)
+    def _run_bundle(self, blocks: list[Any], digest: int) -> None:
+        left_s = self._clock.left_s()
+        self.group._run_list(
+            self.name, blocks, self.writes, self.op, self.root, digest, left_s, self.fixed_order
+        )
 
     def _new(self, library: Library, x: Any) -> Any:
         block = library.empty(x, library.shape(x))

@@ -1,12 +1,8 @@
-"""Lists, tuples and dicts of arrays as one call: arrays of one element type travel together, in cache-sized blocks.
-
-Large ones travel alone: a message more costs them less than two copies.
-"""
+"""Lists, tuples and dicts of arrays as one call: to the core, those of one element type are one array in pieces."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,14 +12,11 @@ import numpy as np
 
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
-from pycollective.blocks import check_block, check_pairs
+from pycollective.blocks import block_of, check_block, check_pairs
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
 
-__all__ = ["ALONE_NBYTES", "BLOCK_NBYTES", "is_bundle", "move_bundle"]
-
-ALONE_NBYTES = 1 << 20
-BLOCK_NBYTES = 1 << 22
+__all__ = ["is_bundle", "move_bundle"]
 
 
 def is_bundle(x: Any) -> bool:
@@ -72,22 +65,12 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
     return found
 
 
-def _calls(members: list[_Member]) -> list[list[int]]:
-    """Which of them travel together: equal on all ranks, for it depends on types and sizes only."""
-    by_dtype: dict[str, list[list[int]]] = {}
-    room: dict[str, int] = {}  # in the block that is being filled
+def _by_dtype(members: list[_Member]) -> list[list[int]]:
+    """Which of them travel together: equal on all ranks."""
+    found: dict[str, list[int]] = {}
     for place, member in enumerate(members):
-        name = member.library.dtype(member.array)
-        calls = by_dtype.setdefault(name, [])
-        if member.nbytes >= ALONE_NBYTES:
-            calls.insert(0, [place])
-        elif member.nbytes <= room.get(name, -1):
-            calls[-1].append(place)
-            room[name] -= member.nbytes
-        else:
-            calls.append([place])
-            room[name] = BLOCK_NBYTES - member.nbytes
-    return [call for name in sorted(by_dtype) for call in by_dtype[name]]
+        found.setdefault(member.library.dtype(member.array), []).append(place)
+    return [found[name] for name in sorted(found)]
 
 
 def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:
@@ -121,51 +104,40 @@ def _digest(members: list[_Member]) -> int:
 
 
 def move_bundle(
-    function: str, x: Any, call: Callable[[Any, int], Any], *, writes: bool, op: Any = None
+    function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
-    """Hands `call` the arrays, packed into one block per element type; large ones as they lie."""
+    """Hands `call` the arrays of each element type, as blocks, and what tells this list of them from another."""
     members = _members(function, "x", x)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
     if not members:
-        call(np.empty(0, np.uint8), 0)  # an empty list still takes part
-    for places in _calls(members):
+        call([np.empty(0, np.uint8)], 0)  # an empty list still takes part
+    for places in _by_dtype(members):
         together = [members[place] for place in places]
-        first = together[0]
-        if len(together) == 1 and first.library.mutable and first.library.is_block(first.array):
-            call(first.array, _digest(together))
-            continue
-        for place, result in zip(places, _move_packed(together, call, writes=writes), strict=True):
-            results[place] = result
+        with Room() as room:
+            blocks = [_block(member, room, writes=writes) for member in together]
+            call(blocks, _digest(together))
+            if writes:
+                for place, member, block in zip(places, together, blocks, strict=True):
+                    results[place] = _result(member, block)
     return _rebuilt(x, iter(results)) if writes else x
 
 
-def _move_packed(members: list[_Member], call: Callable[[Any, int], Any], *, writes: bool) -> list[Any]:
-    with Room() as room:
-        memory = room.take(sum(member.nbytes for member in members))
-        places = np.cumsum([0] + [member.nbytes for member in members])
-        pieces = []
-        for member, begin, end in zip(members, places[:-1], places[1:], strict=True):
-            library = member.library
-            piece = library.on(memory[begin:end], member.array, library.shape(member.array))
-            library.assign(piece, member.array)
-            pieces.append(piece)
-        first = members[0]
-        count = sum(math.prod(member.library.shape(member.array)) for member in members)
-        call(first.library.on(memory, first.array, (count,)), _digest(members))
-        if not writes:
-            return [member.array for member in members]
-        return [_unpack(member, piece) for member, piece in zip(members, pieces, strict=True)]
+def _block(member: _Member, room: Room, *, writes: bool) -> Any:
+    library, array = member.library, member.array
+    if library.mutable or not writes:
+        return block_of(library, array, room)
+    block = library.empty(array, library.shape(array))
+    library.assign(block, array)
+    return block
 
 
-def _unpack(member: _Member, piece: Any) -> Any:
-    library = member.library
-    if library.mutable:
-        library.assign(member.array, piece)
-        return member.array
-    block = library.empty(member.array, library.shape(member.array))
-    np.copyto(block, piece)
-    return library.finished(block, member.array)
+def _result(member: _Member, block: Any) -> Any:
+    if not member.library.mutable:
+        return member.library.finished(block, member.array)
+    if block is not member.array:
+        member.library.assign(member.array, block)
+    return member.array
 
 
 def _rebuilt(x: Any, results: Iterator[Any]) -> Any:

@@ -27,7 +27,7 @@ class Incoming:
         self._clock = Clock(timeout)
 
     def into(self, block: Any, bundle: int = 0) -> None:
-        """Receives into an array that lies as the core wants it. `bundle`: of the list that it belongs to."""
+        """Receives into an array that lies as the core wants it, or into a list of such; `bundle` tells which list."""
         if self.source != ANY_SOURCE:
             self._group._recv(block, self.source, self._tag, self._clock.left_s(), bundle)
             return

@@ -99,7 +99,6 @@ class Parts:
                 root,
                 None if counts is None else [count * row for count in counts],
                 None if recv_counts is None else [count * row for count in recv_counts],
-                0,
                 self.clock.left_s(),
                 fixed_order,
             )

@@ -137,7 +137,7 @@ def send(group: Group, x: Any, peer: int, *, tag: int = 0, timeout: float | None
         move_bundle(
             "send",
             x,
-            lambda block, bundle: group._send(block, peer, tag, clock.left_s(), bundle),
+            lambda blocks, bundle: group._send(blocks, peer, tag, clock.left_s(), bundle),
             writes=False,
         )
         return x

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/scattered.h"
+
 namespace pc {
 
 using Rank = int32_t;
@@ -69,13 +71,15 @@ struct Device {
   int16_t index = 0;
 };
 
-// Views. They never own; the memory must outlive the call or the Work that uses it.
+// Views. They never own; the memory must outlive the call or the Work that uses it. Of several arrays as one: `list` has their
+// bytes, in order, and `data` is null.
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t count = 0;  // elements
   DType dtype = DType::kU8;
   Device device = {};
   const Layout* layout = nullptr;  // kOpaque only; null: bytes of no particular kind
+  const Scattered* list = nullptr;
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 struct ConstBuffer {
@@ -84,16 +88,18 @@ struct ConstBuffer {
   DType dtype = DType::kU8;
   Device device = {};
   const Layout* layout = nullptr;
+  const Scattered* list = nullptr;  // not to be written through
   ConstBuffer() = default;
   ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {},
-              const Layout* layout_ = nullptr)
+              const Layout* layout_ = nullptr, const Scattered* list_ = nullptr)
       : data(data_),
         count(count_),
         dtype(dtype_),
         device(device_),
-        layout(layout_) {}
+        layout(layout_),
+        list(list_) {}
   // implicit: a view of what may be written is a view of what may be read.
-  ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device, b.layout) {}
+  ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device, b.layout, b.list) {}
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 

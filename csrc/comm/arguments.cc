@@ -18,7 +18,10 @@ Status check_buffer(const ConstBuffer& buffer, std::string_view name) {
     return invalid(std::string(name) + " has no known dtype");
   if (buffer.count > std::numeric_limits<std::size_t>::max() / 64)
     return invalid(std::string(name) + " is impossibly large");
-  if (buffer.data == nullptr && buffer.count != 0) {
+  if (buffer.list != nullptr && (buffer.data != nullptr || buffer.list->nbytes() != buffer.nbytes())) {
+    return invalid(std::string(name) + " has another size than the arrays that it is made of");
+  }
+  if (buffer.data == nullptr && buffer.count != 0 && buffer.list == nullptr) {
     return invalid(std::string(name) + " has " + std::to_string(buffer.count) + " elements but no memory");
   }
   if (buffer.device.type == DeviceType::kCpu) return Status::ok();
@@ -45,6 +48,7 @@ Status check_pair(const Request& request) {
                    std::to_string(request.out.count));
   }
   PC_TRY(check_dtypes(request));
+  if (request.in.list != request.out.list) return invalid("a list of arrays is input and output in one");
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
   return invalid("input and output overlap without being the same memory");
 }
@@ -182,7 +186,8 @@ Status check_operator(const ConstBuffer& data, const Reduction& how) {
 
 // Not given at all; an empty array says its dtype.
 bool absent(const ConstBuffer& buffer) {
-  return buffer.data == nullptr && buffer.count == 0 && buffer.dtype == ConstBuffer().dtype;
+  return buffer.data == nullptr && buffer.list == nullptr && buffer.count == 0 &&
+         buffer.dtype == ConstBuffer().dtype;
 }
 
 Status check_broadcast(Request& request, bool at_root) {
@@ -192,8 +197,12 @@ Status check_broadcast(Request& request, bool at_root) {
   }
   if (absent(request.out) && !absent(request.in)) {
     // The root only sends, so nothing is written through this.
-    request.out = {const_cast<std::byte*>(request.in.data), request.in.count, request.in.dtype,
-                   request.in.device, request.in.layout};
+    request.out = {const_cast<std::byte*>(request.in.data),
+                   request.in.count,
+                   request.in.dtype,
+                   request.in.device,
+                   request.in.layout,
+                   request.in.list};
   } else if (absent(request.in)) {
     request.in = request.out;
   }
@@ -239,6 +248,8 @@ Status check_request(Request& request, Rank rank, Rank size) {
   if (!has_parts(request.collective)) request.counts = {};
   if (request.collective != Collective::kAlltoall) request.recv_counts = {};
   if (is_rooted(request.collective)) PC_TRY(check_root(request, size));
+  if (has_parts(request.collective) && (request.in.list != nullptr || request.out.list != nullptr))
+    return invalid("a list of arrays has no parts");
   if (!reduces(request.collective)) request.fixed_order = false;
   switch (request.collective) {
     case Collective::kBarrier:
@@ -284,6 +295,7 @@ Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, s
 
 Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank,
                       Rank size) {
+  if (out.list != nullptr || in.list != nullptr) return invalid("sendrecv takes no lists of arrays");
   if (overlap(out, in)) return invalid("sendrecv: what is sent and what is received overlap");
   if (dest != rank || source != rank) {
     PC_TRY(check_message(out, dest, rank, size, "send to"));

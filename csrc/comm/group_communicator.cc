@@ -22,13 +22,16 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 // reductions change it all the same.
 void copy_input(const Request& request) {
   if (request.collective == Collective::kExscan) return;
-  const std::size_t nbytes = request.in.nbytes();
-  if (reduces(request.collective) && request.out.data != nullptr) {
-    return reduce_alone(request.out.data, request.in.data, request.in.count, request.in.dtype, request.op);
-  }
-  if (nbytes != 0 && request.out.data != nullptr && request.out.data != request.in.data) {
-    std::memcpy(request.out.data, request.in.data, nbytes);
-  }
+  const Buffer& out = request.out;
+  if (out.data == nullptr && out.list == nullptr) return;
+  const Location to{out.data, out.list}, from{const_cast<std::byte*>(request.in.data), request.in.list};
+  spread(Gather(from, out.nbytes()), to, [&](std::byte* target, const std::byte* source, std::size_t nbytes) {
+    if (reduces(request.collective)) {
+      reduce_alone(target, source, nbytes / size_of(out.dtype), out.dtype, request.op);
+    } else if (target != source) {
+      std::memcpy(target, source, nbytes);
+    }
+  });
 }
 
 int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
@@ -332,7 +335,8 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& messa
 // A send reads its memory only.
 GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& message) {
   const ConstBuffer& data = message.data;
-  const Buffer memory{const_cast<std::byte*>(data.data), data.count, data.dtype, data.device, data.layout};
+  const Buffer memory{
+      const_cast<std::byte*>(data.data), data.count, data.dtype, data.device, data.layout, data.list};
   const int64_t flat[] = {static_cast<int64_t>(count_of_items(data.count, data.layout))};
   return {memory,
           message.peer,

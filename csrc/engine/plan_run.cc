@@ -4,10 +4,24 @@
 #include <new>
 
 namespace pc {
+namespace {
+
+// A list of arrays that is smaller travels from a copy: its messages are so small that pieces cost more.
+constexpr std::size_t kPackedBelow = 1024UL * 1024;
+
+}  // namespace
 
 void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data) {
-  std::byte* const to = dst + offset;
-  reduce(to, to, data.data(), data.size() / size_of(dtype), dtype, op, weights);
+  spread(data, dst, offset,
+         [this](std::byte* to, const std::byte* from, std::size_t nbytes) { combine(to, from, nbytes); });
+}
+
+void PlanRun::Reducer::combine(std::byte* to, const std::byte* from, std::size_t nbytes) const {
+  if (copies) {
+    std::memcpy(to, from, nbytes);
+  } else {
+    reduce(to, to, from, nbytes / size_of(dtype), dtype, op, weights);
+  }
 }
 
 void PlanRun::prepare(const Request& request, const Launch& launch) {
@@ -27,7 +41,10 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
   }
   states_.assign(plan_->plan.steps.size(), kNotStarted);
   incomplete_ = states_.size();
-  scratch_ = nullptr;
+  scratch_ = packed_ = nullptr;
+  input_ = const_cast<std::byte*>(request.in.data);  // never written: compile() sees to that
+  output_ = request.out.data;
+  list_ = request.in.list != nullptr ? request.in.list : request.out.list;
   started_ = false;
   result_ = Status();
   ring_for_nothing();
@@ -68,20 +85,38 @@ void PlanRun::guarded(Action&& action) {
 void PlanRun::begin(Scratch& scratch) {
   started_ = true;
   const std::size_t scratch_nbytes = plan_->plan.scratch_chunks * geometry_.chunk_nbytes();
-  if (scratch_nbytes != 0) {
-    scratch_ = scratch.reserve(scratch_nbytes);
-    if (scratch_ == nullptr) {
-      return end(
-          Status(Code::kSystem, "no memory for " + std::to_string(scratch_nbytes) + " bytes of scratch"));
-    }
+  const bool packs = list_ != nullptr && list_->nbytes() <= kPackedBelow;
+  const std::size_t nbytes = scratch_nbytes + (packs ? list_->nbytes() : 0);
+  if (nbytes != 0) {
+    scratch_ = scratch.reserve(nbytes);
+    if (scratch_ == nullptr)
+      return end(Status(Code::kSystem, "no memory for " + std::to_string(nbytes) + " bytes of scratch"));
   }
-  if (const Chunks shared = plan_->shared; shared.count != 0) {
-    const std::byte* const from = at(Area::kInput, shared);
-    std::byte* const to = at(Area::kOutput, shared);
-    const std::size_t nbytes = geometry_.nbytes(shared);
-    if (from != to && nbytes != 0) std::memcpy(to, from, nbytes);
+  if (packs) pack(scratch_ + scratch_nbytes);
+  if (const Chunks shared = plan_->shared; shared.count != 0 && list_ == nullptr) {  // lists are in place
+    const std::byte* const from = at(Area::kInput, shared).data;
+    std::byte* const to = at(Area::kOutput, shared).data;
+    const std::size_t shared_nbytes = geometry_.nbytes(shared);
+    if (from != to && shared_nbytes != 0) std::memcpy(to, from, shared_nbytes);
   }
   go_on();
+}
+
+// Whether this rank's arrays are to have a result.
+bool PlanRun::writes() const {
+  const bool only_sends = request_.collective == Collective::kBroadcast && launch_.rank == request_.root;
+  return request_.out.list != nullptr && !only_sends;
+}
+
+void PlanRun::pack(std::byte* memory) {
+  if (request_.in.list != nullptr) spread(Gather({nullptr, list_}, list_->nbytes()), {memory}, std::memcpy);
+  packed_ = input_ = output_ = memory;
+  list_ = nullptr;
+}
+
+void PlanRun::unpack() {
+  if (packed_ != nullptr && writes())
+    spread(std::span(packed_, request_.out.list->nbytes()), {nullptr, request_.out.list}, 0, std::memcpy);
 }
 
 void PlanRun::go_on() {
@@ -95,6 +130,7 @@ void PlanRun::go_on() {
     }
     if (incomplete_ == 0 && !ended()) {
       reduce_single_contribution();
+      unpack();
       end(Status());
     }
   }
@@ -106,8 +142,11 @@ void PlanRun::reduce_single_contribution() {
   if (!reduces(shape.collective) || !has_output(shape)) return;
   const Contributors ranks = contributors(shape, plan_->plan.chunks, 0);
   if (ranks.to - ranks.from != 1) return;
-  const Buffer& out = request_.out;
-  reduce_alone(out.data, out.data, out.count, out.dtype, request_.op);
+  const DType dtype = request_.out.dtype;
+  const Location out{output_, list_};
+  spread(Gather(out, request_.out.nbytes()), out, [&](std::byte* to, const std::byte* from, std::size_t n) {
+    reduce_alone(to, from, n / size_of(dtype), dtype, request_.op);
+  });
 }
 
 bool PlanRun::advance_lane(uint32_t index) {
@@ -136,17 +175,19 @@ void PlanRun::start_step(uint32_t i, Lane& lane) {
   set_state(i, kInFlight);
   switch (step.kind) {
     case StepKind::kSend: {
-      const SendOp op{id_of(i), {at(step.src_area, step.src), nbytes}, &queue_, i};
-      transport_.post_send(launch_.world_ranks[step.peer], op);
+      const Gather payload(at(step.src_area, step.src), nbytes);
+      transport_.post_send(launch_.world_ranks[step.peer], SendOp{id_of(i), payload, &queue_, i});
       return;
     }
     case StepKind::kRecv:
     case StepKind::kRecvReduce: {
       RecvOp op{id_of(i), {}, nbytes, nullptr, &queue_, i};
-      if (step.kind == StepKind::kRecv) {
-        op.payload = {at(step.dst_area, step.dst), nbytes};
+      const Location dst = at(step.dst_area, step.dst);
+      if (step.kind == StepKind::kRecv && dst.list == nullptr) {
+        op.payload = {dst.data, nbytes};
       } else {
-        lane.reducer.dst = at(step.dst_area, step.dst);
+        lane.reducer.dst = dst;
+        lane.reducer.copies = step.kind == StepKind::kRecv;
         lane.reducer.weights = weights_of(step);
         op.consumer = &lane.reducer;
       }
@@ -164,15 +205,13 @@ void PlanRun::start_step(uint32_t i, Lane& lane) {
 
 void PlanRun::run_locally(const Step& step) {
   const std::size_t nbytes = geometry_.nbytes(moved_chunks(step));
-  if (nbytes == 0) return;
-  std::byte* const dst = at(step.dst_area, step.dst);
-  const std::byte* const src = at(step.src_area, step.src);
-  if (step.kind == StepKind::kCopy) {
-    if (dst != src) std::memcpy(dst, src, nbytes);  // input and output are the same memory in place
-    return;
-  }
-  const Reducer& how = lanes_[step.lane].reducer;
-  reduce(dst, dst, src, nbytes / size_of(how.dtype), how.dtype, how.op, weights_of(step));
+  const Location dst = at(step.dst_area, step.dst), src = at(step.src_area, step.src);
+  Reducer& how = lanes_[step.lane].reducer;
+  how.copies = step.kind == StepKind::kCopy;
+  how.weights = weights_of(step);
+  spread(Gather(src, nbytes), dst, [&](std::byte* to, const std::byte* from, std::size_t count) {
+    if (to != from || !how.copies) how.combine(to, from, count);  // in place, input and output are one memory
+  });
 }
 
 void PlanRun::take(Completion&& completion) {
@@ -212,14 +251,15 @@ PlanRun::StepState PlanRun::state_of(uint32_t step) const {
   return static_cast<StepState>(std::atomic_ref<uint8_t>(state).load(std::memory_order_relaxed));
 }
 
-std::byte* PlanRun::at(Area area, Chunks chunks) const {
-  switch (area) {
-    case Area::kInput:  // never written: compile() sees to that
-      return const_cast<std::byte*>(request_.in.data) + geometry_.input(chunks.first);
-    case Area::kOutput: return request_.out.data + geometry_.output(chunks.first);
-    case Area::kScratch: return scratch_ + chunks.first * geometry_.chunk_nbytes();
-  }
-  return nullptr;
+Location PlanRun::at(Area area, Chunks chunks) const {
+  if (area == Area::kScratch) return {scratch_ + chunks.first * geometry_.chunk_nbytes()};
+  const bool is_input = area == Area::kInput;
+  const std::size_t begin = is_input ? geometry_.input(chunks.first) : geometry_.output(chunks.first);
+  if (list_ == nullptr) return {(is_input ? input_ : output_) + begin};
+  const std::size_t nbytes = geometry_.nbytes(chunks);
+  if (nbytes == 0) return {};
+  const std::span<std::byte> first = list_->at(begin, nbytes);
+  return first.size() == nbytes ? Location{first.data()} : Location{nullptr, list_, begin};
 }
 
 MessageId PlanRun::id_of(uint32_t step) const {

@@ -62,10 +62,13 @@ class PlanRun {
  private:
   static constexpr uint64_t kEndToken = ~uint64_t{0}, kWakeToken = kEndToken - 2;
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // Adds verified pieces of one message to the destination while later pieces are still on the wire.
+  // Adds verified pieces of one message to the destination while later pieces are still on the wire; or puts them there, if
+  // the destination is not in one piece.
   struct Reducer final : SegmentSink {
     void consume(uint64_t offset, std::span<const std::byte> data) override;
-    std::byte* dst = nullptr;
+    void combine(std::byte* to, const std::byte* from, std::size_t nbytes) const;
+    Location dst;
+    bool copies = false;  // instead of reducing
     DType dtype = DType::kU8;
     Reduction op;
     Weights weights;
@@ -80,6 +83,9 @@ class PlanRun {
   template <class Action>
   void guarded(Action&& action);
   void begin(Scratch& scratch);
+  bool writes() const;
+  void pack(std::byte* memory);
+  void unpack();
   void go_on();
   void reduce_single_contribution();
   bool advance_lane(uint32_t index);
@@ -88,7 +94,7 @@ class PlanRun {
   void take(Completion&& completion);
   void set_state(uint32_t step, StepState state);
   StepState state_of(uint32_t step) const;
-  std::byte* at(Area area, Chunks chunks) const;
+  Location at(Area area, Chunks chunks) const;
   MessageId id_of(uint32_t step) const;
   Weights weights_of(const Step& step) const;
   Status explain_failure(const Completion& completion) const;
@@ -103,6 +109,10 @@ class PlanRun {
   Launch launch_;
   Geometry geometry_;
   std::byte* scratch_ = nullptr;
+  // Where the arrays are: together, or in `list_`.
+  std::byte *input_ = nullptr, *output_ = nullptr;
+  const Scattered* list_ = nullptr;
+  std::byte* packed_ = nullptr;  // a small list is copied here, and back
   std::vector<Lane> lanes_;
   std::vector<uint8_t> states_;  // StepState per step; atomically, where() reads them
   std::size_t incomplete_ = 0;

@@ -1,5 +1,6 @@
 #include "engine/point_to_point.h"
 
+#include <cstring>
 #include <utility>
 
 namespace pc {
@@ -19,6 +20,10 @@ class Message final : public Work {
       transport_.cancel(&queue_, Status(Code::kAborted, "dropped by its owner before it was done"));
   }
   CompletionSink* sink() { return &queue_; }
+  SegmentSink* spread_over(const Scattered& list) {
+    spread_.list = &list;
+    return &spread_;
+  }
 
   // A completion that waits in the queue counts: nobody has to drive for done() to become true.
   bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
@@ -66,12 +71,20 @@ class Message final : public Work {
     return result_;
   }
 
+  struct Spread final : SegmentSink {  // over several arrays
+    void consume(uint64_t offset, std::span<const std::byte> data) override {
+      spread(data, {nullptr, list}, offset, std::memcpy);
+    }
+    const Scattered* list = nullptr;
+  };
+
   Transport& transport_;
   Reactor& reactor_;
   const Rank peer_;
   const bool sends_;
   MessageEnd* const how_;  // may be null
   CompletionQueue queue_;
+  Spread spread_;
   Status result_;
   std::atomic<bool> ended_{false};
 };
@@ -82,15 +95,20 @@ std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank pee
                                 ConstBuffer data, std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
-  transport.post_send(peer, SendOp{id, {data.data, data.nbytes()}, message->sink(), 0, std::as_bytes(text)});
+  const Gather payload({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
+  transport.post_send(peer, SendOp{id, payload, message->sink(), 0, std::as_bytes(text)});
   return message;
 }
 
 std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
                                 Buffer data, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, false, how);
-  transport.post_recv(peer,
-                      RecvOp{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0});
+  RecvOp op{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0};
+  if (data.list != nullptr) {
+    op.payload = {};
+    op.consumer = message->spread_over(*data.list);
+  }
+  transport.post_recv(peer, op);
   return message;
 }
 

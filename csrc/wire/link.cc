@@ -129,7 +129,8 @@ void Link::State::post_send(const SendOp& op) {
   if (clear != nullptr) {
     send->cleared = true;
     active.push_back(send);
-  } else if (nbytes <= limits.eager_bytes && send->cost() <= credit) {
+  } else if (nbytes <= limits.eager_bytes && send->cost() <= credit &&
+             op.payload.within(kMaxPieces, nbytes) == nbytes) {
     credit -= send->cost();
     send->eager = true;
     active.push_back(send);
@@ -153,7 +154,8 @@ void Link::State::announce_waiting() {
 std::optional<Link::OutFrame> Link::State::next_frame() {
   if (!failed.is_ok()) return std::nullopt;
   FrameHeader header;
-  std::span<const std::byte> payload, description;
+  Gather payload;
+  std::span<const std::byte> description;
   Send* send = nullptr;
   if (!control.empty()) {
     header = control.pop();
@@ -188,8 +190,12 @@ std::span<const std::byte> Link::State::description_of_request(const FrameHeader
   return send == nullptr ? std::span<const std::byte>{} : send->op.description;
 }
 
-std::span<const std::byte> Link::State::give_segment(Send& send, FrameHeader& header) {
-  const std::size_t count = std::min<uint64_t>(send.nbytes() - send.given, limits.segment_bytes);
+Gather Link::State::give_segment(Send& send, FrameHeader& header) {
+  const std::size_t rest = send.nbytes() - send.given;
+  Gather payload = send.op.payload.subgather(send.given, std::min<uint64_t>(rest, limits.segment_bytes));
+  std::size_t count = payload.within(kMaxPieces, payload.size());
+  if (count < rest) count = count / 64 * 64;
+  payload = payload.subgather(0, count);
   header.flags = send.eager ? kFlagEager : uint8_t{0};
   header.epoch = epoch;
   header.id = send.op.id;
@@ -200,7 +206,7 @@ std::span<const std::byte> Link::State::give_segment(Send& send, FrameHeader& he
   ++send.out;
   active.remove(&send);
   (send.given < send.nbytes() ? active : leaving).push_back(&send);  // the others have their turn
-  return send.op.payload.subspan(header.offset, count);
+  return payload;
 }
 
 void Link::State::written() {

@@ -59,9 +59,10 @@ class Link {
   void discard(uint32_t group, uint64_t sequence);
 
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
+  static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
   struct OutFrame {
     HeaderBytes header;
-    std::span<const std::byte> payload;  // valid until written(), fail() or keep_unsent(); no trailer
+    Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
     std::span<const std::byte>
         description;  // valid until the next call; goes between the two, with its trailer
   };

@@ -84,7 +84,7 @@ struct Link::State {
   void post_probe(const ProbeOp& op);
   std::optional<OutFrame> next_frame();
   void written();
-  std::span<const std::byte> give_segment(Send& send, FrameHeader& header);
+  Gather give_segment(Send& send, FrameHeader& header);
   std::span<const std::byte> description_of_request(const FrameHeader& header) const;
   bool goodbye_is_next() const {
     return goodbye_wanted && !goodbye_sent && control.empty() && answers.empty() && active.empty() &&

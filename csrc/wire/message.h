@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/scattered.h"
 #include "base/status.h"
 #include "wire/frame.h"
 
@@ -45,7 +46,7 @@ class SegmentSink {
 
 struct SendOp {
   MessageId id;
-  std::span<const std::byte> payload;     // busy until completed
+  Gather payload;                         // busy until completed
   CompletionSink* completions = nullptr;  // outlives the operation
   uint64_t token = 0;
   // Busy likewise; for a ProbeOp of the receiver. Point-to-point, at most kMaxDescriptionBytes.

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import pycollective as pc
 from pycollective import debug, testing
-from pycollective.fusion import ALONE_NBYTES
 
 torch = pytest.importorskip("torch")
 
@@ -121,7 +120,7 @@ def test_numbers_and_bundles_of_arrays_take_part(n: int) -> None:
 
 def lists_with_large_arrays() -> None:
     rank, size = pc.rank(), pc.size()
-    count = ALONE_NBYTES // 4
+    count = 1 << 18  # 1 MiB: such lists are sent from where they lie
     calls = debug.dump()["calls"][-1]["sequence"] if size > 1 else 0
     lying = [
         np.full(count, rank, np.float32),
@@ -132,16 +131,14 @@ def lists_with_large_arrays() -> None:
     memory = arrays[1]
     got = pc.allreduce(arrays)
     if size > 1:
-        assert (
-            debug.dump()["calls"][-1]["sequence"] == calls + 2
-        )  # the small ones together, the large one alone
+        assert debug.dump()["calls"][-1]["sequence"] == calls + 1
     for x in got:
         assert (np.asarray(x) == sum(range(size))).all()
     assert (got[1] is memory) == (rank % 3 != 2)
     many = [np.full(count - 1 - i, rank, np.float32) for i in range(9)]
     pc.allreduce([many[:5], {"rest": many[5:]}])
     if size > 1:
-        assert debug.dump()["calls"][-1]["sequence"] == calls + 5  # four, four and one fit into a block
+        assert debug.dump()["calls"][-1]["sequence"] == calls + 2
     for x in many:
         assert (x == sum(range(size))).all()
     if size > 1 and rank == 0:
@@ -152,7 +149,7 @@ def lists_with_large_arrays() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_large_arrays_of_a_list_travel_alone_however_they_lie(n: int) -> None:
+def test_large_arrays_of_a_list_travel_in_one_call_however_they_lie(n: int) -> None:
     testing.run(lists_with_large_arrays, n)
 
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -61,7 +62,14 @@ Status transfer(const Link::OutFrame& frame, Link& to) {
   PC_ASSIGN_OR_RETURN(const FrameHeader header, decode(frame.header));
   const Result<Link::Destination> destination = to.header_arrived(header, frame.description);
   if (!destination.is_ok()) return destination.status();
-  return to.payload_arrived_at(frame.payload);
+  if (const std::optional<std::span<const std::byte>> together = frame.payload.together())
+    return to.payload_arrived_at(*together);
+  std::byte* next = destination.value().where.data();
+  frame.payload.each([&](std::span<const std::byte> piece) {
+    std::memcpy(next, piece.data(), piece.size());
+    next += piece.size();
+  });
+  return to.payload_arrived();
 }
 
 class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {

@@ -17,7 +17,7 @@ constexpr std::size_t kCopyBelow = 8 * 1024;  // payloads up to this are copied 
 constexpr std::size_t kBatch = 1024 * 1024;
 // While a full socket holds more than this back, nothing follows it: what becomes ready next shall not wait for it all.
 constexpr std::size_t kRefillBelow = 256 * 1024;
-constexpr std::size_t kMaxParts = 64, kMaxFrames = 256;
+constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void FrameWriter::gather(Link& link) {
 bool FrameWriter::has_room() const {
   constexpr std::size_t kMostCopied =
       kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
-  constexpr std::size_t kMostParts = 3;
+  constexpr std::size_t kMostParts = 2 + Link::kMaxPieces;
   return gathered_ - sent_ < kBatch && kBufferBytes - buffered_ >= kMostCopied &&
          kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
 }
@@ -67,11 +67,15 @@ void FrameWriter::add(const Link::OutFrame& frame) {
   if (!frame.payload.empty()) {
     uint32_t crc = 0;
     if (frame.payload.size() > kCopyBelow) {
-      add_part(frame.payload);
       borrows_ = true;
-      crc = crc32c(frame.payload);
+      frame.payload.each([&](std::span<const std::byte> piece) {
+        add_part(piece);
+        crc = crc32c(piece, crc);
+      });
     } else {
-      crc = crc32c_copy(reserve(frame.payload.size()).data(), frame.payload);
+      frame.payload.each([&](std::span<const std::byte> piece) {
+        crc = crc32c_copy(reserve(piece.size()).data(), piece, crc);
+      });
     }
     add_trailer(crc);
   }

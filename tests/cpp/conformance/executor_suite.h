@@ -12,6 +12,7 @@
 
 #include "../world.h"  // not the transports' world beside this file
 #include "conformance/elements.h"
+#include "conformance/lists.h"
 #include "conformance/parts.h"
 #include "kernels/reduce.h"
 
@@ -263,6 +264,31 @@ TEST_P(ExecutorSuite, every_op_scatters_what_it_reduces_in_every_dtype) {
   });
 }
 
+TEST_P(ExecutorSuite, lists_have_the_bits_of_one_array) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    const std::size_t ranks = static_cast<std::size_t>(group.size());
+    for (const Collective collective : {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast,
+                                        Collective::kScan, Collective::kExscan}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kBool, DType::kC128, DType::kI64}) {
+        for (const Reduction& op :
+             {Reduction(ReduceOp::kSum), Reduction(ReduceOp::kScaledSum, 0.5), Reduction(ReduceOp::kLXor),
+              Reduction(ReduceOp::kMinLoc), Reduction(ReduceOp::kAvg)}) {
+          const bool is_scan = collective == Collective::kScan || collective == Collective::kExscan;
+          if (!can_reduce(dtype, op) || (is_scan && op == ReduceOp::kAvg)) continue;
+          if (!reduces(collective) && op != ReduceOp::kSum) continue;
+          // Too large to be packed, in every dtype but the smallest; costs time.
+          if (op == ReduceOp::kSum)
+            PC_TRY(
+                run_and_compare(group, ListCall{collective, dtype, op, kLargeCount + 1, group.size() - 1}));
+          for (const std::size_t count : {std::size_t{0}, std::size_t{2}, 2 * ranks, std::size_t{1000}})
+            PC_TRY(run_and_compare(group, ListCall{collective, dtype, op, count, group.size() - 1}));
+        }
+      }
+    }
+    return Status::ok();
+  });
+}
+
 TEST_P(ExecutorSuite, nobody_leaves_a_barrier_before_everybody_has_come) {
   std::atomic<int> arrived{0};
   expect_ok([&](Runtime&, Communicator& group) -> Status {
@@ -319,8 +345,33 @@ TEST_P(ExecutorSuite, messages_arrive_in_order_per_peer_and_tag) {
           PC_TRY(recv());
           PC_TRY(send());
         }
-        if (got.bytes != contribution(DType::kI32, count, left, group.size()).bytes) {
+        const Elements theirs = contribution(DType::kI32, count, left, group.size());
+        if (got.bytes != theirs.bytes)
           return Status(Code::kInternal, "message of " + std::to_string(count) + " elements is wrong");
+      }
+    }
+    return Status::ok();
+  });
+}
+
+TEST_P(ExecutorSuite, lists_are_messages_too_and_receivers_may_cut_theirs_elsewhere) {
+  expect_ok([](Runtime&, Communicator& group) -> Status {
+    if (group.size() == 1 || group.rank() > 1) return Status::ok();
+    const Rank peer = 1 - group.rank();
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3000}, kLargeCount}) {
+      const Elements sent = contribution(DType::kI32, count, 0, 2);
+      for (const bool from_list : {false, true}) {
+        for (const bool into_list : {false, true}) {
+          Elements flat = group.rank() == 0 ? sent : garbage(DType::kI32, count);
+          Pieces pieces(flat);
+          const Buffer mine = (group.rank() == 0 ? from_list : into_list) ? pieces.buffer() : flat.buffer();
+          if (group.rank() == 0) {
+            PC_TRY(group.send({mine, peer}, 20));
+            continue;
+          }
+          PC_TRY(group.recv({mine, peer}, 20));
+          if ((into_list ? pieces.joined() : flat).bytes != sent.bytes)
+            return Status(Code::kInternal, "message of " + std::to_string(count) + " elements is wrong");
         }
       }
     }

@@ -85,10 +85,13 @@ class PlanExecutorTest : public ::testing::Test {
   void TearDown() override { reactor_.remove(&transport_); }
 
   std::unique_ptr<Work> allreduce(Elements& x, const char* algorithm) {
+    return allreduce(x.buffer(), algorithm);
+  }
+  std::unique_ptr<Work> allreduce(const Buffer& x, const char* algorithm) {
     Request request;
     request.collective = Collective::kAllreduce;
-    request.in = x.view();
-    request.out = x.buffer();
+    request.in = x;
+    request.out = x;
     Launch launch;
     launch.group = 3;
     launch.sequence = ++sequence_;
@@ -121,9 +124,24 @@ TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_na
   const MessageId& id = transport_.sends[0].id;
   EXPECT_TRUE(id.stream == (Stream{3, StreamClass::kCollective, 0}) && id.sequence == 1 && id.index == 0 &&
               id.digest == 99);
-  EXPECT_EQ(transport_.sends[0].payload.data(), x.bytes.data());
+  EXPECT_EQ(transport_.sends[0].payload.together()->data(), x.bytes.data());
   EXPECT_FALSE(work->done());
   EXPECT_EQ(work->where(), "step 2/3: recv chunk 0 into scratch 0 <- rank 1");
+}
+
+TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
+  constexpr std::size_t kCount = 300'000;
+  Elements x = contribution(DType::kF32, kCount, 0, 2), y = x;
+  Scattered list;
+  list.add(x.bytes.data(), x.bytes.size());
+  list.add(y.bytes.data(), y.bytes.size());
+  const Buffer both{nullptr, 2 * kCount, DType::kF32, {}, nullptr, &list};
+  const std::unique_ptr<Work> work = allreduce(both, "recursive_doubling");
+  ASSERT_EQ(transport_.sends.size(), 1u);
+  std::vector<std::span<const std::byte>> pieces;
+  transport_.sends[0].payload.each([&](std::span<const std::byte> piece) { pieces.push_back(piece); });
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_TRUE(pieces[0].data() == x.bytes.data() && pieces[1].data() == y.bytes.data());
 }
 
 TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {

@@ -40,7 +40,8 @@ TEST(FaultyTransport, CancelAndAbortReachWhatIsHeld) {
   std::byte out{42};
   faults(zero).hold(1);
   zero.send(1, message(0, 0), {&out, 1});
-  zero.transport->post_send(1, {.id = message(0, 1), .payload = {&out, 1}, .completions = &kept, .token = 7});
+  zero.transport->post_send(
+      1, {.id = message(0, 1), .payload = std::span(&out, 1), .completions = &kept, .token = 7});
   EXPECT_TRUE(zero.transport->cancel(&zero.queue, Status(Code::kTimeout, "too late")));
   zero.transport->abort(Status(Code::kInterrupted, "enough"));
   EXPECT_TRUE(zero.queue.empty());

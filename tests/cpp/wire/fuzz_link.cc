@@ -105,13 +105,13 @@ struct World final : Mover {
   // Reads for the last time what is out; a sanitizer looks on.
   void written() {
     if (unwritten.empty()) return;
-    consumer.consume(0, unwritten.front());
+    unwritten.front().each([this](std::span<const std::byte> piece) { consumer.consume(0, piece); });
     unwritten.pop_front();
     link.written();
   }
   void keep_unsent() override {
-    for (std::span<const std::byte>& payload : unwritten) {
-      consumer.consume(0, payload);
+    for (Gather& payload : unwritten) {
+      payload.each([this](std::span<const std::byte> piece) { consumer.consume(0, piece); });
       payload = {};
     }
   }
@@ -123,7 +123,7 @@ struct World final : Mover {
   }
 
   Link link{0, 1, 5, kLimits, this};
-  std::deque<std::span<const std::byte>> unwritten;
+  std::deque<Gather> unwritten;
   std::span<std::byte> arriving;
   Once once;
   std::string described;

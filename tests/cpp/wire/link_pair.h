@@ -54,6 +54,13 @@ struct Frame {
   std::vector<std::byte> payload, description = {};
 };
 
+inline std::vector<std::byte> bytes_of(const Gather& payload) {
+  std::vector<std::byte> bytes;
+  payload.each(
+      [&](std::span<const std::byte> piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
+  return bytes;
+}
+
 // Every message of a test has one, of another length.
 inline std::span<const std::byte> description_of(const MessageId& id) {
   static const std::vector<std::byte> kText(kMaxDescriptionBytes, std::byte{'d'});
@@ -71,7 +78,7 @@ struct Side final : Mover {
   }
   void written() {
     const Unwritten& oldest = unwritten.front();
-    EXPECT_TRUE(oldest.kept || std::equal(oldest.from.begin(), oldest.from.end(), oldest.bytes.begin()))
+    EXPECT_TRUE(oldest.kept || bytes_of(oldest.from) == oldest.bytes)
         << "memory changed while it was being sent";
     unwritten.pop_front();
     link.written();
@@ -85,7 +92,7 @@ struct Side final : Mover {
   }
 
   struct Unwritten {
-    std::span<const std::byte> from;
+    Gather from;
     std::vector<std::byte> bytes;
     bool kept = false;
   };
@@ -117,9 +124,8 @@ class LinkPair {
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
     EXPECT_EQ(header.value().description_nbytes, out->description.size());
-    from.wire.push_back({header.value(),
-                         {out->payload.begin(), out->payload.end()},
-                         {out->description.begin(), out->description.end()}});
+    from.wire.push_back(
+        {header.value(), bytes_of(out->payload), {out->description.begin(), out->description.end()}});
     from.unwritten.push_back({out->payload, from.wire.back().payload});
     return true;
   }

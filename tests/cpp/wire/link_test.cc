@@ -55,6 +55,36 @@ TEST(Link, EverySizeArrivesExactlyInEveryOrder) {
   }
 }
 
+// Bytes of one array in places of their own, of which some are single bytes.
+Scattered scattered(std::vector<std::byte>& from, std::vector<std::vector<std::byte>>& memory) {
+  Scattered list;
+  const std::size_t lengths[] = {1, 3, 64, 700, 1, 1, 5000};
+  for (std::size_t done = 0, i = 0; done < from.size(); ++i) {
+    const std::size_t nbytes =
+        std::min(i % 150 < 80 ? 1 : lengths[i % std::size(lengths)], from.size() - done);
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(done);
+    memory.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(nbytes));
+    done += nbytes;
+  }
+  for (std::vector<std::byte>& piece : memory) list.add(piece.data(), piece.size());
+  return list;
+}
+
+TEST(Link, WhatLiesInManyPlacesArrivesAsOneMessage) {
+  for (const std::size_t nbytes : kSizes) {
+    LinkPair pair(kSmall);
+    std::vector<std::byte> sent = bytes(nbytes), got(nbytes);
+    std::vector<std::vector<std::byte>> memory;
+    const Scattered list = scattered(sent, memory);
+    pair.b.recv(p2p(3), got, 2);
+    pair.a.link.post_send({p2p(3), Gather({nullptr, &list}, nbytes), &pair.a.sends, 1});
+    pair.settle();
+    EXPECT_EQ(pair.a.sends.code(1), Code::kOk);
+    EXPECT_EQ(pair.b.recvs.code(2), Code::kOk);
+    EXPECT_EQ(got, sent);
+  }
+}
+
 TEST(Link, RealLimitsArriveExactlyToo) {
   for (const std::size_t nbytes : {kEagerBytes - 1, kEagerBytes, kEagerBytes + 1, kMaxSegmentBytes,
                                    kMaxSegmentBytes + 1, 5 * kMaxSegmentBytes}) {

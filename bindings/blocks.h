@@ -1,0 +1,34 @@
+// One array, or a list of arrays of one dtype that travel as one from where they lie.
+#pragma once
+
+#include <memory>
+
+#include "base/scattered.h"
+#include "bind_group.h"
+#include "view.h"
+
+namespace pc {
+
+// For the time of one call. Stays where it is: its buffer points into it. Thread-safety: as View.
+class Blocks {
+ public:
+  // `arrays`, which outlives this: an array, or a list of at least one. False: a Python error is set.
+  bool take(State& state, PyObject* arrays, const Use& use);
+  Buffer buffer() const;
+  const View* single() const { return count_ == 1 ? &views_[0] : nullptr; }
+  bool note_write(const State& state) const;  // of all; a Python error that is set stays
+
+ private:
+  std::size_t count_ = 0;
+  std::unique_ptr<View[]> views_;
+  Scattered list_;
+};
+
+// finish() of running_call.h.
+PyObject* finish(const GroupObject& group, const Status& status, const Blocks* written, PyObject* result);
+
+// Group._run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order): one call of the core, in place.
+// `writes`: this rank gets a result.
+PyObject* run_list(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc

@@ -1,0 +1,117 @@
+// Bytes that lie in several places and stand for one run of bytes: how a list of arrays is one array to a plan.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pc {
+
+// A view: what it points to lives elsewhere. Thread-safety: as a vector.
+class Scattered {
+ public:
+  void add(std::byte* data, std::size_t nbytes) {  // behind what there is
+    if (nbytes == 0) return;
+    if (pieces_.empty() || pieces_.back().data + (nbytes_ - pieces_.back().begin) != data)
+      pieces_.push_back({data, nbytes_});
+    nbytes_ += nbytes;
+  }
+  std::size_t nbytes() const { return nbytes_; }
+  // The bytes from `begin` on that lie together, at most so many. Precondition: begin < nbytes().
+  std::span<std::byte> at(std::size_t begin, std::size_t most) const {
+    const auto next =
+        std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                         [](std::size_t place, const Piece& piece) { return place < piece.begin; });
+    const Piece& piece = *(next - 1);
+    const std::size_t end = next == pieces_.end() ? nbytes_ : next->begin;
+    return {piece.data + (begin - piece.begin), std::min(most, end - begin)};
+  }
+
+ private:
+  struct Piece {
+    std::byte* data;
+    std::size_t begin;  // where its first byte stands in the run
+  };
+  std::vector<Piece> pieces_;
+  std::size_t nbytes_ = 0;
+};
+
+// Some bytes of an array: together at `data`, or, if that is null, in `list` from `begin` on.
+struct Location {
+  std::byte* data = nullptr;
+  const Scattered* list = nullptr;
+  std::size_t begin = 0;
+  std::span<std::byte> at(std::size_t offset, std::size_t most) const {
+    return list == nullptr ? std::span(data + offset, most) : list->at(begin + offset, most);
+  }
+};
+
+// Bytes to be read: together, or in pieces of a list. A view.
+class Gather {
+ public:
+  Gather() = default;
+  // implicit: bytes that lie together are the common case.
+  template <std::convertible_to<std::span<const std::byte>> Together>
+  Gather(const Together& together) : together_(together) {}
+  Gather(const Location& place, std::size_t nbytes)
+      : together_(place.data, place.list == nullptr ? nbytes : 0),
+        list_(place.list),
+        begin_(place.begin),
+        nbytes_(nbytes) {}
+
+  std::size_t size() const { return list_ == nullptr ? together_.size() : nbytes_; }
+  bool empty() const { return size() == 0; }
+  std::optional<std::span<const std::byte>> together() const {
+    return list_ == nullptr ? std::optional(together_) : std::nullopt;
+  }
+  Gather subgather(std::size_t offset, std::size_t nbytes) const {
+    if (list_ == nullptr) return together_.subspan(offset, nbytes);
+    return {Location{nullptr, list_, begin_ + offset}, nbytes};
+  }
+  // Calls `take(piece)` for each piece, in order.
+  template <class Take>
+  void each(Take&& take) const {
+    if (list_ == nullptr) return take(together_);
+    for (std::size_t done = 0; done < nbytes_;) {
+      const std::span<const std::byte> piece = list_->at(begin_ + done, nbytes_ - done);
+      take(piece);
+      done += piece.size();
+    }
+  }
+  // How many of the first `most` bytes lie in so many pieces.
+  std::size_t within(std::size_t pieces, std::size_t most) const {
+    if (list_ == nullptr) return most;
+    std::size_t nbytes = 0;
+    for (; pieces > 0 && nbytes < most; --pieces) nbytes += list_->at(begin_ + nbytes, most - nbytes).size();
+    return nbytes;
+  }
+
+ private:
+  std::span<const std::byte> together_;
+  const Scattered* list_ = nullptr;
+  std::size_t begin_ = 0, nbytes_ = 0;
+};
+
+// Calls `apply(target, source, nbytes)` for bytes that lie together on both sides, until all of `from` is at `offset` of `to`.
+template <class Apply>
+void spread(std::span<const std::byte> from, const Location& to, std::size_t offset, Apply&& apply) {
+  while (!from.empty()) {
+    const std::span<std::byte> target = to.at(offset, from.size());
+    apply(target.data(), from.data(), target.size());
+    offset += target.size();
+    from = from.subspan(target.size());
+  }
+}
+template <class Apply>
+void spread(const Gather& from, const Location& to, Apply&& apply) {
+  std::size_t offset = 0;
+  from.each([&](std::span<const std::byte> piece) {
+    spread(piece, to, offset, apply);
+    offset += piece.size();
+  });
+}
+
+}  // namespace pc
