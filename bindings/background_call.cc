@@ -51,7 +51,7 @@ void BackgroundCall::settle() {
   std::unique_ptr<PreparedCall> prepared = std::move(prepared_);
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  if (prepared->written != nullptr && !prepared->written->note_write(*state_)) PyErr_Clear();
+  if (!prepared->note_write(*state_)) PyErr_Clear();
   prepared.reset();  // its views belong to the arrays
   for (PyObject*& object : held_) Py_CLEAR(object);
   PyErr_Restore(type, value, traceback);

@@ -5,10 +5,10 @@
 #include "arguments.h"
 #include "async_docs.h"
 #include "bind_errors.h"
-#include "blocks.h"
 #include "calls.h"
 #include "group_docs.h"
 #include "guarded.h"
+#include "list_calls.h"
 #include "message_calls.h"
 #include "message_docs.h"
 #include "object_calls.h"
@@ -98,6 +98,7 @@ PyMethodDef* group_methods() {
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
       {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
+      {"_begin_list", fast(on_group<begin_list>), kFast, docs::kBeginList},
       {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
       {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
       {"_find", fast(on_group<find_message>), kFast, docs::kFind},

@@ -1,10 +1,5 @@
 #include "blocks.h"
 
-#include <optional>
-#include <string>
-
-#include "arguments.h"
-#include "bind_errors.h"
 #include "running_call.h"
 
 namespace pc {
@@ -52,50 +47,13 @@ bool Blocks::note_write(const State& state) const {
   return false;
 }
 
-PyObject* finish(const GroupObject& group, const Status& status, const Blocks* written, PyObject* result) {
-  const View* const none = nullptr;
-  PyObject* const ended = finish(group, status, none, result);
+PyObject* finish_blocks(const GroupObject& group, const Status& status, const Blocks* written,
+                        PyObject* result) {
+  PyObject* const ended = finish(group, status, nullptr, result);
   if (written == nullptr || status.code() == Code::kInvalidArgument || written->note_write(*group.state))
     return ended;
   Py_XDECREF(ended);
   return nullptr;
-}
-
-PyObject* run_list(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs != 8 || kwnames != nullptr) {
-    PyErr_SetString(PyExc_TypeError,
-                    "_run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order)");
-    return nullptr;
-  }
-  State& state = *group.state;
-  const char* const name = PyUnicode_AsUTF8(args[0]);
-  const std::optional<Collective> collective = name == nullptr ? std::nullopt : collective_from_name(name);
-  if (!collective) {
-    if (name != nullptr) refuse(state, "no collective is called \"" + std::string(name) + "\"");
-    return nullptr;
-  }
-  const char* const function = name_of(*collective).data();
-  const bool writes = args[2] == Py_True;
-  Request request;
-  request.collective = *collective;
-  request.site = site_of(group);
-  int64_t root = 0, bundle = 0;
-  double timeout = -1;
-  if ((args[3] != Py_None && !to_op(state, function, args[3], &request.op)) ||
-      !to_integer(state, function, "root", args[4], group.size - 1, &root) ||
-      !to_integer(state, function, "bundle", args[5], UINT32_MAX, &bundle) ||
-      !to_timeout(state, function, args[6], &timeout)) {
-    return nullptr;
-  }
-  request.root = static_cast<Rank>(root);
-  request.bundle = static_cast<uint64_t>(bundle);
-  request.fixed_order = args[7] == Py_True;
-  Blocks blocks;
-  if (!blocks.take(state, args[1], {function, "x", writes, true})) return nullptr;
-  request.in = blocks.buffer();
-  if (writes) request.out = blocks.buffer();
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, writes ? &blocks : nullptr, Py_None);
 }
 
 }  // namespace pc

@@ -25,10 +25,7 @@ class Blocks {
 };
 
 // finish() of running_call.h.
-PyObject* finish(const GroupObject& group, const Status& status, const Blocks* written, PyObject* result);
-
-// Group._run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order): one call of the core, in place.
-// `writes`: this rank gets a result.
-PyObject* run_list(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* finish_blocks(const GroupObject& group, const Status& status, const Blocks* written,
+                        PyObject* result);
 
 }  // namespace pc

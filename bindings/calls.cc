@@ -150,8 +150,8 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
 }
 
 PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kAllreduce>>(group, args, nargs,
-                                                                                  kwnames);
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kAllreduce>, true>(group, args, nargs,
+                                                                                        kwnames);
 }
 
 PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -159,7 +159,8 @@ PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyOb
 }
 
 PyObject* scan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kScan>>(group, args, nargs, kwnames);
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kScan>, true>(group, args, nargs,
+                                                                                   kwnames);
 }
 
 PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -167,7 +168,8 @@ PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 }
 
 PyObject* exscan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kExscan>>(group, args, nargs, kwnames);
+  return in_background<prepare_elementwise<Form::kAsync, Collective::kExscan>, true>(group, args, nargs,
+                                                                                     kwnames);
 }
 
 PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -175,7 +177,7 @@ PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
 }
 
 PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_broadcast<Form::kAsync>>(group, args, nargs, kwnames);
+  return in_background<prepare_broadcast<Form::kAsync>, true>(group, args, nargs, kwnames);
 }
 
 PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -183,7 +185,7 @@ PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 }
 
 PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_reduce<Form::kAsync>>(group, args, nargs, kwnames);
+  return in_background<prepare_reduce<Form::kAsync>, true>(group, args, nargs, kwnames);
 }
 
 PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -231,6 +231,9 @@ inline constexpr const char* kRun =
 inline constexpr const char* kRunList =
     "_run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order, /)\n--\n\n"
     "One call of the core on a list of arrays, in place.";
+inline constexpr const char* kBeginList =
+    "_begin_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order, result, /)\n--\n\n"
+    "The same in the background. Returns a Work with that result.";
 
 inline constexpr const char* kExplain =
     R"(explain(collective, *, nbytes=0, root=0, rank=-1, model="")

@@ -179,14 +179,15 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
   Address address;
   int64_t bundle = 0;
   if (!address.read(group, kName, args[1], args[2], args[3]) ||
-      !to_integer(state, kName, "bundle", args[4], UINT32_MAX, &bundle)) {
+      !to_integer(state, kName, "bundle", args[4], INT64_MAX, &bundle)) {
     return nullptr;
   }
   if (address.peer == kAnyRank) return refuse_any_rank(state, kName), nullptr;
   Blocks blocks;
   if (!blocks.take(*group.state, args[0], {kName, "x", !kSends, true})) return nullptr;
   const Rank peer = static_cast<Rank>(address.peer);
-  const uint32_t tag = static_cast<uint32_t>(address.tag), list = static_cast<uint32_t>(bundle);
+  const uint32_t tag = static_cast<uint32_t>(address.tag);
+  const uint64_t list = static_cast<uint64_t>(bundle);
   const Status status = run(group, [&](Communicator& c) {
     if (!kSends) return c.recv({blocks.buffer(), peer, tag, site, list}, address.timeout_s);
     OutgoingMessage message{blocks.buffer(), peer, tag, site, {}, list};
@@ -194,7 +195,7 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
       message.shape = std::span(view->shape(), static_cast<std::size_t>(view->ndim()));
     return c.send(message, address.timeout_s);
   });
-  return finish(group, status, kSends ? nullptr : &blocks, args[0]);
+  return finish_blocks(group, status, kSends ? nullptr : &blocks, args[0]);
 }
 
 PyObject* shape_of(const std::vector<int64_t>& lengths) {
@@ -240,8 +241,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
                                                from.timeout_s, site));
     return Status::ok();
   });
-  const View* const nothing = nullptr;
-  if (!status.is_ok()) return finish(group, status, nothing, Py_None);
+  if (!status.is_ok()) return finish(group, status, nullptr, Py_None);
   const Result<ArrayDescription> described =
       described_array(found->message->description, found->message->nbytes);
   const ArrayDescription array = described.is_ok() ? described.value() : ArrayDescription();
@@ -254,7 +254,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
                                                    : array.layout;
   const Ref shape(shape_of(array.shape));
   const Ref result(shape ? Py_BuildValue("isOO", source, dtype.c_str(), shape.get(), token.get()) : nullptr);
-  return result ? finish(group, status, nothing, result.get()) : nullptr;
+  return result ? finish(group, status, nullptr, result.get()) : nullptr;
 }
 
 PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -265,16 +265,16 @@ PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t na
   int64_t number = 0;
   const bool has_bundle = args[2] != Py_None;
   Blocks blocks;
-  if ((has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], UINT32_MAX, &number)) ||
+  if ((has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], INT64_MAX, &number)) ||
       !blocks.take(*group.state, args[0], {"recv", "x", true, true})) {
     let_go(found);
     return nullptr;
   }
-  std::optional<uint32_t> bundle;
-  if (has_bundle) bundle = static_cast<uint32_t>(number);
+  std::optional<uint64_t> bundle;
+  if (has_bundle) bundle = static_cast<uint64_t>(number);
   const FoundMessage message = *std::exchange(found.message, std::nullopt);
   const Status status = run(group, [&](Communicator& c) { return c.recv(blocks.buffer(), message, bundle); });
-  return finish(group, status, &blocks, args[0]);
+  return finish_blocks(group, status, &blocks, args[0]);
 }
 
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -11,8 +11,7 @@ Status PreparedCall::run(Communicator& communicator) const {
     case Kind::kSend: return communicator.send(outgoing(), timeout_s);
     case Kind::kSendrecv: return communicator.sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv:
-      return communicator.recv(
-          {request.out, request.root, tag, request.site, static_cast<uint32_t>(request.bundle)}, timeout_s);
+      return communicator.recv({request.out, request.root, tag, request.site, request.bundle}, timeout_s);
     case Kind::kCollective: break;
   }
   return communicator.run(request, timeout_s);
@@ -33,13 +32,22 @@ Result<std::shared_ptr<AsyncCall>> PreparedCall::begin(Communicator& communicato
 
 OutgoingMessage PreparedCall::outgoing() const {
   const std::span<const int64_t> shape(in_view.shape(), static_cast<std::size_t>(in_view.ndim()));
-  return {request.in, request.root, tag, request.site, shape, static_cast<uint32_t>(request.bundle)};
+  return {request.in, request.root, tag, request.site, shape, request.bundle};
 }
 
 std::size_t PreparedCall::nbytes() const { return std::max(request.in.nbytes(), request.out.nbytes()); }
 
+bool PreparedCall::note_write(const State& state) const {
+  if (list != nullptr) return !writes_list || list->note_write(state);
+  return written == nullptr || written->note_write(state);
+}
+
+bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x); }
+
 PyObject* run_prepared(GroupObject& group, const PreparedCall& call) {
   const Status status = run(group, [&](Communicator& c) { return call.run(c); });
+  if (call.list != nullptr)
+    return finish_blocks(group, status, call.writes_list ? call.list.get() : nullptr, call.result);
   return finish(group, status, call.written, call.result);
 }
 

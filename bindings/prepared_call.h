@@ -7,6 +7,7 @@
 
 #include "bind_errors.h"
 #include "bind_group.h"
+#include "blocks.h"
 #include "in_python.h"
 #include "ref.h"
 #include "view.h"
@@ -30,7 +31,9 @@ struct PreparedCall {
   Rank source = 0;  // of a sendrecv
   double timeout_s = -1;
   View in_view, out_view;
-  const View* written = nullptr;                   // one of these, or null: nothing is written
+  const View* written = nullptr;  // one of these, or null: nothing is written
+  std::unique_ptr<Blocks> list;   // instead of the views
+  bool writes_list = false;
   PyObject* arrays[2] = {};                        // whose memory that is: borrowed; may be null
   PyObject* result = nullptr;                      // what the call returns: borrowed
   std::unique_ptr<Ref> made;                       // the same, where it was made for this call
@@ -39,8 +42,11 @@ struct PreparedCall {
   Status run(Communicator& communicator) const;
   Result<std::shared_ptr<AsyncCall>> begin(Communicator& communicator, std::function<void()> on_end) const;
   std::size_t nbytes() const;
+  bool note_write(const State& state) const;  // as View's, of what is written
   OutgoingMessage outgoing() const;
 };
+
+bool is_collection(PyObject* x);  // a list, tuple or dict
 
 // nullptr: a Python error is set.
 PyObject* run_prepared(GroupObject& group, const PreparedCall& call);
@@ -57,13 +63,16 @@ PyObject* blocking(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
   const bool stageable = call.is_staged || call.in_view.stageable() || call.out_view.stageable();
   return stageable ? staged(call.function, group, args, nargs, kwnames) : nullptr;
 }
-template <Prepare prepare>
+template <Prepare prepare, bool takes_lists = false>
 PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   auto call = std::make_unique<PreparedCall>();
   if (prepare(group, args, nargs, kwnames, *call)) return launch_prepared(group, std::move(call));
-  if (call->is_staged)
+  if (call->is_staged) {
     refuse(*group.state,
            std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
+  } else if (takes_lists && nargs > 0 && is_collection(args[0])) {
+    return staged(call->function, group, args, nargs, kwnames);
+  }
   return nullptr;
 }
 

@@ -611,6 +611,19 @@ class Group:
         fixed_order: bool,
         /,
     ) -> None: ...
+    def _begin_list(
+        self,
+        collective: str,
+        blocks: list[Any],
+        writes: bool,
+        op: object,
+        root: int,
+        bundle: int,
+        timeout: float | None,
+        fixed_order: bool,
+        result: A,
+        /,
+    ) -> Work[A]: ...
     def explain(
         self, collective: str, *, nbytes: int = 0, root: int = 0, rank: int = -1, model: str = ""
     ) -> str: ...

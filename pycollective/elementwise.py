@@ -9,11 +9,11 @@ from pycollective.arrays.library import Library
 from pycollective.blocks import block_of, check_pairs, copy_of, library_for, unfilled, writable_for
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument
-from pycollective.fusion import is_bundle, move_bundle
+from pycollective.fusion import begin_bundle, is_bundle, move_bundle
 from pycollective.staging import Room
 
 if TYPE_CHECKING:
-    from pycollective._core import Group
+    from pycollective._core import Group, Work
 
 __all__ = ["Elementwise"]
 
@@ -50,6 +50,23 @@ class Elementwise:
             if out is not None:
                 return self._into(library, x, out, room)
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)
+
+    def begin(self, x: Any, out: Any = None) -> Work[Any]:
+        """The call on a bundle of arrays, in the background."""
+        function = f"{self.name}_async"
+        if not is_bundle(x) or out is not None:
+            raise InvalidArgument(
+                f"{function}: x is a list of numbers, or out= is given for a list: call {self.name}()"
+            )
+        return begin_bundle(
+            function,
+            x,
+            lambda blocks, digest: self.group._begin_list(
+                self.name, blocks, self.writes, self.op, self.root, digest, self.timeout, self.fixed_order, x
+            ),
+            writes=self.writes,
+            op=self.op,
+        )
 
     def _run(self, source: Any, target: Any) -> None:
         left_s = self._clock.left_s()

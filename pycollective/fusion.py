@@ -6,17 +6,19 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
 from pycollective.blocks import block_of, check_block, check_pairs
-from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.errors import CollectiveError, InvalidArgument, Unsupported
 from pycollective.staging import Room
 
-__all__ = ["is_bundle", "move_bundle"]
+__all__ = ["begin_bundle", "is_bundle", "move_bundle"]
+
+X = TypeVar("X")
 
 
 def is_bundle(x: Any) -> bool:
@@ -98,9 +100,9 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
 
 
 def _digest(members: list[_Member]) -> int:
-    """Tells lists apart that have as many elements in all."""
+    """How many arrays there are, and what tells their shapes from others."""
     shapes = [tuple(member.library.shape(member.array)) for member in members]
-    return zlib.crc32(repr(shapes).encode()) or 1
+    return len(shapes) << 32 | zlib.crc32(repr(shapes).encode())
 
 
 def move_bundle(
@@ -121,6 +123,23 @@ def move_bundle(
                 for place, member, block in zip(places, together, blocks, strict=True):
                     results[place] = _result(member, block)
     return _rebuilt(x, iter(results)) if writes else x
+
+
+def begin_bundle(
+    function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
+) -> X:
+    """The same for a call in the background, which can copy nothing when it ends."""
+    members = _members(function, "x", x)
+    _check(function, members, op, writes=writes)
+    for member in members:
+        if not member.library.is_block(member.array) or (writes and not member.library.mutable):
+            raise Unsupported(
+                f"{function}: {member.path} cannot be used in the background as it lies: it has gaps, or cannot be "
+                f"written. Pass a copy, or call {function.removesuffix('_async')}()"
+            )
+    if len(_by_dtype(members)) > 1:
+        raise Unsupported(f"{function}: the arrays of x have several dtypes: make a call for each of them")
+    return begin([member.array for member in members] or [np.empty(0, np.uint8)], _digest(members))
 
 
 def _block(member: _Member, room: Room, *, writes: bool) -> Any:

@@ -7,6 +7,7 @@ What users read about these calls is in bindings/group_docs.h and part_docs.h; p
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,19 +35,24 @@ from pycollective.reproducible import sum_of_leaves
 from pycollective.staging import Room
 
 if TYPE_CHECKING:
-    from pycollective._core import Group
+    from pycollective._core import Group, Work
 
 __all__ = [
     "allgather",
     "allreduce",
+    "allreduce_async",
     "alltoall",
     "broadcast",
+    "broadcast_async",
     "exscan",
+    "exscan_async",
     "gather",
     "recv",
     "reduce",
+    "reduce_async",
     "reduce_scatter",
     "scan",
+    "scan_async",
     "scatter",
     "send",
     "sendrecv",
@@ -125,6 +131,37 @@ def _by_shape(function: str, reproducible: str | None) -> bool:
 def broadcast(group: Group, x: Any, root: int = 0, *, timeout: float | None = None) -> Any:
     """Every rank gets the root's array."""
     return Elementwise(group, "broadcast", None, timeout, root, operator.index(root) != group.rank).make(x)
+
+
+# ---- the same for lists, in the background
+
+
+def _begin(
+    name: str,
+    group: Group,
+    x: Any,
+    op: Any = "sum",
+    *,
+    out: Any = None,
+    root: int = 0,
+    timeout: float | None = None,
+    reproducible: str | None = None,
+) -> Work[Any]:
+    """As the core has seen, these are arguments of that call."""
+    writes = name != "reduce" or operator.index(root) == group.rank
+    fixed_order = _by_shape(f"{name}_async", reproducible)
+    return Elementwise(group, name, op, timeout, root, writes, fixed_order).begin(x, out)
+
+
+allreduce_async = functools.partial(_begin, "allreduce")
+scan_async = functools.partial(_begin, "scan")
+exscan_async = functools.partial(_begin, "exscan")
+reduce_async = functools.partial(_begin, "reduce")
+
+
+def broadcast_async(group: Group, x: Any, root: int = 0, *, timeout: float | None = None) -> Work[Any]:
+    writes = operator.index(root) != group.rank
+    return Elementwise(group, "broadcast", None, timeout, root, writes).begin(x)
 
 
 # ---- messages

@@ -24,14 +24,14 @@ struct OutgoingMessage {
   uint32_t tag = 0;
   const char* site = nullptr;
   std::optional<std::span<const int64_t>> shape = {};
-  uint32_t bundle = 0;  // what lists of arrays that travel as one must agree about; 0: it is no list
+  uint64_t bundle = 0;  // Request::bundle
 };
 struct IncomingMessage {
   Buffer data;
   Rank peer = 0;
   uint32_t tag = 0;
   const char* site = nullptr;
-  uint32_t bundle = 0;
+  uint64_t bundle = 0;
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.
@@ -69,7 +69,7 @@ class Communicator {
   virtual Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1,
                                     const char* site = nullptr) = 0;
   // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
-  virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint32_t> bundle = 0) = 0;
+  virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
   // Sends and receives at once, so that ranks may do this in a ring.
   virtual Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,

@@ -38,9 +38,9 @@ uint64_t hash_of(const Layout* layout) { return layout == nullptr ? 0 : layout->
 }  // namespace
 
 uint64_t parts_of(const Request& request) {
-  if (request.counts.empty()) return request.bundle;
+  if (request.counts.empty()) return 0;
   Digest digest;
-  digest << request.counts.size() << request.bundle;
+  digest << request.counts.size();
   if (knows_size(request)) {
     for (const uint64_t count : request.counts) digest << count;
   }
@@ -58,6 +58,7 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   digest << (number(dtype) << 8 | (reduces(request.collective) ? number(request.op.op) : 255));
   digest << (knows_size(request) ? count : 0);
   if (const uint64_t parts = parts_of(request); parts != 0) digest << parts;
+  if (request.bundle != 0) digest << request.bundle;
   if (dtype == DType::kOpaque) digest << hash_of(layout_of(request));
   if (reduces(request.collective) && request.op == ReduceOp::kScaledSum)
     digest << std::bit_cast<uint64_t>(request.op.factor);
@@ -71,7 +72,7 @@ uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
 }
 
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
-                           const Layout* layout, uint32_t bundle) {
+                           const Layout* layout, uint64_t bundle) {
   Digest digest;
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
   if (dtype == DType::kOpaque) digest << hash_of(layout);
@@ -103,7 +104,11 @@ std::string fields_of(const CallRecord& record) {
             "\ncount=" + std::to_string(count_of_items(record.count, record.layout));
     if (reduces(record.collective)) text += "\nop=" + text_of({record.op, record.factor});
     if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
-    if (record.parts != 0) text += "\nlist=" + std::to_string(record.parts % 10'000);
+    if (record.parts != 0) text += "\nparts=#" + std::to_string(record.parts % 10'000);
+    if (record.bundle != 0) {
+      text += "\nlist=" + std::to_string(arrays_of(record.bundle)) + " arrays of shapes #" +
+              std::to_string(record.bundle % 10'000);
+    }
   }
   return text + "\nalgorithm=" + (record.algorithm != nullptr ? record.algorithm : "none");
 }
@@ -124,7 +129,8 @@ std::string call_text(std::string_view fields) {
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
-  if (!field("list").empty()) text += ", list " + std::string(field("list"));
+  if (!field("parts").empty()) text += ", uneven parts " + std::string(field("parts"));
+  if (!field("list").empty()) text += ", list of " + std::string(field("list"));
   return text + " (" + std::string(field("algorithm")) + ")";
 }
 

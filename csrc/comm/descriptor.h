@@ -15,13 +15,13 @@ namespace pc {
 
 uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
                    uint64_t sequence);
-// Tells one list of parts, or of arrays that travel together, from another; 0: there is none.
+// Tells one list of uneven parts from another; 0: they are equal.
 uint64_t parts_of(const Request& request);
 // What stands in the place of a call where a rank leaves instead of making it.
 uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
-// `bundle`: tells one list of arrays that travel together from another; 0: it is no list.
+// `bundle`: Request::bundle.
 uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
-                           const Layout* layout = nullptr, uint32_t bundle = 0);
+                           const Layout* layout = nullptr, uint64_t bundle = 0);
 // What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits, or it
 // is opaque.
 std::string message_found(const MessageId& found, uint64_t nbytes);

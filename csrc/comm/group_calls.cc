@@ -203,7 +203,7 @@ void GroupCalls::forget(uint64_t sequence) {
 
 Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began;
-  return Status(ended.code(), ended.message() + advice(ended))
+  return Status(ended.code(), ended.message() + advice(ended, call.sequence == 0))
       .with_rank(names_.rank())
       .with_peer(ended.peer())
       .with_operation(operation)
@@ -451,13 +451,16 @@ void GroupCalls::end_group(const Status& why) {
   parts_.progress->look_at_all();
 }
 
-std::string GroupCalls::advice(const Status& ended) const {
+std::string GroupCalls::advice(const Status& ended, bool is_message) const {
   const std::string who = names_.full(ended.peer());
   switch (ended.code()) {
     case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
     case Code::kPeerFailure:
     case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
     case Code::kMismatch:
+      if (is_message)
+        return "\nThe messages between two ranks with one tag are received in order, each as what it was "
+               "sent as";
       return "\nAll ranks must make the same calls in the same order, with equal dtype, count, op and root";
     default: return "";
   }

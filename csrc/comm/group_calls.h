@@ -165,7 +165,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void leave_survey(uint64_t sequence);    // mutex_ held
   template <class Ready>
   bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began, Ready&& ready);
-  std::string advice(const Status& ended) const;
+  std::string advice(const Status& ended, bool is_message) const;
   CallId whereabouts(Rank peer) const {
     return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));
   }

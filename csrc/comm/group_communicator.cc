@@ -45,6 +45,7 @@ CallRecord record_of(const Request& request, const Choice& choice, uint32_t grou
   record.dtype = dtype;
   record.count = count;
   record.parts = parts_of(request);
+  record.bundle = request.bundle;
   record.layout = layout_of(request);
   record.op = request.op;
   record.factor = request.op.factor;
@@ -367,7 +368,7 @@ Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double tim
   return search.wait({0, shared_->calls.record_message(record), began}, context_for(seconds, began));
 }
 
-Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::optional<uint32_t> bundle) {
+Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle) {
   Message message{data, found.peer, found.tag, false, found.site, found.number, {}, bundle.value_or(0)};
   if (!bundle) message.digest = found.digest;
   if (const Status refused = check(message); !refused.is_ok()) return put_back(found), refused;

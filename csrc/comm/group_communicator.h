@@ -33,7 +33,7 @@ class GroupCommunicator final : public Communicator {
   using Communicator::recv;
   Status recv(const IncomingMessage& message, double timeout_s) override;
   Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site) override;
-  Status recv(Buffer data, const FoundMessage& message, std::optional<uint32_t> bundle) override;
+  Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) override;
   void put_back(const FoundMessage& message) override;
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                   double timeout_s) override;
@@ -78,7 +78,7 @@ class GroupCommunicator final : public Communicator {
     const char* site;
     uint64_t number = 0;           // 0: the next
     std::string description = {};  // of what is sent
-    uint32_t bundle = 0;
+    uint64_t bundle = 0;
     std::optional<uint64_t> digest = {};  // instead of that of what is said here
     StartedMessage::What what() const { return {{data}, peer, tag, sends, description, bundle}; }
   };

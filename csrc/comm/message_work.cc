@@ -52,11 +52,13 @@ Status StartedMessage::in_words(const Status& ended) const {
   const std::string theirs =
       ended.code() == Code::kMismatch ? message_found(how_.found, how_.found_nbytes) : "";
   if (!theirs.empty()) {
-    return Status(Code::kMismatch, "rank " + std::to_string(what_.peer) +
-                                       (what_.sends ? " expects " : " sent ") + theirs + ", this rank " +
-                                       (what_.sends ? "sends " : "expects ") +
-                                       array_text(what_.data.dtype, what_.data.count, what_.data.layout) +
-                                       (what_.bundle != 0 ? ", a list" : ""));
+    return Status(
+        Code::kMismatch,
+        "rank " + std::to_string(what_.peer) + (what_.sends ? " expects " : " sent ") + theirs +
+            ", this rank " + (what_.sends ? "sends " : "expects ") +
+            array_text(what_.data.dtype, what_.data.count, what_.data.layout) +
+            (what_.bundle == 0 ? ""
+                               : " in a list of " + std::to_string(arrays_of(what_.bundle)) + " arrays"));
   }
   if (ended.code() == Code::kAborted && watch_->peers_have_left()) {
     return has_left(group_.calls.names().full(what_.peer));

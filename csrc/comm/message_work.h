@@ -23,7 +23,7 @@ class StartedMessage {
     uint32_t tag = 0;
     bool sends = false;
     std::string description = {};  // of what is sent, for a receiver that does not know
-    uint32_t bundle = 0;           // 0: it is no list of arrays
+    uint64_t bundle = 0;           // 0: it is no list of arrays
     std::string_view verb() const { return sends ? "send to" : "recv from"; }
   };
   StartedMessage(GroupState& group, What what) : group_(group), what_(std::move(what)) {}

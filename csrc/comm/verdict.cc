@@ -45,7 +45,12 @@ std::string difference(const CallReport& odd_report, const CallReport& usual_rep
   for (const Field& field : odd) {
     const std::string other = value_of(usual, field.name);
     if (field.value == other || field.name == "algorithm") continue;
-    text += (text.empty() ? "" : ", ") + field.name + " " + field.value + " instead of " + other;
+    text += (text.empty() ? "" : ", ") + field.name + " " + field.value + " instead of " +
+            (other.empty() ? "none" : other);
+  }
+  for (const Field& field : usual) {
+    if (value_of(odd, field.name).empty())
+      text += (text.empty() ? "" : ", ") + ("no " + field.name + " instead of " + field.value);
   }
   return text.empty() ? "another algorithm" : text;
 }

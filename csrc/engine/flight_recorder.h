@@ -27,8 +27,8 @@ struct CallRecord {
   Rank root_or_peer = -1;
   uint32_t group = 0, tag = 0;
   uint64_t sequence = 0, digest = 0, count = 0;
-  uint64_t parts =
-      0;  // tells one list of uneven parts, or of arrays that travel together, from another; 0: none
+  uint64_t parts = 0;                  // tells one list of uneven parts from another; 0: they are equal
+  uint64_t bundle = 0;                 // Request::bundle
   const Layout* layout = nullptr;      // Buffer::layout
   double factor = 1;                   // Reduction::factor
   const char* algorithm = nullptr;     // lives as long as the recorder; null: none

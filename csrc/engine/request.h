@@ -24,7 +24,8 @@ struct Request {
   // Of a collective whose array has parts: the elements in each rank's part. Empty: all are equally large. They live as
   // long as the operation. Alltoall: what goes to each rank, and what comes from each.
   std::span<const uint64_t> counts = {}, recv_counts = {};
-  uint64_t bundle = 0;         // of several arrays in one block: what tells one list of them from another
+  // Of several arrays that travel as one: how many (upper half), and what tells their shapes from others.
+  uint64_t bundle = 0;
   void* stream = nullptr;      // device arrays only
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process
@@ -53,6 +54,7 @@ inline Elements elements_of(const Request& request, Rank size) {
   for (const uint64_t count : request.counts) all.count += count;
   return all;
 }
+inline std::size_t arrays_of(uint64_t bundle) { return bundle >> 32; }  // 0: it is no list
 // Whether all ranks know that size. Uneven parts of an alltoall are nobody's business but sender's and receiver's.
 inline bool knows_size(const Request& request) {
   return request.collective != Collective::kAlltoall || request.counts.empty();

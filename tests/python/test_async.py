@@ -56,6 +56,70 @@ def test_every_function_returns_what_its_blocking_form_does() -> None:
     testing.run(every_function, 3)
 
 
+def lists_of(count: int) -> None:
+    rank, size = pc.rank(), pc.size()
+    total = size * (size + 1) // 2
+
+    def fresh() -> list[Any]:
+        return [np.full(count, rank + 1.0), {"b": np.full((2, 3), rank + 1.0), "a": np.zeros(0)}]
+
+    def numbers(x: list[Any]) -> set[float]:
+        return {*x[0].tolist(), *x[1]["b"].ravel().tolist()}
+
+    summed, sent, first, before, upto = (fresh() for _ in range(5))
+    works = [
+        pc.allreduce_async(summed),
+        pc.broadcast_async(sent, size - 1),
+        pc.reduce_async(first, "max", root=0),
+        pc.exscan_async(before),
+        pc.scan_async(upto, pc.scaled("sum", 2)),
+    ]
+    assert all(
+        work.wait(LATE_S) is x for work, x in zip(works, (summed, sent, first, before, upto), strict=True)
+    )
+    assert numbers(summed) == {total}
+    assert numbers(sent) == {size}
+    assert numbers(first) == {size if rank == 0 else rank + 1}
+    assert rank == 0 or numbers(before) == {rank * (rank + 1) // 2}
+    assert numbers(upto) == {(rank + 1) * (rank + 2)}
+    assert pc.allreduce_async([]).wait() == []
+
+
+@pytest.mark.parametrize("count", [5, 200_000])  # copied into one block, and sent from where it lies
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_lists_are_one_call(n: int, count: int) -> None:
+    testing.run(lists_of, n, count)
+
+
+def lists_of_tensors() -> None:
+    tensors = [torch.ones(3), torch.ones(2, 2)]
+    versions = [x._version for x in tensors]
+    assert pc.allreduce_async(tuple(tensors)).wait()[1].tolist() == [[pc.size()] * 2] * 2
+    assert all(x._version > before for x, before in zip(tensors, versions, strict=True))
+    frozen = np.ones(2)
+    frozen.setflags(write=False)
+    for x, kind, words in (
+        (
+            [np.ones((4, 4))[:, ::2]],
+            pc.Unsupported,
+            r"allreduce_async: x\[0\] cannot be used in the background",
+        ),
+        ([np.ones(2), np.ones(2, int)], pc.Unsupported, "several dtypes"),
+        ({"a": frozen}, pc.InvalidArgument, r"x\['a'\]"),
+        ([1, 2], pc.InvalidArgument, r"call allreduce\(\)"),
+    ):
+        with pytest.raises(kind, match=words):
+            pc.allreduce_async(x)
+    with pytest.raises(pc.InvalidArgument, match="waits: call it without _async"):
+        pc.allreduce_async(tensors, reproducible="world")
+    pc.barrier()
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_lists_of_tensors_count_as_written_and_what_must_be_copied_is_refused() -> None:
+    testing.run(lists_of_tensors, 2)
+
+
 def information() -> None:
     work = pc.allreduce_async(np.zeros(8, np.float32))
     work.wait()
