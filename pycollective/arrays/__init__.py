@@ -76,4 +76,7 @@ def library_of(x: Any) -> Library:
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):
             return by_name(name)
-    raise InvalidArgument(f"{type(x).__name__} is no array, number or list of them")
+    why = f"{type(x).__name__} is no array, number or list of numbers"
+    if isinstance(x, (list, tuple, dict)):
+        why += "; lists of arrays are for allreduce, reduce, broadcast, scan, exscan, send and recv: pass one array"
+    raise InvalidArgument(why)
