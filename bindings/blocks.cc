@@ -5,8 +5,10 @@
 namespace pc {
 
 bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
-  const bool is_list = PyList_CheckExact(arrays);
-  count_ = is_list ? static_cast<std::size_t>(PyList_GET_SIZE(arrays)) : 1;
+  // The list itself may change while the call runs.
+  held_ = std::make_unique<Ref>(PyList_CheckExact(arrays) ? PyList_AsTuple(arrays) : PyTuple_Pack(1, arrays));
+  if (!*held_) return false;
+  count_ = static_cast<std::size_t>(PyTuple_GET_SIZE(held_->get()));
   if (count_ == 0) {
     PyErr_Format(PyExc_TypeError, "%s: a list of no blocks", use.function);
     return false;
@@ -15,8 +17,7 @@ bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
   // NumPy arrays last: taking others runs Python code, which could move their memory.
   for (const bool numpy : {false, true}) {
     for (std::size_t i = 0; i < count_; ++i) {
-      PyObject* const array = is_list ? PyList_GetItem(arrays, static_cast<Py_ssize_t>(i)) : arrays;
-      if (array == nullptr) return false;  // it has become shorter
+      PyObject* const array = PyTuple_GET_ITEM(held_->get(), static_cast<Py_ssize_t>(i));
       const bool is_numpy = PyObject_TypeCheck(array, reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
       if (is_numpy == numpy && !views_[i].take(state, array, use)) return false;
     }
@@ -30,19 +31,25 @@ bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
 
 Buffer Blocks::buffer() const {
   Buffer all = views_[0].buffer();
-  if (count_ == 1) return all;
-  all.data = nullptr;
-  all.list = &list_;
   for (std::size_t i = 1; i < count_; ++i) all.count += views_[i].buffer().count;
+  const bool together = list_.nbytes() == 0 || list_.at(0, list_.nbytes()).size() == list_.nbytes();
+  if (list_.nbytes() != 0) all.data = together ? list_.at(0, 1).data() : nullptr;
+  if (!together) all.list = &list_;
   return all;
 }
 
 bool Blocks::note_write(const State& state) const {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  bool noted = true;
-  for (std::size_t i = 0; i < count_ && noted; ++i) noted = views_[i].note_write(state);
-  if (type == nullptr) return noted;
+  for (std::size_t i = 0; i < count_; ++i) {  // all of them, and the first error counts
+    if (views_[i].note_write(state)) continue;
+    if (type == nullptr) {
+      PyErr_Fetch(&type, &value, &traceback);
+    } else {
+      PyErr_Clear();
+    }
+  }
+  if (type == nullptr) return true;
   PyErr_Restore(type, value, traceback);
   return false;
 }

@@ -5,6 +5,7 @@
 
 #include "base/scattered.h"
 #include "bind_group.h"
+#include "ref.h"
 #include "view.h"
 
 namespace pc {
@@ -12,13 +13,14 @@ namespace pc {
 // For the time of one call. Stays where it is: its buffer points into it. Thread-safety: as View.
 class Blocks {
  public:
-  // `arrays`, which outlives this: an array, or a list of at least one. False: a Python error is set.
+  // `arrays`: an array, or a list of at least one. False: a Python error is set.
   bool take(State& state, PyObject* arrays, const Use& use);
   Buffer buffer() const;
   const View* single() const { return count_ == 1 ? &views_[0] : nullptr; }
   bool note_write(const State& state) const;  // of all; a Python error that is set stays
 
  private:
+  std::unique_ptr<Ref> held_;  // a tuple of the arrays
   std::size_t count_ = 0;
   std::unique_ptr<View[]> views_;
   Scattered list_;

@@ -169,9 +169,8 @@ void end_token(PyObject* token) {
 }
 
 // Group._send and _recv(x, peer, tag, timeout, bundle).
-template <PreparedCall::Kind kind>
+template <bool kSends>
 PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  constexpr bool kSends = kind == PreparedCall::Kind::kSend;
   constexpr const char* kName = kSends ? "send" : "recv";
   if (nargs != 5 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "five arguments by position");
   const State& state = *group.state;
@@ -278,11 +277,11 @@ PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t na
 }
 
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return as_it_is<PreparedCall::Kind::kSend>(group, args, nargs, kwnames);
+  return as_it_is<true>(group, args, nargs, kwnames);
 }
 
 PyObject* recv_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return as_it_is<PreparedCall::Kind::kRecv>(group, args, nargs, kwnames);
+  return as_it_is<false>(group, args, nargs, kwnames);
 }
 
 }  // namespace pc

@@ -12,12 +12,13 @@ import numpy as np
 
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
-from pycollective.blocks import block_of, check_block, check_pairs
+from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, InvalidArgument, Unsupported
 from pycollective.staging import Room
 
 __all__ = ["begin_bundle", "is_bundle", "move_bundle"]
 
+ALIGNED_NBYTES = 64
 X = TypeVar("X")
 
 
@@ -113,11 +114,11 @@ def move_bundle(
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
     if not members:
-        call([np.empty(0, np.uint8)], 0)  # an empty list still takes part
+        call([_nothing(op)], 0)  # an empty list still takes part
     for places in _by_dtype(members):
         together = [members[place] for place in places]
         with Room() as room:
-            blocks = [_block(member, room, writes=writes) for member in together]
+            blocks = _blocks(together, room, writes=writes)
             call(blocks, _digest(together))
             if writes:
                 for place, member, block in zip(places, together, blocks, strict=True):
@@ -139,16 +140,34 @@ def begin_bundle(
             )
     if len(_by_dtype(members)) > 1:
         raise Unsupported(f"{function}: the arrays of x have several dtypes: make a call for each of them")
-    return begin([member.array for member in members] or [np.empty(0, np.uint8)], _digest(members))
+    return begin([member.array for member in members] or [_nothing(op)], _digest(members))
 
 
-def _block(member: _Member, room: Room, *, writes: bool) -> Any:
-    library, array = member.library, member.array
-    if library.mutable or not writes:
-        return block_of(library, array, room)
-    block = library.empty(array, library.shape(array))
-    library.assign(block, array)
-    return block
+def _nothing(op: Any) -> Any:
+    """Of a dtype that the operation takes."""
+    return np.empty(0, np.uint8 if op in ("band", "bor", "bxor") else np.float32)
+
+
+def _blocks(members: list[_Member], room: Room, *, writes: bool) -> list[Any]:
+    """The arrays where they are blocks that may be used, else copies: of those that can be written, in one room."""
+    copied = [m for m in members if not m.library.is_block(m.array) and (m.library.mutable or not writes)]
+    ends = np.cumsum([-(-member.nbytes // ALIGNED_NBYTES) * ALIGNED_NBYTES for member in copied])
+    memory = room.take(int(ends[-1]) if copied else 0)
+    begins = iter([0, *ends])
+    blocks = []
+    for member in members:
+        library, array = member.library, member.array
+        if writes and not library.mutable:
+            block = library.empty(array, library.shape(array))
+        elif library.is_block(array):
+            blocks.append(array)
+            continue
+        else:
+            begin = next(begins)
+            block = library.on(memory[begin : begin + member.nbytes], array, library.shape(array))
+        library.assign(block, array)
+        blocks.append(block)
+    return blocks
 
 
 def _result(member: _Member, block: Any) -> Any:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_KEPT_NBYTES", "Room"]
 
 MOST_KEPT_NBYTES = 256 << 20  # of all that is kept for later
+MOST_KEPT = 8
 _lock = allocate_lock()
 _kept: list[Memory] = []  # smallest first
 
@@ -52,6 +53,7 @@ class Room:
         with _lock:
             _kept.extend(self._taken)
             _kept.sort(key=len)
-            while _kept and (sum(map(len, _kept)) > MOST_KEPT_NBYTES or len(_kept) > 8):
+            del _kept[:-MOST_KEPT]
+            while sum(map(len, _kept)) > MOST_KEPT_NBYTES:
                 _kept.pop(0)
         self._taken = []

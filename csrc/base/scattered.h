@@ -20,6 +20,12 @@ class Scattered {
     nbytes_ += nbytes;
   }
   std::size_t nbytes() const { return nbytes_; }
+  // Whether every piece holds a whole number of elements of that size.
+  bool holds_whole(std::size_t element_nbytes) const {
+    return nbytes_ % element_nbytes == 0 &&
+           std::all_of(pieces_.begin(), pieces_.end(),
+                       [&](const Piece& piece) { return piece.begin % element_nbytes == 0; });
+  }
   // The bytes from `begin` on that lie together, at most so many. Precondition: begin < nbytes().
   std::span<std::byte> at(std::size_t begin, std::size_t most) const {
     const auto next =

@@ -72,7 +72,7 @@ struct Device {
 };
 
 // Views. They never own; the memory must outlive the call or the Work that uses it. Of several arrays as one: `list` has their
-// bytes, in order, and `data` is null.
+// bytes, in order, each piece whole elements (and pairs), none over another if it is written; and `data` is null.
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t count = 0;  // elements

@@ -21,6 +21,8 @@ Status check_buffer(const ConstBuffer& buffer, std::string_view name) {
   if (buffer.list != nullptr && (buffer.data != nullptr || buffer.list->nbytes() != buffer.nbytes())) {
     return invalid(std::string(name) + " has another size than the arrays that it is made of");
   }
+  if (buffer.list != nullptr && !buffer.list->holds_whole(size_of(buffer.dtype)))
+    return invalid(std::string(name) + " is made of arrays that do not hold whole elements");
   if (buffer.data == nullptr && buffer.count != 0 && buffer.list == nullptr) {
     return invalid(std::string(name) + " has " + std::to_string(buffer.count) + " elements but no memory");
   }
@@ -167,6 +169,8 @@ Status check_operator(const ConstBuffer& data, const Reduction& how) {
   if (static_cast<int>(op) >= kReduceOpCount) return invalid("unknown reduction operation");
   if (can_reduce(dtype, op)) {
     PC_TRY(check_pairs(data.count, op));
+    if (takes_pairs(op) && data.list != nullptr && !data.list->holds_whole(2 * size_of(dtype)))
+      return invalid("the arrays of a list do not hold whole pairs");
     return check_factor(dtype, how);
   }
   std::string ops, dtypes;

@@ -85,7 +85,7 @@ void PlanRun::guarded(Action&& action) {
 void PlanRun::begin(Scratch& scratch) {
   started_ = true;
   const std::size_t scratch_nbytes = plan_->plan.scratch_chunks * geometry_.chunk_nbytes();
-  const bool packs = list_ != nullptr && list_->nbytes() <= kPackedBelow;
+  const bool packs = list_ != nullptr && list_->nbytes() < kPackedBelow;
   const std::size_t nbytes = scratch_nbytes + (packs ? list_->nbytes() : 0);
   if (nbytes != 0) {
     scratch_ = scratch.reserve(nbytes);
@@ -210,7 +210,8 @@ void PlanRun::run_locally(const Step& step) {
   how.copies = step.kind == StepKind::kCopy;
   how.weights = weights_of(step);
   spread(Gather(src, nbytes), dst, [&](std::byte* to, const std::byte* from, std::size_t count) {
-    if (to != from || !how.copies) how.combine(to, from, count);  // in place, input and output are one memory
+    const bool is_there = how.copies && to == from;  // in place, input and output are one memory
+    if (!is_there) how.combine(to, from, count);
   });
 }
 

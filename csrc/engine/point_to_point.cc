@@ -1,6 +1,7 @@
 #include "engine/point_to_point.h"
 
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace pc {
@@ -20,6 +21,11 @@ class Message final : public Work {
       transport_.cancel(&queue_, Status(Code::kAborted, "dropped by its owner before it was done"));
   }
   CompletionSink* sink() { return &queue_; }
+  std::span<const std::byte> packed(const Gather& pieces) {
+    packed_ = std::make_unique_for_overwrite<std::byte[]>(pieces.size());
+    spread(pieces, {packed_.get()}, std::memcpy);
+    return {packed_.get(), pieces.size()};
+  }
   SegmentSink* spread_over(const Scattered& list) {
     spread_.list = &list;
     return &spread_;
@@ -85,6 +91,7 @@ class Message final : public Work {
   MessageEnd* const how_;  // may be null
   CompletionQueue queue_;
   Spread spread_;
+  std::unique_ptr<std::byte[]> packed_;  // a small list; freed after the transport has let it go
   Status result_;
   std::atomic<bool> ended_{false};
 };
@@ -95,7 +102,9 @@ std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank pee
                                 ConstBuffer data, std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
-  const Gather payload({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
+  const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;  // such a send does not wait
+  const Gather given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
+  const Gather payload = packs ? message->packed(given) : given;
   transport.post_send(peer, SendOp{id, payload, message->sink(), 0, std::as_bytes(text)});
   return message;
 }

@@ -293,8 +293,8 @@ PC_CRC_FOLDING uint32_t fold(uint32_t state, std::byte* to, const std::byte* dat
 }
 
 uint32_t update_folding(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes) {
-  if (to == nullptr &&
-      nbytes >= 8 * kStride) {  // registers that straddle lines are half as fast out of memory
+  // Registers that straddle cache lines come half as fast out of memory.
+  if (to == nullptr && nbytes >= 8 * kStride) {
     const std::size_t before = -reinterpret_cast<uintptr_t>(data) % kCacheLine;
     state = update_instruction(state, nullptr, data, before);
     data += before;

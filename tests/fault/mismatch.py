@@ -167,7 +167,7 @@ def collective_cases(size: int, count: int) -> Iterator[Case]:
 
 
 def list_cases(size: int, count: int) -> Iterator[Case]:
-    """Lists with as many elements in all, which fusion puts into one block."""
+    """Lists with as many elements in all, which travel as one array."""
     for collective, odd, odd_first in itertools.product(OF_LISTS, range(size), (True, False)):
         usual = Call(collective, count, lengths=(1, count - 1))
         for kind, lengths in (("lengths", (count - 1, 1)), ("fewer", (count,)), ("no list", ())):

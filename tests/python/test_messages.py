@@ -180,6 +180,21 @@ def test_what_cannot_be_right_is_refused_and_the_group_goes_on() -> None:
     testing.run(refused, 2)
 
 
+def small_lists_sent_first() -> None:
+    rank = pc.rank()
+    if rank > 1:
+        return
+    for gaps in (1, 2):
+        sent = [np.full(8, rank)[::gaps] for _ in range(200)]
+        pc.send(sent, 1 - rank)  # both: so it must not wait for the other's receive
+        got = pc.recv([np.zeros(8, int)[::gaps] for _ in sent], 1 - rank)
+        assert all((x == 1 - rank).all() for x in got)
+
+
+def test_a_small_list_is_sent_before_it_is_received() -> None:
+    testing.run(small_lists_sent_first, 2)
+
+
 def lists_that_differ() -> None:
     for source in (0, pc.ANY_SOURCE):
         if pc.rank() == 0:

@@ -216,6 +216,26 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
     Request no_memory = request_of(all, a, a);
     no_memory.in.data = nullptr;
     PC_TRY(refused(group.run(no_memory), invalid, "no memory"));
+    Scattered halves, odd;
+    halves.add(a.bytes.data() + 16, 12);  // three elements: no pairs
+    halves.add(a.bytes.data(), 12);
+    odd.add(a.bytes.data() + 16, 14);
+    odd.add(a.bytes.data(), 10);
+    const Buffer three{nullptr, 6, DType::kF32, {}, nullptr, &halves},
+        bad{nullptr, 6, DType::kF32, {}, nullptr, &odd};
+    Request list = request_of(all, a, a);
+    const auto run_list = [&](const ConstBuffer& in, const Buffer& out, ReduceOp op) {
+      list.in = in;
+      list.out = out;
+      list.op = op;
+      return group.run(list);
+    };
+    PC_TRY(refused(run_list(bad, bad, ReduceOp::kSum), invalid, "whole elements"));
+    PC_TRY(refused(run_list(three, three, ReduceOp::kMinLoc), invalid, "whole pairs"));
+    PC_TRY(refused(run_list(a.view(), three, ReduceOp::kSum), invalid, "elements"));
+    PC_TRY(refused(run_list({a.bytes.data(), 6, DType::kF32}, three, ReduceOp::kSum), invalid, "in one"));
+    list.collective = Collective::kAllgather;
+    PC_TRY(refused(run_list(three, three, ReduceOp::kSum), invalid, "no parts"));
     Request on_device = request_of(all, a, a);
     on_device.in.device.type = DeviceType::kCuda;
     PC_TRY(refused(group.run(on_device), Code::kUnsupported, "device"));

@@ -276,10 +276,9 @@ TEST_P(ExecutorSuite, lists_have_the_bits_of_one_array) {
           const bool is_scan = collective == Collective::kScan || collective == Collective::kExscan;
           if (!can_reduce(dtype, op) || (is_scan && op == ReduceOp::kAvg)) continue;
           if (!reduces(collective) && op != ReduceOp::kSum) continue;
-          // Too large to be packed, in every dtype but the smallest; costs time.
-          if (op == ReduceOp::kSum)
-            PC_TRY(
-                run_and_compare(group, ListCall{collective, dtype, op, kLargeCount + 1, group.size() - 1}));
+          const std::size_t unpacked = (std::size_t{1} << 20) / size_of(dtype) + 10;  // sent as it lies
+          if (dtype == DType::kF32 || (dtype == DType::kC128 && op == ReduceOp::kSum))
+            PC_TRY(run_and_compare(group, ListCall{collective, dtype, op, unpacked, group.size() - 1}));
           for (const std::size_t count : {std::size_t{0}, std::size_t{2}, 2 * ranks, std::size_t{1000}})
             PC_TRY(run_and_compare(group, ListCall{collective, dtype, op, count, group.size() - 1}));
         }

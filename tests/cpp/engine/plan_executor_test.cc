@@ -144,6 +144,22 @@ TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
   EXPECT_TRUE(pieces[0].data() == x.bytes.data() && pieces[1].data() == y.bytes.data());
 }
 
+TEST_F(PlanExecutorTest, a_small_list_is_sent_from_a_copy_and_has_its_result_at_the_end) {
+  Elements x = contribution(DType::kF32, 8, 0, 2);
+  const Elements before = x;
+  Scattered list;
+  list.add(x.bytes.data() + 20, 12);
+  list.add(x.bytes.data(), 20);
+  const std::unique_ptr<Work> work =
+      allreduce(Buffer{nullptr, 8, DType::kF32, {}, nullptr, &list}, "recursive_doubling");
+  ASSERT_TRUE(transport_.sends[0].payload.together());
+  transport_.deliver(transport_.recvs[0], filled(DType::kF32, 8, std::byte{0}));
+  EXPECT_TRUE(x.bytes == before.bytes);
+  transport_.complete(transport_.sends[0]);
+  ASSERT_TRUE(work->wait(soon()).is_ok());
+  EXPECT_TRUE(x.bytes == before.bytes) << "and nothing was added";
+}
+
 TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
   const Elements before = x;
