@@ -103,7 +103,7 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
 def _digest(members: list[_Member]) -> int:
     """How many arrays there are, and what tells their shapes from others."""
     shapes = [tuple(member.library.shape(member.array)) for member in members]
-    return len(shapes) << 32 | zlib.crc32(repr(shapes).encode())
+    return len(shapes) << 32 | (zlib.crc32(repr(shapes).encode()) if shapes else 0)
 
 
 def move_bundle(
