@@ -32,8 +32,9 @@ bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<Backg
   call->self_ = call;  // first: it may end at once
   const Status status = run(group, [&](Communicator& communicator) {
     Result<std::shared_ptr<AsyncCall>> begun = call->prepared_->begin(communicator, std::move(on_end));
-    if (begun.is_ok()) call->call_ = std::move(begun).value();
-    return begun.status();
+    if (!begun.is_ok()) return begun.status();
+    call->call_ = std::move(begun).value();
+    return Status();
   });
   if (!status.is_ok()) {
     call->self_.reset();

@@ -247,7 +247,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   const Rank source = found->message->peer;
   const Ref token(PyCapsule_New(found.get(), kToken, end_token));
   if (!token) return nullptr;
-  found.release();
+  static_cast<void>(found.release());  // the token's now
   const std::string dtype = !described.is_ok()     ? std::string()
                             : array.layout.empty() ? std::string(name_of(array.dtype))
                                                    : array.layout;

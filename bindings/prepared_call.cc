@@ -24,7 +24,7 @@ Result<std::shared_ptr<AsyncCall>> PreparedCall::begin(Communicator& communicato
     case Kind::kSend: return communicator.begin_send(outgoing(), std::move(how));
     case Kind::kRecv:
       return communicator.begin_recv(request.out, request.root, tag, request.site, std::move(how));
-    case Kind::kSendrecv: break;  // has no such form
+    case Kind::kSendrecv:  // has no such form
     case Kind::kCollective: break;
   }
   return communicator.begin(request, std::move(how));

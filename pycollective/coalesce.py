@@ -63,6 +63,8 @@ class Coalesced:
 
         if not self._open:
             raise InvalidArgument(f"{name}: this coalesce() collects calls in its with block only")
+        if isinstance(x, (list, tuple, dict)):
+            raise InvalidArgument(f"{name}: coalesce() takes one array per call: make one for each of them")
         library = library_for(name, "x", x)
         check_block(name, "x", library, x, parameters.get("op"))
         if not library.mutable:

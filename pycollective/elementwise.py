@@ -54,9 +54,11 @@ class Elementwise:
     def begin(self, x: Any, out: Any = None) -> Work[Any]:
         """The call on a bundle of arrays, in the background."""
         function = f"{self.name}_async"
-        if not is_bundle(x) or out is not None:
+        if out is not None:
+            raise InvalidArgument(f"{function}: out= is for one array, not for a list: copy the arrays first")
+        if not is_bundle(x):
             raise InvalidArgument(
-                f"{function}: x is a list of numbers, or out= is given for a list: call {self.name}()"
+                f"{function}: x is a list of numbers: call {self.name}(), or pass numpy.array(x)"
             )
         return begin_bundle(
             function,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,12 +14,13 @@ import numpy as np
 from pycollective.arrays import Library, library_of
 from pycollective.arrays.numbers import is_number
 from pycollective.blocks import check_block, check_pairs
-from pycollective.errors import CollectiveError, InvalidArgument, Unsupported
+from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.staging import Room
 
 __all__ = ["begin_bundle", "is_bundle", "move_bundle"]
 
 ALIGNED_NBYTES = 64
+MOST_SHOWN = 8  # arrays of a list, in an error
 X = TypeVar("X")
 
 
@@ -101,9 +103,29 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
 
 
 def _digest(members: list[_Member]) -> int:
-    """How many arrays there are, and what tells their shapes from others."""
-    shapes = [tuple(member.library.shape(member.array)) for member in members]
-    return len(shapes) << 32 | (zlib.crc32(repr(shapes).encode()) if shapes else 0)
+    """How many arrays there are, and what tells this list from others: places, keys, dtypes and shapes."""
+    return len(members) << 32 | zlib.crc32("\n".join(map(_text, members)).encode())
+
+
+def _text(member: _Member) -> str:
+    library, array = member.library, member.array
+    lengths = "][".join(map(str, library.shape(array)))
+    return f"{member.path} {library.dtype(array)}[{lengths}]"
+
+
+@contextlib.contextmanager
+def _telling(members: list[_Member]) -> Iterator[None]:
+    """Says in a mismatch what this rank's list is: the core knows a number only."""
+    try:
+        yield
+    except CollectiveMismatch as error:
+        shown = ", ".join(map(_text, members[:MOST_SHOWN]))
+        more = f", and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
+        words = (
+            f"Lists must be equal in order, keys, dtypes and shapes; this rank's is {shown or 'empty'}{more}"
+        )
+        error.args = (f"{error}\n{words}",)
+        raise
 
 
 def move_bundle(
@@ -113,13 +135,16 @@ def move_bundle(
     members = _members(function, "x", x)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
+    digest = _digest(members)
     if not members:
-        call([_nothing(op)], 0)  # an empty list still takes part
+        with _telling(members):
+            call([_nothing(op)], digest)  # an empty list still takes part
     for places in _by_dtype(members):
         together = [members[place] for place in places]
         with Room() as room:
             blocks = _blocks(together, room, writes=writes)
-            call(blocks, _digest(together))
+            with _telling(members):
+                call(blocks, digest)
             if writes:
                 for place, member, block in zip(places, together, blocks, strict=True):
                     results[place] = _result(member, block)
@@ -133,13 +158,22 @@ def begin_bundle(
     members = _members(function, "x", x)
     _check(function, members, op, writes=writes)
     for member in members:
-        if not member.library.is_block(member.array) or (writes and not member.library.mutable):
+        why = ""
+        if not member.library.is_block(member.array):
+            why = "has gaps"
+        elif writes and not member.library.mutable:
+            why = "cannot be written"
+        if why:
             raise Unsupported(
-                f"{function}: {member.path} cannot be used in the background as it lies: it has gaps, or cannot be "
-                f"written. Pass a copy, or call {function.removesuffix('_async')}()"
+                f"{function}: {member.path} {why}, so the call would have to copy it when it ends: pass a copy, or "
+                f"call {function.removesuffix('_async')}()"
             )
-    if len(_by_dtype(members)) > 1:
-        raise Unsupported(f"{function}: the arrays of x have several dtypes: make a call for each of them")
+    dtypes = sorted({member.library.dtype(member.array) for member in members})
+    if len(dtypes) > 1:
+        raise Unsupported(
+            f"{function}: x has arrays of {' and '.join(dtypes)}: make one call for those of each dtype, or call "
+            f"{function.removesuffix('_async')}(), which takes them all"
+        )
     return begin([member.array for member in members] or [_nothing(op)], _digest(members))
 
 

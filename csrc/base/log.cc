@@ -111,7 +111,7 @@ void Logger::write(LogLevel level, std::string_view text) const {
 
 void Logger::pass_on(std::string_view text) const {
   const Stream stream(fd_);
-  const Deadline deadline = Deadline::after(*stuck_ ? 0 : kPatience_s);
+  const Deadline deadline = Deadline::after(*stuck_ ? 0 : kPatienceSeconds);
   while (!text.empty()) {
     if (!stream.has_room(deadline)) {
       *stuck_ = true;

@@ -29,6 +29,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   AsyncCall(Progress& progress, uint64_t id, Start start);
   AsyncCall(const AsyncCall&) = delete;
   AsyncCall& operator=(const AsyncCall&) = delete;
+  ~AsyncCall() = default;
 
   // wait() would not wait for other ranks. If this is so, it is so for all earlier calls of the group, messages apart.
   bool done() const;

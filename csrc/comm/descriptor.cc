@@ -106,7 +106,7 @@ std::string fields_of(const CallRecord& record) {
     if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
     if (record.parts != 0) text += "\nparts=#" + std::to_string(record.parts % 10'000);
     if (record.bundle != 0) {
-      text += "\nlist=" + std::to_string(arrays_of(record.bundle)) + " arrays of shapes #" +
+      text += "\nlist=" + std::to_string(arrays_of(record.bundle)) + " arrays, #" +
               std::to_string(record.bundle % 10'000);
     }
   }

@@ -316,7 +316,7 @@ bool GroupCalls::asks_peer(const Status& ended, Call& call) {
 
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
                                     const Probe* probe) {
-  const Status outcome = told_of_message(ended, call, operation, probe);
+  Status outcome = told_of_message(ended, call, operation, probe);
   if (!call.asked) return outcome;
   const std::lock_guard lock(mutex_);
   leave_survey(whereabouts(ended.peer()).sequence);

@@ -131,7 +131,7 @@ Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose
   const Choice choice = choose(request);
   StartedCall started(*shared_);
   PC_TRY(start(request, choice, began, leaving, started));
-  const Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
+  Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, size_, started.made.call.sequence);
   });
   if (ended.is_ok() && purpose == Purpose::kResync) shared_->calls.settle(started.made.call.sequence);
@@ -208,7 +208,7 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
   Request barrier;
   barrier.site = site;
   for (;;) {
-    const Status status = make(barrier, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
+    Status status = make(barrier, std::max(deadline.remaining_s(), 0.0), Purpose::kResync);
     const bool out_of_step = status.code() == Code::kMismatch || status.code() == Code::kTimeout ||
                              status.code() == Code::kPeerInterrupted || status.code() == Code::kAborted;
     if (!out_of_step || *shared_->calls.word() != 0 || deadline.expired()) return status;

@@ -25,6 +25,8 @@ class GroupCommunicator final : public Communicator {
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);
   ~GroupCommunicator() override;  // ends what still runs
+  GroupCommunicator(const GroupCommunicator&) = delete;
+  GroupCommunicator& operator=(const GroupCommunicator&) = delete;
 
   std::span<const Rank> world_ranks() const override { return shared_->calls.names().world_ranks(); }
   Status run(const Request& request, double timeout_s) override;

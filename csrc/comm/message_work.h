@@ -29,6 +29,7 @@ class StartedMessage {
   StartedMessage(GroupState& group, What what) : group_(group), what_(std::move(what)) {}
   StartedMessage(const StartedMessage&) = delete;
   StartedMessage& operator=(const StartedMessage&) = delete;
+  ~StartedMessage() = default;
 
   const What& what() const { return what_; }
   Work* work() const { return work_.get(); }

@@ -66,6 +66,8 @@ class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
   ~Runtime();  // without shutdown: closes at once, peers see a failure
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
   Communicator& world();
   // A group of these ranks of the world, in this order; this rank must be one. It lives as long as the runtime. All members
   // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.

@@ -15,6 +15,8 @@ class MessageProbe final : public Work {
  public:
   MessageProbe(Transport& transport, Reactor& reactor) : transport_(transport), reactor_(reactor) {}
   ~MessageProbe() override { withdraw(); }
+  MessageProbe(const MessageProbe&) = delete;
+  MessageProbe& operator=(const MessageProbe&) = delete;
 
   void look_for(Rank peer, const MessageId& id);  // a world rank; the digest does not matter
   // The messages to look for may have changed: wait() ends without an error, and without a find.

@@ -12,6 +12,8 @@ class PlanExecutor final : public Executor {
  public:
   PlanExecutor(Transport& transport, Reactor& reactor);  // neither is owned; both outlive this
   ~PlanExecutor() override;
+  PlanExecutor(const PlanExecutor&) = delete;
+  PlanExecutor& operator=(const PlanExecutor&) = delete;
   std::string_view name() const override;
   bool supports(const Request& request, Rank size) const override;
   Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;

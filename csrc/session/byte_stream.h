@@ -24,6 +24,8 @@ class ByteStream {
   explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null: bytes travel as they are
   ByteStream(ByteStream&&) noexcept;
   ByteStream& operator=(ByteStream&&) noexcept;
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
   ~ByteStream();
   bool valid() const { return socket_.valid(); }
   int fd() const { return socket_.get(); }

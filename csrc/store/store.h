@@ -10,8 +10,8 @@
 
 namespace pc {
 
-inline constexpr std::size_t kMaxKeyBytes = 4 * 1024;
-inline constexpr std::size_t kMaxValueBytes = 8 * 1024 * 1024;
+inline constexpr std::size_t kMaxKeyBytes = std::size_t{4} * 1024;
+inline constexpr std::size_t kMaxValueBytes = std::size_t{8} * 1024 * 1024;
 
 // Thread-safety: all methods. Every wait has a deadline; an expired one is kTimeout and names the key.
 class Store {

@@ -33,6 +33,8 @@ class TcpStoreServer {
                                                       const Logger& log = Logger(),
                                                       uint32_t epoch = kEveryEpoch);
   ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
   const std::vector<std::string>& addresses() const;  // with the ports that were really bound
   // In a forked child, which has not the server's thread: closes every descriptor. Then it must not be destroyed.
   void close_in_child() noexcept;

@@ -23,6 +23,8 @@ class JobKey {
   explicit JobKey(const Bytes& bytes) : bytes_(bytes) {}
   JobKey(const JobKey&) = default;
   JobKey& operator=(const JobKey&) = default;
+  JobKey(JobKey&&) = default;
+  JobKey& operator=(JobKey&&) = default;
   ~JobKey();
   const Bytes& bytes() const { return bytes_; }
 

@@ -78,5 +78,9 @@ def library_of(x: Any) -> Library:
             return by_name(name)
     why = f"{type(x).__name__} is no array, number or list of numbers"
     if isinstance(x, (list, tuple, dict)):
-        why += "; lists of arrays are for allreduce, reduce, broadcast, scan, exscan, send and recv: pass one array"
+        why += ": make one call for each array of it, or stack them (numpy.stack)"
+    elif x is None:
+        why += ": is it the gradient of a parameter that was not used?"
+    elif hasattr(x, "__next__"):
+        why += ": pass list(x)"
     raise InvalidArgument(why)
