@@ -1,8 +1,8 @@
-"""How the members of a new group agree on its number: by messages through the first of them.
+"""How the members of a new group agree on its number: by messages through the lowest of them.
 
-1. The first invites the others, with the mark of its call.
+1. The lowest invites the others, with the mark of its call.
 2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list, its next free number.
-3. When all have replied the first answers each: that one's mark, the largest number, or who has another list.
+3. When all have replied the lowest answers each: that one's mark, the largest number, or who has another list.
 
 A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
 counts only for the call that invited, an answer only for the call that replied. So nobody takes the number of an
@@ -19,7 +19,7 @@ import numpy as np
 
 from pycollective._core import Group
 from pycollective.clock import Clock
-from pycollective.errors import CollectiveMismatch
+from pycollective.errors import CollectiveMismatch, CollectiveTimeout
 
 __all__ = ["agree"]
 
@@ -30,7 +30,7 @@ NOBODY = -1
 class Says(enum.IntEnum):
     """What a message is: the first of its five integers."""
 
-    INVITATION = 1  # mark of the first member's call, 0, 0, 0
+    INVITATION = 1  # mark of the lowest member's call, 0, 0, 0
     REPLY = 2  # that mark, mark of this member's call, checksum of its list, its next free number
     ANSWER = 3  # that mark, 0, who has another list or NOBODY, the number
 
@@ -42,7 +42,9 @@ class Talk:
         from zlib import crc32  # here: importing pycollective takes no longer for it
 
         self.group = group
-        self.first, self.others = members[0], members[1:]
+        self.lowest, *self.others = sorted(
+            members
+        )  # and not the first: lists that differ in order find each other
         self.checksum = crc32(repr(members).encode())
         self.mark = int.from_bytes(os.urandom(8), "little") >> 1
         self._clock = Clock(timeout)
@@ -57,7 +59,7 @@ class Talk:
         return tuple(message.tolist())
 
     def lead(self) -> tuple[int, int]:
-        """Of the first member: who has another list, and the number."""
+        """Of the lowest member: who has another list, and the number."""
         for other in self.others:
             self.say(other, Says.INVITATION, self.mark)
         number, odd, marks = self.group._next_group_id(), NOBODY, []
@@ -77,12 +79,12 @@ class Talk:
                 return tuple(content)
 
     def follow(self) -> tuple[int, int]:
-        """Of any other member. It replies to every invitation: which one is old it cannot know, but the first does."""
+        """Of any other member. It replies to every invitation: which one is old it cannot know, but the lowest does."""
         while True:
-            what, mark, _, odd, number = self.hear(self.first)
+            what, mark, _, odd, number = self.hear(self.lowest)
             if what == Says.INVITATION:
                 free = self.group._next_group_id()
-                self.say(self.first, Says.REPLY, mark, self.mark, self.checksum, free)
+                self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum, free)
             elif (what, mark) == (Says.ANSWER, self.mark):
                 return odd, number
 
@@ -92,12 +94,16 @@ def agree(group: Group, members: list[int], timeout: float | None) -> int:
     if len(members) == 1:
         return group._next_group_id()
     talk = Talk(group, members, timeout)
-    leads = group.rank == talk.first
-    odd, number = talk.lead() if leads else talk.follow()
+    leads = group.rank == talk.lowest
+    try:
+        odd, number = talk.lead() if leads else talk.follow()
+    except CollectiveTimeout as error:
+        error.args = (f"group: not all of {members} have called group() with this list: {error}",)
+        raise
     if odd == NOBODY:
         return number
     raise CollectiveMismatch(
-        f"group: rank {odd} makes a group of other ranks than rank {talk.first}; here they are {members}. "
-        "All members must call group() with one list, and groups that share ranks must be made in one order",
-        peer=odd if leads else talk.first,
+        f"group: rank {odd} makes a group of other ranks, or in another order, than rank {talk.lowest}; here they are "
+        f"{members}. All members must call group() with one list, and groups that share ranks must be made in one order",
+        peer=odd if leads else talk.lowest,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.errors import InvalidArgument
+from pycollective.errors import CollectiveMismatch, InvalidArgument
 
 __all__ = ["Mesh", "split", "subgroup"]
 
@@ -132,8 +132,16 @@ class Mesh:
 
     def _make(self, all_axes: list[tuple[str, ...]], timeout: float | None) -> None:
         """Groups along these axes, with one number each, which all ranks of the mesh agree on at once."""
-        mine = np.array([self.group._next_group_id()])
-        number = int(self.group.allreduce(mine, "max", timeout=timeout)[0])
+        from zlib import crc32
+
+        said = crc32(repr((self.shape, self.names, all_axes)).encode())
+        mine = np.array([self.group._next_group_id(), said, -said])
+        number, highest, lowest = self.group.allreduce(mine, "max", timeout=timeout).tolist()
+        if highest != -lowest:
+            raise CollectiveMismatch(
+                f"mesh: the ranks have other shapes, names or axes; here shape {self.shape}, names {self.names}, "
+                f"axes {all_axes}"
+            )
         for axes, offset in zip(all_axes, itertools.count()):
             along = tuple(slice(None) if name in axes else self.coordinates[name] for name in self.names)
             ranks = self._grid[along].ravel()

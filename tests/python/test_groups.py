@@ -69,6 +69,18 @@ def test_a_mesh_has_a_group_along_every_axis(n: int) -> None:
     testing.run(a_mesh, n)
 
 
+def other_meshes() -> None:
+    rank = pc.rank()
+    for shape, names in (((2, 1), ("a", "b")), ((1, 2), ("b", "a"))):
+        with pytest.raises(pc.CollectiveMismatch, match=r"mesh: .* here shape \("):
+            pc.Mesh(shape if rank == 0 else (1, 2), names if rank == 0 else ("a", "b"))
+    assert pc.Mesh((1, 2), ("a", "b"))["b"].allreduce(1) == 2
+
+
+def test_ranks_with_other_meshes_are_told() -> None:
+    testing.run(other_meshes, 2)
+
+
 def hundreds() -> None:
     rank, size = pc.rank(), pc.size()
     groups = []
@@ -190,15 +202,18 @@ def first_gives_up_and_comes_again() -> None:
 
 def each_is_the_first_of_its_list() -> None:
     rank = pc.rank()
-    with pytest.raises(pc.CollectiveTimeout):
-        pc.group([rank, (rank + 1) % 3, (rank + 2) % 3], timeout=0.3)
+    with pytest.raises(pc.CollectiveMismatch, match="or in another order"):
+        pc.group([rank, (rank + 1) % 3, (rank + 2) % 3], timeout=20)
     pc.barrier()
     a_right_call()
 
 
 def one_is_not_in_the_list_of_the_first() -> None:
     rank = pc.rank()
-    with pytest.raises(pc.CollectiveTimeout if rank == 2 else pc.CollectiveMismatch):
+    late = r"group: not all of \[0, 1, 2\] have called"
+    with (
+        pytest.raises(pc.CollectiveTimeout, match=late) if rank == 2 else pytest.raises(pc.CollectiveMismatch)
+    ):
         pc.group([0, 1] if rank == 0 else [0, 1, 2], timeout=1 if rank == 2 else 20)
     pc.barrier()
     a_right_call()
