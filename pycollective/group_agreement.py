@@ -104,6 +104,6 @@ def agree(group: Group, members: list[int], timeout: float | None) -> int:
         return number
     raise CollectiveMismatch(
         f"group: rank {odd} makes a group of other ranks, or in another order, than rank {talk.lowest}; here they are "
-        f"{members}. All members must call group() with one list, and groups that share ranks must be made in one order",
+        f"{members}. All members must call group() with one list, and make groups that share ranks in one order",
         peer=odd if leads else talk.lowest,
     )
