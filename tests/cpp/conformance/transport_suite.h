@@ -235,17 +235,17 @@ TEST_P(TransportSuite, RanksThatDisagreeAboutAMessageAreTold) {
 TEST_P(TransportSuite, ADeadPeerFailsEverythingPostedAndNamesIt) {
   World world(GetParam(), 3);
   world.run([](Node& node) {
-    std::vector<std::byte> one(1), large(kLarge);
+    std::vector<std::byte> one(1), other(1), large(kLarge), more(kLarge);
     if (node.rank == 2) {
       node.recv(0, message(9, 0), one);
-      node.recv(1, message(9, 0), one);
+      node.recv(1, message(9, 0), other);
       node.wait_ok(2);
       return node.die();
     }
     node.recv(2, message(0, 0), one, 1);
     node.recv(2, message(0, 1), large, 2);
-    node.send(2, message(1, 0), large, 3);
-    node.send(2, message(9, 0), one, 0);
+    node.send(2, message(1, 0), more, 3);
+    node.send(2, message(9, 0), other, 0);
     std::vector<Completion> done = node.wait(4);
     ASSERT_EQ(done.size(), 4U);
     EXPECT_TRUE(done[0].status.is_ok());
@@ -259,7 +259,7 @@ TEST_P(TransportSuite, ADeadPeerFailsEverythingPostedAndNamesIt) {
     EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << "a later post fails like the earlier ones";
     // The survivors still have each other.
     node.recv(1 - node.rank, message(0, 0), one);
-    node.send(1 - node.rank, message(0, 0), one);
+    node.send(1 - node.rank, message(0, 0), other);
     node.wait_ok(2);
   });
 }
