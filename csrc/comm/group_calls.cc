@@ -476,14 +476,19 @@ CallReport GroupCalls::report(uint64_t sequence) {
                        (last->site != nullptr ? std::string(" at ") + last->site : "");
   }
   const CallId call = id(sequence);
-  const std::optional<CallRecord> record =
-      call.is_call() ? parts_.recorder->find(group_, sequence) : running_now(call);
+  const auto look = [&] {
+    return call.is_call() ? parts_.recorder->find(group_, sequence) : running_now(call);
+  };
+  std::optional<CallRecord> record = look();
   if (!record) {
     const std::unique_lock lock = turn();
-    report.state = !call.is_call() || sequence > sequence_
-                       ? State::kNotMade
-                       : State::kDone;  // so long ago that it is not recorded
-    return report;
+    record = look();  // it may have been between its number and its record
+    if (!record) {
+      report.state = !call.is_call() || sequence > sequence_
+                         ? State::kNotMade
+                         : State::kDone;  // so long ago that it is not recorded
+      return report;
+    }
   }
   switch (record->state) {
     case CallRecord::State::kRunning: report.state = State::kRunning; break;
