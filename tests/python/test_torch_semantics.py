@@ -35,6 +35,16 @@ def test_a_write_bumps_the_version_counter_and_a_read_does_not(world_of_one: pc.
     assert x._version == 2
 
 
+def test_every_tensor_of_a_list_counts_as_written(world_of_one: pc.Group) -> None:
+    tensors = (torch.ones(3), torch.ones(2, 2))
+    pc.allreduce(tensors)
+    assert [x._version for x in tensors] == [1, 1]
+    assert pc.allreduce_async(tensors).wait() is tensors
+    assert [x._version for x in tensors] == [2, 2]
+    pc.broadcast(tensors, root=0)  # the root is only read
+    assert [x._version for x in tensors] == [2, 2]
+
+
 def test_a_leaf_that_requires_grad_is_written_as_under_no_grad(world_of_one: pc.Group) -> None:
     for leaf in (torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.ones(3))):
         assert pc.allreduce(leaf) is leaf
