@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import torch
 from waiting import LATE_S, eventually
 
 import pycollective as pc
@@ -324,24 +323,6 @@ def drop_while_held() -> None:
 
 def test_memory_cannot_move_while_a_dropped_call_writes_it() -> None:
     testing.run(drop_while_held, 2)
-
-
-# ---- torch
-
-
-def versions() -> None:
-    x, out = torch.ones(3), torch.zeros(3)
-    pc.allreduce_async(x, out=out).wait()
-    assert (x._version, out._version) == (0, 1)
-    assert out.tolist() == [2, 2, 2]
-    pc.allreduce_async(x)
-    pc.barrier()
-    assert eventually(lambda: x._version == 1), "nobody waits, and it is noted all the same"
-
-
-@pytest.mark.skipif(torch is None, reason="torch is not installed")
-def test_a_tensor_that_is_written_is_marked_as_such_when_the_call_ends() -> None:
-    testing.run(versions, 2)
 
 
 # ---- asyncio

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import torch
+from waiting import eventually
 
 import pycollective as pc
 from pycollective import testing
@@ -43,6 +44,20 @@ def test_every_tensor_of_a_list_counts_as_written(world_of_one: pc.Group) -> Non
     assert [x._version for x in tensors] == [2, 2]
     pc.broadcast(tensors, root=0)  # the root is only read
     assert [x._version for x in tensors] == [2, 2]
+
+
+def versions() -> None:
+    x, out = torch.ones(3), torch.zeros(3)
+    pc.allreduce_async(x, out=out).wait()
+    assert (x._version, out._version) == (0, 1)
+    assert out.tolist() == [2, 2, 2]
+    pc.allreduce_async(x)
+    pc.barrier()
+    assert eventually(lambda: x._version == 1), "nobody waits, and it is noted all the same"
+
+
+def test_a_tensor_that_is_written_is_marked_as_such_when_the_call_ends() -> None:
+    testing.run(versions, 2)
 
 
 def test_a_leaf_that_requires_grad_is_written_as_under_no_grad(world_of_one: pc.Group) -> None:
