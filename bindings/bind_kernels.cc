@@ -11,9 +11,10 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// out = a (op) b for three arrays that lie in one block each, as large and of one dtype. `out` may be `a`.
+// out = a (op) b for three arrays that lie in one block each, as large and of one dtype. `out` may be `a`. More than one
+// call is for benchmarks/kernels.py: what lies around the kernel takes longer than the kernel on small arrays.
 void combine(State& state, const py::object& out, const py::object& a, const py::object& b,
-             const py::object& op) {
+             const py::object& op, int calls) {
   constexpr const char* kName = "_combine";
   View out_view, a_view, b_view;
   Reduction how;
@@ -31,7 +32,7 @@ void combine(State& state, const py::object& out, const py::object& a, const py:
     throw py::error_already_set();
   }
   const py::gil_scoped_release release;
-  reduce(to.data, x.data, y.data, x.count, x.dtype, how);
+  for (int i = 0; i < calls; ++i) reduce(to.data, x.data, y.data, x.count, x.dtype, how);
 }
 
 // Refuses what no call can take, in the words of a call.
@@ -55,10 +56,9 @@ void check(State& state, const std::string& function, const std::string& argumen
 void bind_kernels(py::module_& m, State* state) {
   m.def(
       "_combine",
-      [state](const py::object& out, const py::object& a, const py::object& b, const py::object& op) {
-        combine(*state, out, a, b, op);
-      },
-      py::arg("out"), py::arg("a"), py::arg("b"), py::arg("op"));
+      [state](const py::object& out, const py::object& a, const py::object& b, const py::object& op,
+              int calls) { combine(*state, out, a, b, op, calls); },
+      py::arg("out"), py::arg("a"), py::arg("b"), py::arg("op"), py::arg("calls") = 1);
   m.def(
       "_check",
       [state](const std::string& function, const std::string& argument, const py::object& x,

@@ -198,8 +198,15 @@ std::string explained(const State& state, const std::string& collective, uint64_
   if (!tune.is_ok()) throw_status(state, tune.status());
   const Result<SelectionTable> table = SelectionTable::parse(tune.value());
   if (!table.is_ok()) throw_status(state, table.status());
-  const ExplainedCall call{to_collective(state, collective), nbytes, root, group, rank, {}, model};
-  const Result<std::string> text = unlocked([&] { return explain_call(call, table.value()); });
+  const Result<std::string> named = env_text(Env::kProfile);
+  if (!named.is_ok()) throw_status(state, named.status());
+  const Result<Profile> profile =
+      load_profile(named.value(), Logger(LogLevel::kError));  // the text says it too
+  if (!profile.is_ok()) throw_status(state, profile.status());
+  const SelectionTable here = profile.value().tuning.selection(table.value(), group);
+  const ExplainedCall call{
+      to_collective(state, collective), nbytes, root, group, rank, {}, model, &profile.value()};
+  const Result<std::string> text = unlocked([&] { return explain_call(call, here); });
   if (!text.is_ok()) throw_status(state, text.status());
   return text.value();
 }

@@ -116,7 +116,7 @@ struct Options {
   std::vector<std::string> listen;
   Rank local_rank, local_size;
   std::optional<double> timeout_s, init_timeout_s;
-  std::optional<std::string> transport, tune;
+  std::optional<std::string> transport, tune, tuning;
 };
 
 // The world's store as Python sees it: bytes under names, until the world ends.
@@ -179,8 +179,11 @@ class PyRuntime {
         options.timeout_s ? *options.timeout_s : value_or_raise(*state, env_seconds(Env::kTimeoutS));
     native.transport =
         options.transport ? *options.transport : value_or_raise(*state, env_text(Env::kTransport));
+    native.single_copy = value_or_raise(*state, env_text(Env::kSingleCopy)) == "auto";
     if (options.tune) native.tune = *options.tune;
     if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_raise(*state, env_text(Env::kTune));
+    native.profile = options.tuning ? "off" : value_or_raise(*state, env_text(Env::kProfile));
+    native.tuning = options.tuning.value_or("");
     const std::string check_name = value_or_raise(*state, env_text(Env::kCheck));
     native.check = check_name == "off" ? Check::kOff : check_name == "strict" ? Check::kStrict : Check::kOn;
     native.find_position = [position = state->position](ProgramPosition::Found found) {
@@ -365,12 +368,13 @@ void bind_runtime(py::module_& module, State* state) {
                             const py::bytes& job, const std::string& key_source, bool encrypts,
                             uint32_t epoch, std::vector<std::string> listen, Rank local_rank, Rank local_size,
                             std::optional<double> timeout_s, std::optional<double> init_timeout_s,
-                            std::optional<std::string> transport, std::optional<std::string> tune) {
+                            std::optional<std::string> transport, std::optional<std::string> tune,
+                            std::optional<std::string> tuning) {
              return std::make_unique<PyRuntime>(
                  state, Options{rank, size, std::move(store_addresses), std::move(host_store),
                                 make_credentials(*state, key, key_source, job, encrypts), epoch,
                                 std::move(listen), local_rank, local_size, timeout_s, init_timeout_s,
-                                std::move(transport), std::move(tune)});
+                                std::move(transport), std::move(tune), std::move(tuning)});
            }),
            py::arg("rank"), py::arg("size"), py::kw_only(),
            py::arg("store_addresses") = std::vector<std::string>(), py::arg("host_store") = py::none(),
@@ -378,7 +382,7 @@ void bind_runtime(py::module_& module, State* state) {
            py::arg("epoch") = 0, py::arg("listen") = std::vector<std::string>(), py::arg("local_rank") = 0,
            py::arg("local_size") = 0, py::arg("timeout_s") = py::none(),
            py::arg("init_timeout_s") = py::none(), py::arg("transport") = py::none(),
-           py::arg("tune") = py::none())
+           py::arg("tune") = py::none(), py::arg("tuning") = py::none())
       .def_property_readonly("world", &PyRuntime::world, "The group of all ranks.")
       .def("store", &PyRuntime::store, "The key-value store of this world.")
       .def("shutdown", &PyRuntime::shutdown, py::kw_only(), py::arg("timeout_s") = py::none(),

@@ -220,6 +220,11 @@ PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return nullptr;
   if (nbytes < 0) return refuse(*group.state, "explain: nbytes must not be negative"), nullptr;
+  const std::string_view called = name;
+  if (called == "send" || called == "recv" || called == "sendrecv") {
+    const std::string text = communicator->explain_messages();
+    return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  }
   const std::optional<Collective> collective = collective_from_name(name);
   if (!collective) {
     std::string known;

@@ -6,10 +6,12 @@
 #include "bind_debug.h"
 #include "bind_errors.h"
 #include "bind_group.h"
+#include "bind_heap.h"
 #include "bind_kernels.h"
 #include "bind_ops.h"
 #include "bind_plan.h"
 #include "bind_runtime.h"
+#include "bind_tune.h"
 #include "bind_work.h"
 #include "calls.h"
 #include "kernels/dtypes_page.h"
@@ -55,10 +57,12 @@ PYBIND11_MODULE(_core, m) {
   if (!state->load() || !pc::add_work(m.ptr(), state) || !pc::add_group(m.ptr(), state))
     throw py::error_already_set();
   pc::bind_runtime(m, state);
+  pc::bind_heap(m, state);
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);
   pc::bind_kernels(m, state);
   pc::bind_plan(m, state);
+  pc::bind_tune(m, state);
   m.attr("ANY_SOURCE") = pc::kAnyRank;
   m.def(
       "_set_world", [state](const py::object& group) { set_world(*state, group); }, py::arg("group"));

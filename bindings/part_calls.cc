@@ -1,5 +1,6 @@
 #include "part_calls.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "arguments.h"
@@ -26,33 +27,41 @@ struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
 enum class Form : uint8_t { kBlocking, kAsync };
 bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
 
-// The result's shape, from that of x. False: x cannot be cut; the error is set.
-bool result_shape(const GroupObject& group, Collective collective, const View& x,
-                  std::vector<int64_t>& shape) {
-  shape.assign(x.shape(), x.shape() + x.ndim());
-  const bool gathers = collective == Collective::kAllgather || collective == Collective::kGather;
-  if (gathers) {
-    if (shape.empty()) shape.push_back(1);  // numbers make a vector
-    shape[0] *= group.size;
-    return true;
+// Like x's but for the length of the first axis. Good as long as the view of x.
+struct ResultShape {
+  int ndim = 0;
+  int64_t first = 0;
+  const int64_t* tail = nullptr;
+
+  std::vector<int64_t> lengths() const {
+    std::vector<int64_t> all = {first};
+    all.insert(all.end(), tail, tail + ndim - 1);
+    return all;
   }
-  const std::string who = std::string(name_of(collective)) + ": x ";
-  if (shape.empty()) return refuse(*group.state, who + "has no axis to cut: it is a 0-d array");
-  if (shape[0] % group.size != 0) {
-    return refuse(*group.state, who + "of shape " + shape_text(x.shape(), x.ndim()) + " cannot be cut into " +
-                                    std::to_string(group.size) +
+  bool is_of(const View& view) const {
+    return view.ndim() == ndim && view.length(0) == first &&
+           std::equal(tail, tail + ndim - 1, view.shape() + 1);
+  }
+};
+
+// False: x cannot be cut; the error is set.
+bool result_shape(const GroupObject& group, Collective collective, const View& x, ResultShape& result) {
+  static constexpr int64_t kNumber = 1;  // numbers make a vector
+  const bool gathers = collective == Collective::kAllgather || collective == Collective::kGather;
+  const bool is_number = x.ndim() == 0;
+  const int64_t* const shape = is_number ? &kNumber : x.shape();
+  result = {is_number ? 1 : x.ndim(), shape[0], shape + 1};
+  if (gathers) return result.first *= group.size, true;
+  const std::string_view function = name_of(collective);
+  if (is_number)
+    return refuse(*group.state, std::string(function) + ": x has no axis to cut: it is a 0-d array");
+  if (result.first % group.size != 0) {
+    return refuse(*group.state, std::string(function) + ": x of shape " + shape_text(x.shape(), x.ndim()) +
+                                    " cannot be cut into " + std::to_string(group.size) +
                                     " equal parts along axis 0: give counts=, a list or \"auto\"");
   }
-  if (collective != Collective::kAlltoall) shape[0] /= group.size;
+  if (collective != Collective::kAlltoall) result.first /= group.size;
   return true;
-}
-
-bool has_shape(const GroupObject& group, const char* function, const View& out,
-               const std::vector<int64_t>& shape) {
-  if (std::vector<int64_t>(out.shape(), out.shape() + out.ndim()) == shape) return true;
-  return refuse(*group.state, std::string(function) + ": out has shape " +
-                                  shape_text(out.shape(), out.ndim()) + ", but the result " +
-                                  shape_text(shape.data(), static_cast<int>(shape.size())));
 }
 
 bool is_zero(PyObject* axis) {
@@ -102,31 +111,50 @@ class PartCall {
   // This rank has the array of all parts, or gets it.
   Prepared with_whole() {
     const Collective collective = call_.request.collective;
-    if (collective == Collective::kScatter && !is_given(given_.out)) return Prepared::kStaged;
+    if (!is_given(given_.out)) {
+      const Prepared made = make_result();
+      if (made != Prepared::kYes) return made;
+    }
+    PyObject* const result = call_.made != nullptr ? call_.made->get() : given_.out;
     const Use in_use = {call_.function, "x", false, true}, out_use = {call_.function, "out", true, true};
-    View first, &in = call_.in_view, &out = call_.out_view;
-    if (!first.take(state_, given_.x, in_use)) return refused(first);
-    std::vector<int64_t> shape;
-    if (!result_shape(group_, collective, first, shape)) return Prepared::kNo;
-    PyObject* const result =
-        is_given(given_.out) ? Py_NewRef(given_.out) : new_array(state_, given_.x, shape);
-    if (result == nullptr) return PyErr_Occurred() == nullptr ? Prepared::kStaged : Prepared::kNo;
-    call_.made = std::make_unique<Ref>(result);
-    // Again, for code has run meanwhile; and a NumPy array last (see prepare_elementwise in calls.cc).
+    View &in = call_.in_view, &out = call_.out_view;
+    // A NumPy array last (see prepare_elementwise in calls.cc).
     const bool x_is_numpy =
         PyObject_TypeCheck(given_.x, reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
     if (x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
     if (!in.take(state_, given_.x, in_use)) return refused(in);
     if (!x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
+    ResultShape shape;
+    if (!result_shape(group_, collective, in, shape)) return Prepared::kNo;
     if (reduces(collective) && !in.fits(state_, call_.request.op, in_use)) return Prepared::kNo;
-    if (!out.same_dtype(state_, in, out_use) || !has_shape(group_, call_.function, out, shape))
-      return Prepared::kNo;
+    if (!out.same_dtype(state_, in, out_use) || !has_shape(out, shape)) return Prepared::kNo;
     call_.request.in = in.buffer();
     call_.request.out = out.buffer();
     call_.written = &out;
     call_.arrays[0] = given_.x;
     call_.arrays[1] = call_.result = result;
     return Prepared::kYes;
+  }
+
+  Prepared make_result() {
+    const Collective collective = call_.request.collective;
+    if (collective == Collective::kScatter) return Prepared::kStaged;
+    View x;  // looked at once more afterwards: making an array may run code
+    if (!x.take(state_, given_.x, {call_.function, "x", false, true})) return refused(x);
+    ResultShape shape;
+    if (!result_shape(group_, collective, x, shape)) return Prepared::kNo;
+    PyObject* const result = new_array(state_, given_.x, shape.lengths());
+    if (result == nullptr) return PyErr_Occurred() == nullptr ? Prepared::kStaged : Prepared::kNo;
+    call_.made = std::make_unique<Ref>(result);
+    return Prepared::kYes;
+  }
+
+  bool has_shape(const View& out, const ResultShape& shape) const {
+    if (shape.is_of(out)) return true;
+    const std::vector<int64_t> lengths = shape.lengths();
+    return refuse(state_, std::string(call_.function) + ": out has shape " +
+                              shape_text(out.shape(), out.ndim()) + ", but the result " +
+                              shape_text(lengths.data(), shape.ndim));
   }
 
   // This rank gives a part to the root, or gets one from it.

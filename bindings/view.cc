@@ -56,6 +56,8 @@ bool View::matches(const State& state, const View& other, const Use& use) const 
 }
 
 bool View::fits(const State& state, ReduceOp op, const Use& use) const {
+  if (buffer_.dtype != DType::kOpaque && !takes_pairs(op)) [[likely]]
+    return true;
   const std::string who = std::string(use.function) + ": " + use.argument;
   if (buffer_.dtype == DType::kOpaque) {
     return refuse(state, Code::kUnsupported,
@@ -63,7 +65,7 @@ bool View::fits(const State& state, ReduceOp op, const Use& use) const {
                       ", which can be moved but not reduced: view it as a dtype that can (" + use.argument +
                       ".view(...)), or pass a copy of one field of a record");
   }
-  if (!takes_pairs(op) || (ndim_ > 0 && shape_[ndim_ - 1] == 2)) return true;
+  if (ndim_ > 0 && shape_[ndim_ - 1] == 2) return true;
   return refuse(state, who + " of shape " + shape_text(shape_, ndim_) + " has no pairs for \"" +
                            std::string(name_of(op)) +
                            "\": its last axis must have length 2, for value and location");

@@ -12,6 +12,8 @@ Start it with `pycollective run -n 4 script.py`, `torchrun`, or by hand with `in
 Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLPack. Errors: see pycollective.errors.
 """
 
+import typing
+
 try:
     from pycollective._core import (
         ANY_SOURCE,
@@ -86,6 +88,9 @@ from pycollective.lifetime import init, is_initialized, local_rank, local_size, 
 from pycollective.plan import explain
 from pycollective.store import Store, store
 
+if typing.TYPE_CHECKING:
+    from pycollective.heap import empty, empty_like, zeros
+
 __all__ = [
     "ANY_SOURCE",
     "Aborted",
@@ -119,6 +124,8 @@ __all__ = [
     "broadcast_async",
     "broadcast_object",
     "coalesce",
+    "empty",
+    "empty_like",
     "explain",
     "exscan",
     "exscan_async",
@@ -153,4 +160,20 @@ __all__ = [
     "size",
     "store",
     "world",
+    "zeros",
 ]
+
+
+_LATER = {"empty", "empty_like", "zeros"}  # imported when they are first used
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'pycollective' has no attribute {name!r}")
+    from pycollective import heap
+
+    return getattr(heap, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -185,26 +185,28 @@ def sizes(text: str) -> list[int]:
     return [number_of_bytes(word) for word in text.split(",")]
 
 
-def names(text: str) -> list[str]:
+def names(text: str, known: Collection[str] = OPERATION_NAMES) -> list[str]:
     """Names of operations, refused if there is no such operation."""
     words = text.split(",")
-    unknown = [word for word in words if word not in OPERATION_NAMES]
+    unknown = [word for word in words if word not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
-            f"no such operation: {' '.join(unknown)}; there are {' '.join(OPERATION_NAMES)}"
+            f"no such operation: {' '.join(unknown)}; there are {' '.join(known)}"
         )
     return words
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `pycollective bench`."""
+def add_arguments(parser: argparse.ArgumentParser, known: Collection[str] = OPERATION_NAMES) -> None:
+    """The options of `pycollective bench`, with the operations that `--ops` takes."""
     parser.add_argument(
         "--sizes",
         type=sizes,
         default=sizes("8,64K,1M,16M"),
         help="bytes, rounded up to whole elements: 8,64K,1M,16M",
     )
-    parser.add_argument("--ops", type=names, default=["allreduce"], help=",".join(OPERATION_NAMES))
+    parser.add_argument(
+        "--ops", type=lambda text: names(text, known), default=["allreduce"], help=",".join(known)
+    )
     parser.add_argument("--dtype", choices=TYPES, default="float32")
     parser.add_argument("--iters", type=iterations, default=0, help="per size (default: by size)")
     parser.add_argument("--explain", action="store_true", help="say what the columns mean")

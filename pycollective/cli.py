@@ -1,4 +1,4 @@
-"""The command line: `pycollective run`, `bench`, `plan`, `doctor`, `env`."""
+"""The command line: `pycollective run`, `bench`, `tune`, `plan`, `doctor`, `env`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pycollective import bench, plan_commands
 from pycollective._version import __version__
+from pycollective.compare import arguments as compare
+from pycollective.compare.collectives import COLLECTIVES
 from pycollective.launch.environment import usable_cores
 
 
@@ -17,6 +19,22 @@ def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def several_ranks(text: str) -> list[int]:
+    """`2,4`: groups of how many are tuned."""
+    counts = sorted({int(word) for word in text.split(",")})
+    if counts[0] < 2:
+        raise argparse.ArgumentTypeError("a group has at least 2 ranks")
+    return counts
+
+
+def seconds(text: str) -> float:
+    """More than nothing, and not for ever."""
+    value = float(text)
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError("must be more than 0, and at most a day")
     return value
 
 
@@ -63,7 +81,24 @@ def make_parser() -> argparse.ArgumentParser:
 
     measure = commands.add_parser("bench", help="measure collectives between ranks on this host")
     measure.add_argument("-n", "-np", "--ranks", type=positive, default=2, help="how many (default 2)")
-    bench.add_arguments(measure)
+    bench.add_arguments(measure, tuple(COLLECTIVES))
+    compare.add_arguments(measure)
+
+    tune = commands.add_parser(
+        "tune", help="measure this machine, and keep what is better here than the defaults"
+    )
+    tune.add_argument(
+        "--time", type=seconds, default=60.0, metavar="S", help="about so many seconds (default 60)"
+    )
+    tune.add_argument(
+        "-n",
+        "-np",
+        "--ranks",
+        type=several_ranks,
+        help="for groups of how many, as 2,4 (default: 2, 4, and one for each core)",
+    )
+    tune.add_argument("--output", metavar="FILE", help="where the profile goes (default: where init() looks)")
+    tune.add_argument("--dry-run", action="store_true", help="show it, and write nothing")
 
     plan = commands.add_parser("plan", help="list, show, check and simulate algorithms, without ranks")
     plan_commands.add_arguments(plan)
@@ -85,6 +120,25 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """`bench`: the comparison if any of its options is given, else the ranks of the plain benchmark."""
+    if compare.asked_for(options):
+        if options.dtype != "float32":
+            parser.error(f"bench: the comparison is of float32, not {options.dtype}")
+        from pycollective.compare import command
+
+        return command.run(options)
+    only_compared = [name for name in options.ops if name not in bench.OPERATION_NAMES]
+    if only_compared:
+        parser.error(
+            f"bench: {' '.join(only_compared)}: measured by pycollective-bench, or here with --compare"
+        )
+    from pycollective.launch.run import Options, run
+
+    ranks = [sys.executable, "-m", bench.__name__, *bench.words(options)]
+    return run(Options(ranks=options.ranks, command=ranks, prefix=False))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code for the shell."""
     parser = make_parser()
@@ -101,11 +155,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return doctor(as_json=options.json, world=options.world)
 
+    if options.command_name == "tune":
+        from pycollective.tune import command as tuning
+
+        return tuning.run(
+            seconds=options.time, output=options.output, dry_run=options.dry_run, ranks=options.ranks
+        )
+
     from pycollective.launch.run import Options, run
 
     if options.command_name == "bench":
-        command = [sys.executable, "-m", bench.__name__, *bench.words(options)]
-        return run(Options(ranks=options.ranks, command=command, prefix=False))
+        return measure(parser, options)
     command = python_command(options.program, module=options.module)
     if not command:
         parser.error("run: which program? For example: pycollective run -n 4 script.py")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
-BACKENDS = ("auto", "tcp")
+BACKENDS = ("auto", "tcp", "shm")
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
@@ -67,7 +67,8 @@ def init(
         rank: this process, from 0 to `size` - 1.
         size: how many processes there are.
         timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
-        backend: "auto" or "tcp"; default PYCOLLECTIVE_TRANSPORT, else "auto".
+        backend: "auto": ranks of one host share memory where they can; "tcp": they never do; "shm": all ranks must.
+            Rank 0's counts for all; default PYCOLLECTIVE_TRANSPORT, else "auto".
 
     Raises:
         InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
@@ -77,6 +78,7 @@ def init(
         CollectiveError: the address of rank 0 is taken, or the system refuses something else.
         PeerFailure: the launcher is gone, or cannot be asked where rank 0 is.
         Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
+            Or backend is "shm" and not all ranks share memory: the message says which, and why.
         ForkedProcess: the launcher's place belongs to the process that this one was forked from.
 
     Example:

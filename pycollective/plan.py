@@ -21,7 +21,8 @@ def explain(
     """Say in words how a call would run: in the current world, or, with `size`, in one that is only thought of.
 
     Parameters:
-        collective: "allreduce", "broadcast", "reduce", "barrier" or another collective's name.
+        collective: "allreduce", "broadcast", "reduce", "barrier" or another collective's name; in a world also "send"
+            or "recv": which way messages take.
         nbytes: size of the whole array in bytes: of allgather's result, of reduce_scatter's argument.
         root: for broadcast, reduce, gather and scatter.
         size: explain a world of so many ranks; none need be there. PYCOLLECTIVE_TUNE of this process counts.

@@ -21,8 +21,13 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "rank 0's "
      "value counts for all.",
      "0.1"},
-    {Env::kTransport, "PYCOLLECTIVE_TRANSPORT", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto tcp", 0, 0,
-     "How messages travel between ranks; `auto` takes the fastest that every rank has.", "0.1"},
+    {Env::kTransport, "PYCOLLECTIVE_TRANSPORT", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto tcp shm", 0,
+     0,
+     "How ranks reach each other. `auto`: ranks of one host that can share memory do, everything else goes "
+     "over TCP. `tcp`: no "
+     "memory is shared. `shm`: an error at `init` unless all ranks share memory. Rank 0's value counts for "
+     "all.",
+     "0.1"},
     {Env::kRank, "PYCOLLECTIVE_RANK", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0, kMostRanks,
      "This process's rank in the job.", "0.1"},
     {Env::kWorldSize, "PYCOLLECTIVE_WORLD_SIZE", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 1,
@@ -64,6 +69,19 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "`auth`, or a comma list of `encrypt` (every connection is encrypted after its handshake) and `strict` "
      "(no key "
      "from a launcher's board). The same on every rank.",
+     "0.1"},
+    {Env::kSingleCopy, "PYCOLLECTIVE_SINGLE_COPY", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto off", 0,
+     0,
+     "Whether ranks that share memory may read large arrays in each other's private memory too, where the "
+     "kernel "
+     "allows it and it is faster. `off` on one rank is off for its groups.",
+     "0.1"},
+    {Env::kProfile, "PYCOLLECTIVE_PROFILE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "What `pycollective tune` found out about this machine: a file, or `off`; unset: "
+     "`$XDG_CONFIG_HOME/pycollective/profile` where there is one (`~/.config` if that is not set). A profile "
+     "of "
+     "another machine "
+     "is refused. Rank 0's counts for all.",
      "0.1"},
 }};
 constexpr bool in_enum_order() {

@@ -28,8 +28,10 @@ enum class Env : uint8_t {
   kInterface,
   kKeyFile,
   kSecurity,
+  kSingleCopy,
+  kProfile,
 };
-inline constexpr int kEnvCount = 16;
+inline constexpr int kEnvCount = 18;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

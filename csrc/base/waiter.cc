@@ -2,18 +2,25 @@
 
 #include <sched.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace pc {
 
-void Waiter::cpu_pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+Waiter::Polls Waiter::flags() {
+  static const std::chrono::duration<double, std::nano> pause = [] {
+    constexpr int kPauses = 64;
+    TimePoint::duration shortest = TimePoint::duration::max();
+    for (int i = 0; i < 5; ++i) {  // the process may be interrupted in one of them
+      const TimePoint began = now();
+      for (int k = 0; k < kPauses; ++k) cpu_pause();
+      shortest = std::min(shortest, now() - began);
+    }
+    return std::chrono::duration<double, std::nano>(shortest) / kPauses;
+  }();
+  const auto polls = [](std::chrono::nanoseconds time) {
+    return std::clamp(static_cast<int>(time / std::max(pause, std::chrono::duration<double, std::nano>(1))),
+                      1, 5000);
+  };
+  using std::chrono::nanoseconds;
+  return {polls(nanoseconds(90)), polls(nanoseconds(45'000)), polls(nanoseconds(350))};
 }
 
 bool Waiter::yield_gave_way() {

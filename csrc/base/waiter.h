@@ -4,6 +4,7 @@
 // cores. Thresholds are therefore times, never counts.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -34,29 +35,44 @@ enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 // Thread-safety: one thread at a time. Keep one per waiting place (it remembers its spin budget).
 class Waiter {
  public:
-  // `crowded`: more local ranks than usable cores; starts with next to no spinning.
-  explicit Waiter(bool crowded = false) : budget_(crowded ? kMinBudget : kMaxBudget) {}
+  // How often to poll before the first yield, and between yields for which nobody else wanted the core.
+  struct Polls {
+    int min, max, between;
+  };
+  static constexpr Polls kSockets{1, 64, 0};  // each poll is a system call: about 20 us in all
+  // Each is a load and a pause: at most 45 us in all. Measured, since a pause takes 10 ns on one processor and 60 on the next.
+  static Polls flags();
 
-  // `ready()` polls once and says whether the wait is over; `sleep(ms)` blocks until something may have happened or
-  // about `ms` milliseconds have passed. Both are called from this thread only.
-  template <class Ready, class Sleep>
-  WaitEnd wait(const WaitContext& context, Ready&& ready, Sleep&& sleep) {
-    for (int i = 0; i < budget_; ++i) {
-      if (ready()) {
-        grow(i);
-        return WaitEnd::kReady;
-      }
-      cpu_pause();
-    }
+  // `crowded`: more local ranks than usable cores; starts with next to no spinning.
+  explicit Waiter(bool crowded = false, const Polls& polls = kSockets)
+      : polls_(polls),
+        budget_(crowded ? polls.min : polls.max) {}
+
+  // `ready()` polls once and says whether the wait is over. False: not within the time that is worth to stay awake for.
+  template <class Ready>
+  bool briefly(Ready&& ready) {
+    if (const int used = spin(budget_, ready); used >= 0) return grow(used), true;
     const TimePoint began = now();
     for (bool first = true; now() - began < kYieldFor; first = false) {
       const bool gave_way = yield_gave_way();
       if (gave_way && first) shrink();  // somebody else needs this core
       if (ready()) {
         if (!gave_way && first) grow(budget_);  // nearly long enough
-        return WaitEnd::kReady;
+        return true;
       }
+      if (!gave_way && spin(polls_.between, ready) >= 0) return true;
     }
+    return false;
+  }
+
+  // `sleep(ms)` blocks until something may have happened or about `ms` milliseconds have passed. Both are called from
+  // this thread only.
+  template <class Ready, class Sleep>
+  WaitEnd wait(const WaitContext& context, Ready&& ready, Sleep&& sleep) {
+    return briefly(ready) ? WaitEnd::kReady : wait_asleep(context, ready, sleep);
+  }
+  template <class Ready, class Sleep>
+  static WaitEnd wait_asleep(const WaitContext& context, Ready&& ready, Sleep&& sleep) {
     for (;;) {
       const WaitEnd end = check(context);
       if (end != WaitEnd::kReady) return end;
@@ -65,21 +81,37 @@ class Waiter {
     }
   }
 
+  static void pause() { cpu_pause(); }  // for who waits for something that is about to happen
+
   static WaitEnd check(
       const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
 
  private:
   static constexpr int kMaxSliceMs = 50;
-  static constexpr int kMinBudget = 1;
-  static constexpr int kMaxBudget = 64;  // polls, each a system call for sockets: about 20 us
   static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
   static TimePoint now() { return std::chrono::steady_clock::now(); }
-  static void cpu_pause();
-  static bool yield_gave_way();  // sched_yield; true if somebody else ran meanwhile
-  void grow(int used) {
-    if (used > budget_ / 2) budget_ = budget_ * 2 + 1 < kMaxBudget ? budget_ * 2 + 1 : kMaxBudget;
+  static void cpu_pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
   }
-  void shrink() { budget_ = budget_ / 8 > kMinBudget ? budget_ / 8 : kMinBudget; }
+  static bool yield_gave_way();  // sched_yield; true if somebody else ran meanwhile
+  // After how many polls it was ready; -1: it was not.
+  template <class Ready>
+  static int spin(int polls, Ready&& ready) {
+    for (int i = 0; i < polls; ++i) {
+      if (ready()) return i;
+      cpu_pause();
+    }
+    return -1;
+  }
+  void grow(int used) {
+    if (used > budget_ / 2) budget_ = std::min(budget_ * 2 + 1, polls_.max);
+  }
+  void shrink() { budget_ = std::max(budget_ / 8, polls_.min); }
+  Polls polls_;
   int budget_;  // polls before the first yield
 };
 

@@ -1,4 +1,5 @@
-// What can be measured: five small functions per operation.
+// What can be measured: a few small functions per operation, in the order of nccl-tests: how large its arrays are, what
+// bandwidth follows from its time, what goes in, the call, what must come out.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,38 @@ struct Asked {
   Rank root = 0;
 };
 
+// How many parts of one length the arrays have: one, or one for each rank.
+struct Parts {
+  Rank in = 1, out = 1;
+  Rank most() const { return in > out ? in : out; }
+};
+
+// One rank's arrays. In place one is the other, or this rank's part of the other.
+struct Arrays {
+  Buffer in, out;
+};
+
+// Element i of one part of one rank's array.
+struct Element {
+  Rank rank = 0, size = 1, part = 0;
+  uint64_t i = 0;
+};
+
 struct Operation {
   std::string_view name;
-  // Element i before and after the call, which is in place.
-  double (*input)(const Asked& asked, Rank rank, Rank size, uint64_t i);
-  double (*expected)(const Asked& asked, Rank rank, Rank size, uint64_t i);
-  Status (*run)(Communicator& world, const Asked& asked, Buffer data);
+  Parts (*parts)(Rank size);        // the size of a row is that of the larger array
   double (*bus_factor)(Rank size);  // busbw = factor * bytes / time
-  std::string_view formula;         // the same, for people
-  std::string_view note = {};       // what else must be known to read its numbers
+  double (*input)(const Asked& asked, const Element& element);
+  Status (*run)(Communicator& group, const Asked& asked, const Arrays& arrays);
+  double (*expected)(const Asked& asked, const Element& element);
+  // To the output of a rank without a result nothing may be written.
+  bool (*has_result)(const Asked& asked, Rank rank, Rank size);
+  std::string_view formula;    // of busbw, for people
+  std::string_view note = {};  // what else must be known to read its numbers
   bool reduces = false, rooted = false, moves_data = true;
-  int trips = 1;  // of the data in one run; its time is divided by them
+  bool in_place = true;  // it may be
+  bool averages = true;  // if it reduces
+  int trips = 1;         // of the data in one run; its time is divided by them
 };
 
 std::span<const Operation> operations();

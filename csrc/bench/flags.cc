@@ -32,6 +32,10 @@ Status set_sizes(Words& words, const std::string& value) {
 
 Status set_operations(Words& words, const std::string& value) {
   words.operations.clear();
+  if (value == "all") {
+    for (const Operation& operation : operations()) words.operations.push_back(&operation);
+    return Status::ok();
+  }
   for (const std::string& word : split(value)) {
     words.operations.push_back(find_operation(word));
     if (words.operations.back() == nullptr) return invalid("there is no operation '" + word + "'");
@@ -76,8 +80,8 @@ Status set_root(Words& words, const std::string& value) {
 }
 
 Status set_transport(Words& words, const std::string& value) {
-  if (value != "auto" && value != "tcp")
-    return invalid("there is no transport '" + value + "', there are auto and tcp");
+  if (value != "auto" && value != "tcp" && value != "shm")
+    return invalid("there is no transport '" + value + "', there are auto, tcp and shm");
   words.options.transport = value;
   return Status::ok();
 }
@@ -85,6 +89,12 @@ Status set_transport(Words& words, const std::string& value) {
 Status set_check(Words& words, const std::string& value) {
   PC_ASSIGN_OR_RETURN(const uint64_t check, whole_number(value, 0, 1));
   words.options.checks = check == 1;
+  return Status::ok();
+}
+
+Status set_place(Words& words, bool in, bool out) {
+  words.in_place = in;
+  words.out_of_place = out;
   return Status::ok();
 }
 
@@ -97,7 +107,7 @@ struct Flag {
   Set set;
 };
 constexpr uint64_t kMostIterations = 10'000'000;
-constexpr std::array<Flag, 19> kFlags = {{
+constexpr std::array<Flag, 24> kFlags = {{
     {"-n", "--ranks", true,
      [](Words& w, const std::string& v) { return take(whole_number(v, 1, 1024), w.options.ranks); }},
     {"-b", "--minbytes", true,
@@ -123,6 +133,19 @@ constexpr std::array<Flag, 19> kFlags = {{
      }},
     {"-c", "--check", true, set_check},
     {"", "--transport", true, set_transport},
+    {"", "--group", true,
+     [](Words& w, const std::string& v) {
+       w.options.group = v;
+       return v.empty() ? invalid("'' names no ranks") : Status::ok();
+     }},
+    {"", "--in-place", false, [](Words& w, const std::string&) { return set_place(w, true, false); }},
+    {"", "--out-of-place", false, [](Words& w, const std::string&) { return set_place(w, false, true); }},
+    {"", "--both", false, [](Words& w, const std::string&) { return set_place(w, true, true); }},
+    {"", "--ceilings", false,
+     [](Words& w, const std::string&) {
+       w.options.ceilings = true;
+       return Status::ok();
+     }},
     {"", "--tune", true,
      [](Words& w, const std::string& v) {
        w.options.tune = v;

@@ -17,6 +17,7 @@ struct Words {
   std::vector<DType> dtypes = {DType::kF32};  // empty: all
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
   std::optional<Rank> root;  // nothing: rotates
+  bool in_place = true, out_of_place = false;
 };
 
 Result<Words> read_flags(const std::vector<std::string>& words);

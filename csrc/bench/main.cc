@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/options.h"
+#include "bench/output.h"
 #include "bench/place.h"
 #include "bench/rank.h"
 #include "bench/ranks_here.h"
@@ -43,6 +44,10 @@ int run(const std::vector<std::string>& words) {
   const Rank size = place ? place->size : options.ranks.value_or(kRanks);
   const Status usable = check(options, size);
   if (!usable.is_ok()) return refuse(usable, speaks);
+  if (options.ceilings) {
+    const Status measured = speaks ? print_ceilings(options) : Status::ok();
+    return measured.is_ok() ? 0 : complain(measured);
+  }
   if (!place) return run_here(size, [&](const Place& here) { return run_rank(options, here); });
   const Status ended = run_rank(options, *place);
   return ended.is_ok() ? 0 : complain(ended);

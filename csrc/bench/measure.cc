@@ -1,33 +1,14 @@
 #include "bench/measure.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <set>
 #include <vector>
 
-#include "bench/patterns.h"
+#include "bench/memory.h"
 
 namespace pc::bench {
 namespace {
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<std::byte, Free>;
-
-// On a page of its own, as an ordinary program's large arrays are; zeros, all of it touched.
-Result<Memory> allocate(std::size_t nbytes) {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t rounded = std::max<std::size_t>(1, (nbytes + kPage - 1) / kPage) * kPage;
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)));
-  if (!memory) return system_error("allocating " + std::to_string(nbytes) + " bytes", ENOMEM);
-  std::memset(memory.get(), 0, rounded);
-  return memory;
-}
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
@@ -47,29 +28,24 @@ std::set<Rank> roots(const Case& what, Rank size) {
 }
 
 // Wrong elements over all ranks.
-Result<uint64_t> count_wrong(Communicator& world, const Case& what, Buffer data) {
-  const Rank rank = world.rank(), size = world.size();
+Result<uint64_t> count_wrong(Communicator& world, const Case& what, ArrayMemory& memory) {
   std::vector<int64_t> wrong = {0};
-  for (const Rank root : roots(what, size)) {
-    const Asked call = {what.op, root};
-    const auto element = [&](auto function) {
-      return [=](uint64_t index) { return function(call, rank, size, index); };
-    };
-    Pattern(data.dtype, element(what.operation->input)).fill(data);
-    PC_TRY(what.operation->run(world, call, data));
-    const Pattern expected(data.dtype, element(what.operation->expected));
-    wrong[0] += static_cast<int64_t>(expected.count_wrong(data));
+  for (const Rank root : roots(what, world.size())) {
+    const Asked asked = {what.op, root};
+    memory.fill(asked);
+    PC_TRY(what.operation->run(world, asked, memory.arrays()));
+    wrong[0] += static_cast<int64_t>(memory.count_wrong(asked));
   }
   PC_TRY(allreduce(world, wrong, ReduceOp::kSum));
   return static_cast<uint64_t>(wrong[0]);
 }
 
 // When this rank was done with each call, the first of which only sets the zero.
-Result<std::vector<int64_t>> completions(Communicator& world, const Case& what, Buffer data,
+Result<std::vector<int64_t>> completions(Communicator& world, const Case& what, const Arrays& arrays,
                                          const Effort& effort) {
   Asked asked = {what.op, what.root.value_or(0)};
   const auto call = [&] {
-    PC_TRY(what.operation->run(world, asked, data));
+    PC_TRY(what.operation->run(world, asked, arrays));
     if (!what.root) asked.root = (asked.root + 1) % world.size();
     return Status::ok();
   };
@@ -86,8 +62,9 @@ Result<std::vector<int64_t>> completions(Communicator& world, const Case& what, 
 
 // A call takes until its slowest rank is done, from when the slowest was done with the one before. Without a common clock:
 // as long as on the rank where it took longest.
-Result<Latencies> time_calls(const World& world, const Case& what, Buffer data, const Effort& effort) {
-  PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(world.group, what, data, effort));
+Result<Latencies> time_calls(const World& world, const Case& what, const Arrays& arrays,
+                             const Effort& effort) {
+  PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(world.group, what, arrays, effort));
   std::vector<int64_t> total = {ends.back() - ends.front()};
   std::vector<int64_t> each = differences(ends);
   if (world.one_clock) {
@@ -104,20 +81,22 @@ Result<Latencies> time_calls(const World& world, const Case& what, Buffer data, 
 }  // namespace
 
 Result<Row> measure(const World& world, const Case& what, uint64_t nbytes, const Effort& effort) {
+  const Rank rank = world.group.rank(), size = world.group.size();
+  const uint64_t parts = static_cast<uint64_t>(what.operation->parts(size).most());
   Row row;
   row.what = what;
   row.iterations = effort.iterations;
-  row.count = what.operation->moves_data ? std::max<uint64_t>(1, nbytes / size_of(what.dtype)) : 0;
-  row.nbytes = row.count * size_of(what.dtype);
-  PC_ASSIGN_OR_RETURN(const Memory memory, allocate(row.nbytes));
-  const Buffer data = {memory.get(), row.count, what.dtype};
+  row.count = what.operation->moves_data ? std::max<uint64_t>(1, nbytes / size_of(what.dtype) / parts) : 0;
+  row.nbytes = row.count * parts * size_of(what.dtype);
+  PC_ASSIGN_OR_RETURN(ArrayMemory memory, ArrayMemory::create({what.operation, what.dtype, what.in_place,
+                                                               row.count, rank, size}));
   if (effort.checks) {
-    PC_ASSIGN_OR_RETURN(row.wrong, count_wrong(world.group, what, data));
-    std::memset(data.data, 0, data.nbytes());  // sums of zeros stay zeros, however often
+    PC_ASSIGN_OR_RETURN(row.wrong, count_wrong(world.group, what, memory));
+    memory.clear();  // sums of zeros stay zeros, however often
   }
-  PC_ASSIGN_OR_RETURN(row.time, time_calls(world, what, data, effort));
+  PC_ASSIGN_OR_RETURN(row.time, time_calls(world, what, memory.arrays(), effort));
   row.algbw = static_cast<double>(row.nbytes) / row.time.mean_s / 1e9;
-  row.busbw = row.algbw * what.operation->bus_factor(world.group.size());
+  row.busbw = row.algbw * what.operation->bus_factor(size);
   return row;
 }
 

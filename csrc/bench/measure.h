@@ -14,6 +14,7 @@ struct Case {
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;  // if the operation reduces
   std::optional<Rank> root;      // if it has one; nothing: another one in each iteration
+  bool in_place = true;          // if it can be
 };
 
 struct Effort {
@@ -28,7 +29,9 @@ struct World {
 
 struct Row {
   Case what;
-  uint64_t nbytes = 0, count = 0, iterations = 0;
+  uint64_t nbytes = 0;  // of the larger array
+  uint64_t count = 0;   // elements, of one part if an array has parts
+  uint64_t iterations = 0;
   Latencies time;
   double algbw = 0, busbw = 0;    // GB/s
   std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/flags.h"
+#include "bench/groups.h"
 #include "bench/patterns.h"
 #include "kernels/reduce.h"
 
@@ -52,29 +53,48 @@ Status refused(DType dtype, ReduceOp op) {
   return invalid("cannot reduce " + cell);
 }
 
+// In the places that were asked for; what cannot be in place is measured out of place.
+void put_places(Words& words, Case what) {
+  std::vector<Case>& cases = words.options.cases;
+  what.root = words.root;
+  what.in_place = words.in_place && what.operation->in_place;
+  cases.push_back(what);
+  what.in_place = false;
+  if (words.out_of_place && cases.back().in_place && what.operation->moves_data) cases.push_back(what);
+}
+
 // Of "all" only what can be measured is meant; what is named must be.
+Status put_reductions(Words& words, const Operation& operation, DType dtype, bool all) {
+  for (const ReduceOp op : words.ops) {
+    if (measures(dtype, op) && (op != ReduceOp::kAvg || operation.averages)) {
+      put_places(words, {&operation, dtype, op, {}});
+    } else if (!all) {
+      if (!measures(dtype, op)) return refused(dtype, op);
+      return invalid(std::string(operation.name) + " has no avg, which is over all ranks");
+    }
+  }
+  return Status::ok();
+}
+
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
   if (words.ops.empty()) words.ops = all_of<ReduceOp>(kReduceOpCount);
-  std::vector<Case>& cases = words.options.cases;
   for (const Operation* operation : words.operations) {
-    if (!operation->moves_data) cases.push_back({operation, DType::kU8, ReduceOp::kSum, words.root});
-    if (!operation->moves_data) continue;
+    if (!operation->moves_data) {
+      put_places(words, {operation, DType::kU8, ReduceOp::kSum, {}});
+      continue;
+    }
     for (const DType dtype : words.dtypes) {
-      if (!operation->reduces) cases.push_back({operation, dtype, ReduceOp::kSum, words.root});
-      if (!operation->reduces) continue;
-      for (const ReduceOp op : words.ops) {
-        if (measures(dtype, op)) {
-          cases.push_back({operation, dtype, op, words.root});
-        } else if (!all) {
-          return refused(dtype, op);
-        }
+      if (operation->reduces) {
+        PC_TRY(put_reductions(words, *operation, dtype, all));
+      } else {
+        put_places(words, {operation, dtype, ReduceOp::kSum, {}});
       }
     }
   }
-  return cases.empty() ? invalid("nothing to measure: none of these datatypes can be measured")
-                       : Status::ok();
+  return words.options.cases.empty() ? invalid("nothing to measure: none of these datatypes can be measured")
+                                     : Status::ok();
 }
 
 }  // namespace
@@ -91,10 +111,13 @@ Status check(const Options& options, Rank size) {
     return invalid("-n " + std::to_string(*options.ranks) + ": the launcher has started " +
                    std::to_string(size) + " ranks; leave -n out");
   }
+  PC_ASSIGN_OR_RETURN(const std::vector<std::vector<Rank>> found, groups(options.group, size));
+  Rank fewest = size;
+  for (const std::vector<Rank>& group : found) fewest = std::min(fewest, static_cast<Rank>(group.size()));
   for (const Case& what : options.cases) {
-    if (what.operation->rooted && what.root.value_or(0) >= size)
-      return invalid("--root " + std::to_string(*what.root) + ": there are only " + std::to_string(size) +
-                     " ranks");
+    if (what.operation->rooted && what.root.value_or(0) >= fewest)
+      return invalid("--root " + std::to_string(*what.root) + ": there are only " + std::to_string(fewest) +
+                     " ranks" + (options.group.empty() ? "" : " in a group of --group " + options.group));
   }
   return Status::ok();
 }
@@ -108,7 +131,10 @@ Effort effort(const Options& options, uint64_t nbytes) {
 std::string usage() {
   std::string names;
   for (const Operation& operation : operations())
-    names += (names.empty() ? "" : ",") + std::string(operation.name);
+    names += (names.empty()                  ? ""
+              : operation.name == "alltoall" ? ",\n                         "
+                                             : ",") +
+             std::string(operation.name);
   return "usage: pycollective-bench [options]\n"
          "Measures collectives between processes and verifies what they give. Under a launcher (mpirun, "
          "srun,\n"
@@ -116,7 +142,11 @@ std::string usage() {
          "  -n, --ranks N          how many to start (2)\n"
          "  --ops LIST             of " +
          names +
-         " (allreduce)\n"
+         ",\n"
+         "                         or all (allreduce)\n"
+         "  --in-place, --out-of-place, --both\n"
+         "                         whether the result replaces the input (in place, where it can)\n"
+         "  --group RANKS|even-odd these ranks of the world alone, or both halves at the same time\n"
          "  -b, --minbytes SIZE    smallest size: 8, 64K, 16M, 1G (32M)\n"
          "  -e, --maxbytes SIZE    largest size (32M)\n"
          "  -i, --stepbytes SIZE   from one size to the next (1M)\n"
@@ -130,7 +160,9 @@ std::string usage() {
          "  -c, --check 0|1        verify the result (1)\n"
          "  --json                 one object per line instead of the table\n"
          "  --explain              say what the columns mean\n"
-         "  --transport auto|tcp, --tune RULES, --timeout_s S\n"
+         "  --ceilings             instead of collectives what this machine can do at best: memcpy, a += b,\n"
+         "                         loopback TCP one way, waking a thread\n"
+         "  --transport auto|tcp|shm, --tune RULES, --timeout_s S\n"
          "                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S\n";
 }
 

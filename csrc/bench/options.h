@@ -18,6 +18,8 @@ struct Options {
   bool checks = true;
   std::string transport, tune;      // empty: as the environment says
   std::optional<double> timeout_s;  // likewise
+  std::string group;                // empty: the world; see groups.h
+  bool ceilings = false;            // they are measured, and nothing else
   bool json = false, explain = false, help = false;
 };
 

@@ -1,5 +1,6 @@
 #include "bench/output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -35,6 +36,18 @@ std::string or_by_size(const std::optional<uint64_t>& value) {
   return value ? std::to_string(*value) : "by size";
 }
 
+std::string places_of(const std::vector<Case>& cases) {
+  const auto in_place = [](const Case& what) { return what.in_place; };
+  if (std::all_of(cases.begin(), cases.end(), in_place)) return "in place only";
+  return std::any_of(cases.begin(), cases.end(), in_place) ? "in place and out of place" : "out of place";
+}
+
+std::string names_of(std::span<const Rank> ranks) {
+  std::string names;
+  for (const Rank rank : ranks) names += " " + std::to_string(rank);
+  return names;
+}
+
 std::string hosts_of(const HostMap& hosts) {
   std::set<std::string> keys;
   for (const HostMap::Entry& entry : hosts.ranks) keys.insert(entry.host_key);
@@ -60,12 +73,46 @@ std::string json_line(const Row& row, Rank size, bool one_clock) {
                 ", \"type\": \"%s\", \"redop\": \"%s\", \"root\": %s, \"time_us\": %.3f, \"algbw\": %.6f, "
                 "\"busbw\": %.6f, "
                 "\"wrong\": %s, \"p50_us\": %.3f, \"p99_us\": %.3f, \"iters\": %" PRIu64
-                ", \"one_clock\": %s}",
+                ", \"one_clock\": %s, \"in_place\": %s}",
                 std::string(what.operation->name).c_str(), size, row.nbytes, row.count,
                 what.operation->moves_data ? std::string(name_of(what.dtype)).c_str() : "none",
                 op_of(what).c_str(), root.c_str(), row.time.mean_s * 1e6, row.algbw, row.busbw,
                 row.wrong ? std::to_string(*row.wrong).c_str() : "null", row.time.p50_s * 1e6,
-                row.time.p99_s * 1e6, row.iterations, one_clock ? "true" : "false");
+                row.time.p99_s * 1e6, row.iterations, one_clock ? "true" : "false",
+                what.in_place ? "true" : "false");
+}
+
+std::string table_line(const Ceiling& ceiling) {
+  if (ceiling.nbytes == 0)
+    return format("%10s%14s%11.3f%11.3f%9s", std::string(ceiling.name).c_str(), "-", ceiling.time.p50_s * 1e6,
+                  ceiling.time.p99_s * 1e6, "-");
+  return format("%10s%14" PRIu64 "%11.3f%11.3f%9.3f", std::string(ceiling.name).c_str(), ceiling.nbytes,
+                ceiling.time.p50_s * 1e6, ceiling.time.p99_s * 1e6, ceiling.gbps());
+}
+
+std::string json_line(const Ceiling& ceiling) {
+  return format("{\"ceiling\": \"%s\", \"size\": %" PRIu64
+                ", \"p50_us\": %.4f, \"p99_us\": %.4f, "
+                "\"iters\": %" PRIu64 "}",
+                std::string(ceiling.name).c_str(), ceiling.nbytes, ceiling.time.p50_s * 1e6,
+                ceiling.time.p99_s * 1e6, ceiling.iterations);
+}
+
+Status print_ceilings(const Options& options) {
+  const auto flushed = [] {
+    return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
+  };
+  if (!options.json) {
+    std::printf(
+        "# what this machine can do at best: memcpy and add (a += b, float32) on one core, tcp one way\n"
+        "# through the loopback, futex until a thread on another core is awake; GB/s by the median\n"
+        "#%9s%14s%11s%11s%9s\n#%9s%14s%11s%11s%9s\n",
+        "ceiling", "size", "p50", "p99", "rate", "", "(B)", "(us)", "(us)", "(GB/s)");
+  }
+  return measure_ceilings(options, [&](const Ceiling& ceiling) {
+    std::printf("%s\n", (options.json ? json_line(ceiling) : table_line(ceiling)).c_str());
+    return flushed();
+  });
 }
 
 void Output::line(const std::string& text) const {
@@ -83,7 +130,12 @@ void Output::open(const HostMap& hosts, const World& world) {
   line(format("# pycollective-bench: %d %s %s", size_, size_ == 1 ? "rank" : "ranks",
               hosts_of(hosts).c_str()));
   line("# " + sizes_of(options_.sizes) + ", warmup_iters " + or_by_size(options_.warm_up) + ", iters " +
-       or_by_size(options_.iterations) + ", check " + (options_.checks ? "1" : "0") + ", in place only");
+       or_by_size(options_.iterations) + ", check " + (options_.checks ? "1" : "0") + ", " +
+       places_of(options_.cases));
+  if (!options_.group.empty()) {
+    line("# these are ranks" + names_of(world.group.world_ranks()) + " of the world" +
+         (options_.group == "even-odd" ? "; the odd ones measure at the same time" : "; the others wait"));
+  }
   line(one_clock_
            ? "# time: average over the iterations, each from the slowest rank's completion to its next, on "
              "one clock"
@@ -93,9 +145,10 @@ void Output::open(const HostMap& hosts, const World& world) {
 }
 
 Status Output::begin(const Case& what) {
-  if (what.operation == operation_) return Status::ok();
+  if (what.operation == operation_ && what.in_place == in_place_) return Status::ok();
   operation_ = what.operation;
-  line("#\n# " + std::string(what.operation->name));
+  in_place_ = what.in_place;
+  line("#\n# " + std::string(what.operation->name) + (what.in_place ? "" : ", out of place"));
   if (!what.operation->note.empty()) line("# " + std::string(what.operation->note));
   if (what.operation->rooted && what.root && size_ > 1) {
     line(

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bench/ceilings.h"
 #include "bench/measure.h"
 #include "bench/options.h"
 #include "comm/runtime.h"
@@ -11,8 +12,13 @@ namespace pc::bench {
 
 std::string table_line(const Row& row);
 std::string json_line(const Row& row, Rank size, bool one_clock);
+std::string table_line(const Ceiling& ceiling);
+std::string json_line(const Ceiling& ceiling);
 
-// On standard output of rank 0; the others only count.
+// To standard output.
+Status print_ceilings(const Options& options);
+
+// On standard output of one rank; the others only count.
 class Output {
  public:
   Output(const Options& options, bool prints) : options_(options), prints_(prints) {}
@@ -31,8 +37,9 @@ class Output {
   Rank size_ = 1;
   bool one_clock_ = false;
   uint64_t wrong_ = 0, rows_ = 0;
-  double busbw_ = 0;  // the sum of those of all rows
-  const Operation* operation_ = nullptr;
+  double busbw_ = 0;                      // the sum of those of all rows
+  const Operation* operation_ = nullptr;  // of the last heading
+  bool in_place_ = true;
 };
 
 }  // namespace pc::bench

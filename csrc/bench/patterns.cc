@@ -94,9 +94,9 @@ double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i) {
   }
 }
 
-double reduced(ReduceOp op, Rank size, uint64_t i) {
+double reduced_until(ReduceOp op, Rank end, Rank size, uint64_t i) {
   double all = contribution(op, 0, size, i);
-  for (Rank rank = 1; rank < size; ++rank) {
+  for (Rank rank = 1; rank < end; ++rank) {
     const double one = contribution(op, rank, size, i);
     switch (op) {
       case ReduceOp::kSum:
@@ -107,6 +107,11 @@ double reduced(ReduceOp op, Rank size, uint64_t i) {
       default: break;
     }
   }
+  return all;
+}
+
+double reduced(ReduceOp op, Rank size, uint64_t i) {
+  const double all = reduced_until(op, size, size, i);
   return op == ReduceOp::kAvg ? all / size : all;
 }
 

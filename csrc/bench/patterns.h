@@ -20,6 +20,8 @@ double mark(Rank rank, uint64_t i);
 // Element i of what `rank` puts into a reduction, and of what comes out.
 double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i);
 double reduced(ReduceOp op, Rank size, uint64_t i);
+// Of the ranks before `end` alone, at least one; not for avg.
+double reduced_until(ReduceOp op, Rank end, Rank size, uint64_t i);
 
 // One period of elements as they lie in memory.
 class Pattern {

@@ -2,78 +2,38 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "base/socket.h"
+#include "comm/store_words.h"
 
 namespace pc {
 namespace {
 
 constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // by Check
-constexpr char kField = '\t', kLine = '\n';
-constexpr std::string_view kError =
-    "error ";                     // begins what is published instead: nobody need wait any longer
 constexpr double kNamingS = 0.5;  // kept back from the deadline to find out who is missing
 
 struct Member {
   Rank size = 0;
   std::string address;
+  std::string invitation;
   HostMap::Entry entry;
 };
 
-std::vector<std::string> cut(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-// "error 3 1 what happened", with code and peer: the same error for all, whoever found it.
-std::string publish(const Status& why) {
-  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " +
-         std::to_string(why.peer()) + " " + why.message();
-}
-
-Status published_error(std::string_view text) {
-  if (!text.starts_with(kError)) return Status::ok();
-  text.remove_prefix(kError.size());
-  const auto take = [&text](int otherwise) {  // the next number, and the blank behind it
-    int number = otherwise;
-    const char* const end = text.data() + text.size();
-    const std::from_chars_result parsed = std::from_chars(text.data(), end, number);
-    text.remove_prefix(std::min(static_cast<std::size_t>(parsed.ptr - text.data()) + 1, text.size()));
-    return number;
-  };
-  const Code given = static_cast<Code>(take(static_cast<int>(Code::kAborted)));
-  const Rank peer = take(-1);
-  const bool shared = given == Code::kMismatch || given == Code::kTimeout;  // others are one rank's own
-  const Status why(shared ? given : Code::kAborted, std::string(text));
-  return peer < 0 ? why : why.with_peer(peer);
-}
-
 std::string encode(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
-         m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key;
-}
-
-template <class T>
-bool number_from(const std::string& text, T& number) {
-  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+         m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key + kField +
+         m.invitation;
 }
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
   PC_TRY(published_error(text));
   const std::vector<std::string> fields = cut(text, kField);
   Member m;
-  if (fields.size() != 6 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
+  if (fields.size() != 7 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
     return Status(Code::kMismatch, "rank " + std::to_string(rank) +
                                        " published something unreadable; do all ranks run the same version?")
         .with_peer(rank);
@@ -82,23 +42,9 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   m.entry.host_name = fields[2];
   m.entry.host_key = fields[3];
   m.entry.pid_key = fields[5];
+  m.invitation = fields[6];
   return m;
 }
-
-// Keys of one job and one epoch, so that a store can serve several. They stand in messages: not the job's id itself.
-class Keys {
- public:
-  explicit Keys(const RuntimeOptions& options)
-      : prefix_("pycollective/" + fingerprint(options.credentials.job) + "/" + std::to_string(options.epoch) +
-                "/") {}
-  std::string member(Rank rank) const { return prefix_ + "rank/" + std::to_string(rank); }
-  std::string claim(Rank rank) const { return prefix_ + "claim/" + std::to_string(rank); }
-  std::string came(Rank rank) const { return prefix_ + "came/" + std::to_string(rank); }
-  std::string list() const { return prefix_ + "members"; }
-
- private:
-  std::string prefix_;
-};
 
 // Who has not come. Asks without waiting; at the deadline, or without a store, whoever is known by then.
 std::vector<Rank> missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline) {
@@ -225,12 +171,26 @@ Result<std::string> await_key(Store& store, const Keys& keys, const RuntimeOptio
   return store.get(key, deadline);
 }
 
+Result<Profile> profile_of(const RuntimeOptions& options) {
+  if (options.tuning.empty()) return load_profile(options.profile, options.log);
+  PC_ASSIGN_OR_RETURN(Tuning tuning, Tuning::parse(options.tuning));
+  return Profile{std::move(tuning), "given to the runtime"};
+}
+
+std::string one_field(std::string text) {  // a path may hold anything
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == kField || c == kLine; }, '?');
+  return text;
+}
+
 Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions& options, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(const SelectionTable table, SelectionTable::parse(options.tune));
+  PC_ASSIGN_OR_RETURN(const Profile profile, profile_of(options));
   JobId world;
   PC_TRY(fill_randomly(world));
   std::string list = "ok " + std::string(kCheckNames[static_cast<std::size_t>(options.check)]) + " " +
-                     fingerprint(world) + " " + table.to_string();
+                     options.transport + " " + fingerprint(world) + " " + table.to_string() + kField +
+                     profile.tuning.to_string() + kField + one_field(profile.origin);
   bool warned = false;
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(const std::string text,
@@ -263,20 +223,29 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
         .with_peer(0);
   }
   Meeting meeting;
-  const std::vector<std::string> words = cut(lines[0], ' ');
+  const std::vector<std::string> fields = cut(lines[0], kField);
+  if (fields.size() != 3)
+    return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
+  PC_ASSIGN_OR_RETURN(meeting.profile.tuning, Tuning::parse(fields[1]));
+  meeting.profile.origin = fields[2];
+  const std::vector<std::string> words = cut(fields[0], ' ');
   const auto check =
-      words.size() < 3 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
+      words.size() < 4 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
   if (check == kCheckNames.end())
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
   meeting.check = static_cast<Check>(check - kCheckNames.begin());
-  meeting.world = words[2];
-  const std::size_t table_at = words[0].size() + words[1].size() + words[2].size() + 3;
+  meeting.transport = words[2];
+  meeting.world = words[3];
+  const std::size_t table_at =
+      words[0].size() + words[1].size() + words[2].size() + words[3].size() + std::size_t{4};
   PC_ASSIGN_OR_RETURN(
       meeting.selection,
-      SelectionTable::parse(std::string_view(lines[0]).substr(std::min(table_at, lines[0].size()))));
+      SelectionTable::parse(std::string_view(fields[0]).substr(std::min(table_at, fields[0].size()))));
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
     meeting.addresses.push_back(std::move(member.address));
+    meeting.invitations.push_back(std::move(member.invitation));
+    member.entry.island = rank;
     meeting.hosts.ranks.push_back(std::move(member.entry));
   }
   const std::string& here = meeting.hosts.ranks[static_cast<std::size_t>(options.rank)].host_key;
@@ -298,6 +267,7 @@ namespace {
 void forget_failure(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   (void)store.erase(keys.list(), soon);
+  (void)store.erase_all(keys.memory(), soon);
   for (const Rank missing : missing_ranks(store, keys, size, soon))
     (void)store.erase(keys.member(missing), soon);
 }
@@ -342,7 +312,7 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
 }  // namespace
 
 Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     Deadline deadline) {
+                     const std::string& invitation, Deadline deadline) {
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
@@ -355,7 +325,7 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
   if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
   Result<Meeting> meeting =
-      meet_as(store, keys, options, Member{options.size, address, here}, patience, deadline);
+      meet_as(store, keys, options, Member{options.size, address, invitation, here}, patience, deadline);
   if (!meeting.is_ok()) release_rank(store, options);
   return meeting;
 }
@@ -367,7 +337,10 @@ void release_rank(Store& store, const RuntimeOptions& options) {
 void forget_meeting(Store& store, const RuntimeOptions& options) {
   const Keys keys(options);
   const Deadline soon = Deadline::after(kNamingS);
-  if (options.rank == 0) (void)store.erase(keys.list(), soon);
+  if (options.rank == 0) {
+    (void)store.erase(keys.list(), soon);
+    (void)store.erase_all(keys.memory(), soon);  // all have read it: they are connected
+  }
   (void)store.erase(keys.member(options.rank), soon);
   (void)store.erase(keys.came(options.rank), soon);
   (void)store.erase(keys.claim(options.rank), soon);

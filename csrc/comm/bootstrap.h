@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/profile.h"
 #include "comm/runtime.h"
 #include "comm/selection.h"
 #include "store/store.h"
@@ -13,16 +14,19 @@
 namespace pc {
 
 struct Meeting {
-  std::vector<std::string> addresses;  // by rank
+  std::vector<std::string> addresses;    // by rank
+  std::vector<std::string> invitations;  // by rank, of transport/shm/gathering.h; empty where there is none
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
+  Profile profile;  // rank 0's
   Check check = Check::kOn;
-  std::string world;  // a name of its own, for what must not be mixed up with that of other worlds
+  std::string transport;  // rank 0's word
+  std::string world;      // a name of its own, for what must not be mixed up with that of other worlds
 };
 
-// `address` is this rank's, `tune` rank 0's selection overrides. At the deadline the error names who never came.
+// `address` and `invitation` are this rank's. At the deadline the error names who never came.
 Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     Deadline deadline);
+                     const std::string& invitation, Deadline deadline);
 
 // Takes this rank's part out of a store that outlives the world, so that the next program finds nothing old there. Before the
 // others are let go: until then a process that claims this rank is a twin.

@@ -98,6 +98,7 @@ class Communicator {
 
   // One call in words: algorithm and why, times on paper, steps. The group and the transport are this communicator's.
   virtual Result<std::string> explain(ExplainedCall call) const = 0;
+  virtual std::string explain_messages() const = 0;  // which way they take, in words
   // A member has died or left, or the group was closed: every call raises.
   virtual bool ended() const = 0;
   // Ends everything that runs on this group, now and later, with `why`. The first cause stays.

@@ -98,7 +98,10 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void peer_leaving(uint32_t id, Rank peer) override {
     if (const auto calls = group(id)) calls->peer_leaving(peer);
   }
-  void peer_exited(Rank) override {}  // the data connections say it, behind everything that was sent on them
+  // Connections say it too, behind everything that was sent on them; shared memory has no such word.
+  void peer_exited(Rank peer) override {
+    tell_all([peer](ControlledGroup& calls) { calls.peer_exited(peer); });
+  }
   void excluded(Rank by, const std::string& cause) override {
     ended(by, Status(Code::kExcluded, "the others took this rank for dead: " + cause).with_cause(cause));
   }

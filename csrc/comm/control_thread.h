@@ -23,6 +23,7 @@ class ControlledGroup {
   virtual void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) = 0;
   virtual void surveyed(uint64_t sequence, std::span<const Standing> standings) = 0;
   virtual void peer_leaving(Rank peer) = 0;  // it is in shutdown()
+  virtual void peer_exited(Rank peer) = 0;   // in ranks of the world: it has said goodbye
   // `peer`, in ranks of the world, takes part in nothing any more: kPeerFailure or kExcluded.
   virtual void peer_ended(Rank peer, const Status& why) = 0;
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/shm/shared_executor.h"
 #include "plan/contracts.h"
 #include "plan/cost.h"
 #include "plan/draw.h"
@@ -115,7 +116,35 @@ std::string first_steps(const Plan& plan) {
          " steps more: see pycollective plan show\n";
 }
 
+// Nothing where nobody has measured.
+std::string profile_text_for(const Profile* profile, Rank size) {
+  if (profile == nullptr || profile->origin.empty()) return "";
+  std::string text = "profile:   " + profile->origin;
+  if (profile->origin.starts_with("refused")) return text + "\n";
+  const std::string settings = profile->tuning.text_of(size);
+  return text + ": " +
+         (settings.empty() ? "nothing but the defaults for " + std::to_string(size) + " ranks" : settings) +
+         "\n";
+}
+
 }  // namespace
+
+Result<std::string> explain_shared_call(const ExplainedCall& call, Rank size) {
+  ExplainedCall here = call;
+  here.group = {size, 1};
+  PC_TRY(check_call(here));
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  const shm::Limits limits = call.profile == nullptr ? shm::usual_limits(ranks)
+                                                     : shm::limits_for(call.profile->tuning.limits(), ranks);
+  return std::string(name_of(call.collective)) + " of " + count_text(call.nbytes, "byte", "bytes") + ", " +
+         count_text(static_cast<uint64_t>(size), "rank", "ranks") + " on 1 host\n" +
+         "transport: shared memory\n" + "algorithm: shared_memory (" +
+         shm::describe(call.collective, call.nbytes, size, limits) + ")\n" +
+         "because:   all ranks of the group have passed each other their memory; PYCOLLECTIVE_TRANSPORT=tcp, "
+         "or "
+         "a table of algorithms in PYCOLLECTIVE_TUNE, runs plans over TCP instead\n" +
+         profile_text_for(call.profile, size);
+}
 
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table) {
   PC_TRY(check_call(call));
@@ -130,9 +159,10 @@ Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable
                      count_text(static_cast<uint64_t>(call.group.hosts), "host", "hosts") + "\n";
   if (!call.transport.empty()) text += "transport: " + std::string(call.transport) + "\n";
   text += "algorithm: " + std::string(algorithm.name) + " (" + std::string(algorithm.summary) + ")\n" +
-          "because:   the first row of the table that fits is " + table.row_text(choice.row) + "\n" +
-          "split:     " + std::to_string(choice.split) + "\n" + "predicted: " + cost_text(prediction, model) +
-          "\n" + others;
+          "because:   the first row of the table that fits is " + table.row_text(choice.row) +
+          (table.is_measured(choice.row) ? ", measured here" : "") + "\n" +
+          profile_text_for(call.profile, call.group.size) + "split:     " + std::to_string(choice.split) +
+          "\n" + "predicted: " + cost_text(prediction, model) + "\n" + others;
   const Shape shape{call.collective, std::max(call.rank, 0), call.group.size, call.root, choice.split};
   text += first_steps(algorithm.build(shape));
   if (call.group.size == 1 || call.group.size > kMostDrawnRanks) return text;

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/profile.h"
 #include "comm/selection.h"
 
 namespace pc {
@@ -16,9 +17,12 @@ struct ExplainedCall {
   Rank rank = -1;                   // whose steps are shown; -1: the caller's, or rank 0
   std::string_view transport = {};  // empty: there is none yet
   std::string_view model = {};  // of plan/cost.h; empty: loopback on one host, ethernet_10g between several
+  const Profile* profile = nullptr;  // not owned; null: none
 };
 
 // InvalidArgument: a size, root, rank or model that does not exist.
+Result<std::string> explain_shared_call(const ExplainedCall& call,
+                                        Rank size);  // in a group that shares memory
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
 
 }  // namespace pc

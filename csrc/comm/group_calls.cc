@@ -151,8 +151,8 @@ void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells everybody
 }
 
-bool GroupCalls::is_leaving(uint64_t sequence, uint64_t digest) const {
-  return digest == digest_of_leaving(group_, sequence);
+uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
+  return pc::digest_of_leaving(group_, sequence);
 }
 
 // At the entry of a later call. The first cause speaks again.
@@ -562,6 +562,11 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
 void GroupCalls::peer_leaving(Rank peer) {
   const std::lock_guard lock(mutex_);
   leaving_.try_emplace(names_.from_world(peer), std::chrono::steady_clock::now());
+}
+
+void GroupCalls::peer_exited(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  if (cause_.is_ok() && names_.from_world(peer) >= 0) parts_.executor->peer_left(peer);
 }
 
 void GroupCalls::peer_ended(Rank peer, const Status& why) {

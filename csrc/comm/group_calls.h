@@ -106,7 +106,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
   // ---- CallListener
   void stray(uint64_t sequence, Rank peer, const Status& why) override;
-  bool is_leaving(uint64_t sequence, uint64_t digest) const override;
+  uint64_t digest_of_leaving(uint64_t sequence) const override;
 
   // ---- ControlledGroup
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
@@ -115,6 +115,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
   void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
   void peer_leaving(Rank peer) override;
+  void peer_exited(Rank peer) override;
   void peer_ended(Rank peer, const Status& why) override;
 
  private:

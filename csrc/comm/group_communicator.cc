@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <new>
 
 #include "comm/arguments.h"
@@ -11,6 +12,7 @@
 #include "comm/message_search.h"
 #include "comm/progress.h"
 #include "engine/point_to_point.h"
+#include "engine/shm/shared_executor.h"
 #include "kernels/reduce.h"
 
 namespace pc {
@@ -130,12 +132,19 @@ Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose
   if (purpose == Purpose::kResync) PC_TRY(shared_->calls.alive());
   const Choice choice = choose(request);
   StartedCall started(*shared_);
-  PC_TRY(start(request, choice, began, leaving, started));
+  PC_TRY(start(request, choice, {began, true, leaving}, started));
+  if (purpose == Purpose::kCall && started.finish_at_once()) return look_around(), Status::ok();
   Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, size_, started.made.call.sequence);
   });
   if (ended.is_ok() && purpose == Purpose::kResync) shared_->calls.settle(started.made.call.sequence);
   return ended;
+}
+
+// Calls that are done at once wait nowhere, but other ranks may want this one to take what they send.
+void GroupCommunicator::look_around() {
+  constexpr uint32_t kSeldom = 128;
+  if (at_once_.fetch_add(1, std::memory_order_relaxed) % kSeldom == kSeldom - 1) parts_.transport->poll();
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
@@ -153,7 +162,7 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
 Result<std::unique_ptr<GroupWork>> GroupCommunicator::launch(const Request& checked, TimePoint began) {
   const Choice choice = choose(checked);
   auto work = std::make_unique<GroupWork>(shared_);
-  PC_TRY(start(checked, choice, began, false, work->started()));
+  PC_TRY(start(checked, choice, {began}, work->started()));
   work->set_operation(operation_text(checked, choice, size_, work->sequence()));
   return work;
 }
@@ -216,12 +225,13 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 }
 
 Choice GroupCommunicator::choose(const Request& request) const {
+  if (parts_.shares_memory) return {&shm::shared_memory(request.collective)};
   const uint64_t nbytes = knows_size(request) ? elements_of(request, size_).nbytes() : kUnknownSize;
   const SelectionTable::Call call{nbytes, request.counts.empty(), request.fixed_order};
   return selection_.choose(request.collective, call, {size_, parts_.hosts});
 }
 
-Status GroupCommunicator::start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
+Status GroupCommunicator::start(const Request& request, const Choice& choice, const NextCall& as,
                                 StartedCall& started) {
   Executor& executor = *parts_.calls.executor;
   if (!executor.supports(request, size_)) {
@@ -230,10 +240,10 @@ Status GroupCommunicator::start(const Request& request, const Choice& choice, Ti
                                           std::string(name_of(request.collective)));
   }
   const std::unique_lock turn = shared_->calls.turn();
-  start_next(request, choice, {began, leaving}, request, choice, started.made);
-  if (parts_.check == Check::kStrict && !leaving) {
+  start_next(request, choice, as, request, choice, started.made);
+  if (parts_.check == Check::kStrict && !as.leaving) {
     const Request barrier;
-    const NextCall confirmation{began, false, started.made.call.sequence};
+    const NextCall confirmation{as.began, as.waits, false, started.made.call.sequence};
     start_next(request, choice, confirmation, barrier, choose(barrier), started.confirmation);
   }
   return Status::ok();
@@ -262,7 +272,7 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
   } else {
     Result<std::unique_ptr<Work>> launched =
         executor_launch(made, {group_, sequence, digest, rank_, size_, calls.names().world_ranks().data(),
-                               choice.algorithm, choice.split, &calls});
+                               choice.algorithm, choice.split, &calls, as.waits});
     if (launched.is_ok()) {
       next.work = std::move(launched).value();
       return;
@@ -287,32 +297,66 @@ Status GroupCommunicator::check(const Message& message) {
   return usable();
 }
 
-void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
+GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& message, TimePoint began) {
   const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest] = message;
-  GroupCalls& calls = shared_->calls;
-  const std::unique_lock turn = shared_->messages.turn();
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   const uint64_t digest = found_digest                  ? *found_digest
                           : parts_.check == Check::kOff ? 0
                                                         : digest_of_message(group_, tag, sequence, data.dtype,
                                                                             data.count, data.layout, bundle);
   const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
-  const CallRecord record = record_of(started.what().data, peer, sends, id, site, began);
-  const GroupCalls::Call call{0, calls.record_message(record), began};
-  const Rank to = calls.names().to_world(peer);
+  const CallRecord record = record_of(data, peer, sends, id, site, began);
+  return {id, {0, shared_->calls.record_message(record), began}};
+}
+
+void GroupCommunicator::post(const Message& message, const NumberedMessage& numbered,
+                             StartedMessage& started) {
   Reactor& reactor = *parts_.calls.reactor;
+  const Rank to = shared_->calls.names().to_world(message.peer);
   started.set_posted(
-      call, sequence,
-      sends ? post_send(*parts_.transport, reactor, to, id, {data}, started.what().description, started.how())
-            : post_recv(*parts_.transport, reactor, to, id, data, started.how()));
+      numbered.call, numbered.id.sequence,
+      message.sends ? post_send(*parts_.transport, reactor, to, numbered.id, {message.data},
+                                started.what().description, started.how())
+                    : post_recv(*parts_.transport, reactor, to, numbered.id, message.data, started.how()));
+}
+
+void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
+  const std::unique_lock turn = shared_->messages.turn();
+  post(message, number(message, began), started);
+}
+
+// A small message between ranks that share memory needs nothing that could be waited for, or cancelled.
+bool GroupCommunicator::exchange_at_once(const Message& message, const NumberedMessage& numbered,
+                                         double timeout_s) {
+  constexpr double kLongEnough = 1e-3;  // to wait without a look at the deadline
+  const std::size_t nbytes = message.data.nbytes();
+  if (nbytes > kEagerBytes || message.data.list != nullptr) return false;
+  const Rank to = shared_->calls.names().to_world(message.peer);
+  if (message.sends) {
+    const std::span<const char> description(message.description);
+    const std::span<const std::byte> payload(message.data.data, nbytes);
+    return parts_.transport->send_at_once(to, {numbered.id, payload, nullptr, 0, std::as_bytes(description)});
+  }
+  return timeout_s >= kLongEnough &&
+         parts_.transport->recv_at_once(to, {numbered.id, {message.data.data, nbytes}, nbytes});
 }
 
 Status GroupCommunicator::exchange(const Message& message, double timeout_s) {
   PC_TRY(check(message));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
+  std::unique_lock turn = shared_->messages.turn();
+  const NumberedMessage numbered = number(message, began);
+  if (!message.sends) turn.unlock();  // it may wait
+  if (exchange_at_once(message, numbered, seconds)) {
+    if (turn.owns_lock()) turn.unlock();
+    shared_->calls.done(numbered.call);
+    look_around();
+    return Status::ok();
+  }
   StartedMessage started(*shared_, message.what());
-  post(message, began, started);
+  post(message, numbered, started);
+  if (message.sends) turn.unlock();
   return started.finish(context_for(seconds, began));
 }
 
@@ -434,10 +478,26 @@ WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) co
 }
 
 Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {
+  call.profile = parts_.profile;
+  if (parts_.shares_memory) return explain_shared_call(call, size_);
   call.group = {size_, parts_.hosts};
   call.transport = parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only";
   if (call.rank == -1) call.rank = rank_;
   return explain_call(call, selection_);
+}
+
+std::string GroupCommunicator::explain_messages() const {
+  std::map<std::string_view, std::string> ranks;  // by way
+  for (Rank peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    std::string& text = ranks[parts_.transport->way_to(shared_->calls.names().to_world(peer))];
+    text += (text.empty() ? "" : ", ") + std::to_string(peer);
+  }
+  std::string text = "messages of rank " + std::to_string(rank_) + " of " + std::to_string(size_) + "\n";
+  for (const auto& [way, peers] : ranks) text += std::string(way) + ": with ranks " + peers + "\n";
+  return text +
+         "up to 64 KiB they are sent before they are asked for, as long as 1 MiB or 1024 of them wait at "
+         "most\n";
 }
 
 bool GroupCommunicator::ended() const { return *shared_->calls.word() != 0; }

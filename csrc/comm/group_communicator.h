@@ -1,11 +1,13 @@
 // The communicator of one group over one transport.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "comm/communicator.h"
 #include "comm/group_work.h"
 #include "comm/message_work.h"
+#include "comm/profile.h"
 #include "comm/runtime.h"
 #include "comm/selection.h"
 #include "engine/plan_executor.h"
@@ -20,7 +22,9 @@ class GroupCommunicator final : public Communicator {
     Transport* transport = nullptr;  // null if size is 1
     const std::function<bool()>* interrupted = nullptr;
     Check check = Check::kOn;
-    Rank hosts = 1;  // on how many the ranks are
+    Rank hosts = 1;              // on how many the ranks are
+    bool shares_memory = false;  // the executor runs collectives without plans
+    const Profile* profile = nullptr;
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);
@@ -48,6 +52,7 @@ class GroupCommunicator final : public Communicator {
   Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
                                                 Async how) override;
   Result<std::string> explain(ExplainedCall call) const override;
+  std::string explain_messages() const override;
   bool ended() const override;
   void abort(const Status& why) noexcept override;
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever
@@ -61,13 +66,14 @@ class GroupCommunicator final : public Communicator {
   enum class Purpose : uint8_t { kCall, kResync, kLeave };
   Status make(const Request& request, double timeout_s, Purpose purpose = Purpose::kCall);
   Choice choose(const Request& request) const;
-  Status start(const Request& request, const Choice& choice, TimePoint began, bool leaving,
-               StartedCall& started);
+  void look_around();
   struct NextCall {
     TimePoint began;
+    bool waits = false;  // the caller waits at once
     bool leaving = false;
     uint64_t confirms = 0;  // not 0: the number of the call that it confirms
   };
+  Status start(const Request& request, const Choice& choice, const NextCall& as, StartedCall& started);
   void start_next(const Request& described, const Choice& described_choice, const NextCall& as,
                   const Request& made, const Choice& choice, NumberedCall& next);
   Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
@@ -86,7 +92,14 @@ class GroupCommunicator final : public Communicator {
   };
   static Message sent(const OutgoingMessage& message);
   Status check(const Message& message);
+  struct NumberedMessage {
+    MessageId id;
+    GroupCalls::Call call;
+  };
+  NumberedMessage number(const Message& message, TimePoint began);  // the turn of messages held
+  void post(const Message& message, const NumberedMessage& numbered, StartedMessage& started);
   void post(const Message& message, TimePoint began, StartedMessage& started);
+  bool exchange_at_once(const Message& message, const NumberedMessage& numbered, double timeout_s);
   Status exchange(const Message& message, double timeout_s);
   Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
   Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
@@ -97,6 +110,7 @@ class GroupCommunicator final : public Communicator {
   const uint32_t group_;
   const SelectionTable selection_;
   const std::shared_ptr<GroupState> shared_;  // with the Work it launched
+  std::atomic<uint32_t> at_once_{0};          // calls that were done at once
 };
 
 }  // namespace pc

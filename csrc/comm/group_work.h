@@ -59,6 +59,13 @@ class StartedCall {
 
   NumberedCall made, confirmation;
 
+  // It has ended well, and that is all that its caller has to be told.
+  bool finish_at_once() {
+    if (made.work != nullptr || !made.refused.is_ok() || confirmation.exists()) return false;
+    finished_ = true;
+    group_.calls.done(made.call);
+    return true;
+  }
   // Nothing has to be waited for any more. A call that went wrong needs no confirmation.
   bool done() const { return made.done() && (confirmation.done() || made.failed()); }
   // See LaunchedWork.

@@ -10,8 +10,12 @@
 
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
+#include "comm/islands.h"
 #include "comm/progress.h"
 #include "engine/flight_text.h"
+#include "engine/plan_executor.h"
+#include "engine/shm/shared_executor.h"
+#include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc {
@@ -36,9 +40,10 @@ Status check(const RuntimeOptions& options) {
   if (std::isnan(options.timeout_s) || options.timeout_s < 0)
     return invalid("the timeout must be 0 or more seconds");
   if (options.size > 1 && !options.store) return invalid("several ranks need a store to find each other");
-  if (options.make_transport || options.transport == "auto" || options.transport == "tcp")
-    return Status::ok();
-  return invalid("no transport is called '" + options.transport + "'; there are auto and tcp");
+  for (const std::string_view known : {"auto", "tcp", "shm"}) {
+    if (options.transport == known) return Status::ok();
+  }
+  return invalid("no transport is called '" + options.transport + "'; there are auto, tcp and shm");
 }
 
 Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options) {
@@ -53,6 +58,14 @@ Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options)
   return make_tcp_transport(tcp);
 }
 
+std::string describe_island(const HostMap& hosts, Rank self) {
+  const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(self)];
+  if (!here.why_alone.empty()) return "no shared memory: " + here.why_alone;
+  const auto shares = [&](const HostMap::Entry& entry) { return entry.island == here.island; };
+  return "memory shared by " + std::to_string(std::count_if(hosts.ranks.begin(), hosts.ranks.end(), shares)) +
+         " ranks";
+}
+
 std::string describe(const RuntimeOptions& options, const Transport& transport, const Meeting& meeting) {
   const HostMap& hosts = meeting.hosts;
   std::string text =
@@ -60,10 +73,12 @@ std::string describe(const RuntimeOptions& options, const Transport& transport, 
       " (rank " + std::to_string(hosts.local_rank) + " of " + std::to_string(hosts.local_size) + " on " +
       hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
       fingerprint(options.credentials.job) + ", transport " + std::string(transport.name()) + ", selection " +
-      meeting.selection.to_string() + ", key " + to_string(key_id(options.credentials.key)) + " (" +
-      options.credentials.key_source + "), addresses";
+      meeting.selection.to_string() + ", profile " +
+      (meeting.profile.origin.empty() ? "none" : meeting.profile.origin) + " [" +
+      meeting.profile.tuning.to_string() + "]" + ", key " + to_string(key_id(options.credentials.key)) +
+      " (" + options.credentials.key_source + "), addresses";
   for (const std::string& address : meeting.addresses) text += " " + address;
-  return text;
+  return text + ", " + describe_island(hosts, options.rank);
 }
 
 std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const FlightRecorder& messages) {
@@ -106,9 +121,15 @@ struct Runtime::State {
   }
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
+  Status share_memory(const Meeting& meeting);
+  bool share_memory(const std::vector<Rank>& ranks) const;  // all of these, with each other
+  Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
   GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
   GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
+  SelectionTable selection_for(const std::vector<Rank>& ranks) const {
+    return profile.tuning.selection(selection, {static_cast<Rank>(ranks.size()), hosts.count(ranks)});
+  }
   void make_world(SelectionTable selection);
 
   RuntimeOptions options;
@@ -116,12 +137,17 @@ struct Runtime::State {
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
+  std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
+  std::unique_ptr<Doorbell> doorbell;      // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<shm::Host> shared_host;  // likewise
+  std::unique_ptr<shm::SharedExecutor> shared_executor;
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
   SelectionTable selection;
+  Profile profile;
   std::unique_ptr<GroupCommunicator> world;
   std::mutex groups_mutex;                                 // guards what follows
   std::vector<std::unique_ptr<GroupCommunicator>> groups;  // besides the world
@@ -161,10 +187,31 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
   parts.transport = alone ? nullptr : transport.get();
+  parts.shares_memory = !alone && share_memory(ranks);
+  if (parts.shares_memory) parts.calls.executor = shared_executor.get();
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
+  parts.profile = &profile;
   if (options.interrupted) parts.interrupted = &options.interrupted;
   return parts;
+}
+
+bool Runtime::State::share_memory(const std::vector<Rank>& ranks) const {
+  const int32_t ours = hosts.ranks[static_cast<std::size_t>(options.rank)].island;
+  constexpr std::size_t kMost = 4096;  // a line of each is looked at in every call
+  return shared_executor != nullptr && ranks.size() <= kMost &&
+         std::all_of(ranks.begin(), ranks.end(),
+                     [&](Rank rank) { return hosts.ranks[static_cast<std::size_t>(rank)].island == ours; });
+}
+
+// Whoever names algorithms gets them: they are plans, which run over connections.
+Status Runtime::State::share_memory(const Meeting& meeting) {
+  if (neighbours == nullptr || meeting.selection.to_string() != SelectionTable::defaults().to_string())
+    return Status::ok();
+  PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(*neighbours, *doorbell, options.single_copy));
+  shared_executor = std::make_unique<shm::SharedExecutor>(
+      *shared_host, *reactor, more_ranks_than_cores(hosts.local_size), meeting.profile.tuning.limits());
+  return Status::ok();
 }
 
 void Runtime::State::make_world(SelectionTable table) {
@@ -172,7 +219,7 @@ void Runtime::State::make_world(SelectionTable table) {
   std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   world = std::make_unique<GroupCommunicator>(parts_of(ranks), kWorldGroup, names_of(ranks, true),
-                                              options.timeout_s, selection);
+                                              options.timeout_s, selection_for(ranks));
 }
 
 Status Runtime::State::start_control() {
@@ -199,19 +246,36 @@ Status Runtime::State::start_control() {
 }
 
 Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
-  Result<Meeting> meeting = meet(*options.store, options, transport->address(), deadline);
-  if (!meeting.is_ok()) return meeting;
-  const std::function<bool()>* const probe = options.interrupted ? &options.interrupted : nullptr;
-  const Status connected = transport->connect(meeting.value().addresses, {deadline, nullptr, probe});
-  if (!connected.is_ok()) release_rank(*options.store, options);
+  const Result<GatheringPlace> place =
+      options.make_transport ? Status(Code::kUnsupported, "the ranks are threads") : GatheringPlace::open();
+  const std::string invitation = place.is_ok() ? to_text(place.value().invitation()) : "";
+  PC_ASSIGN_OR_RETURN(Meeting meeting,
+                      meet(*options.store, options, transport->address(), invitation, deadline));
+  const Status ready = connect(place, meeting, deadline);
+  if (!ready.is_ok()) release_rank(*options.store, options);
   options.store.reset();
-  return connected.is_ok() ? std::move(meeting) : connected;
+  return ready.is_ok() ? Result<Meeting>(std::move(meeting)) : ready;
+}
+
+Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline) {
+  const WaitContext context{deadline, nullptr, options.interrupted ? &options.interrupted : nullptr};
+  PC_ASSIGN_OR_RETURN(neighbours, find_neighbours(*options.store, options, place, meeting, context));
+  if (neighbours != nullptr) {
+    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*neighbours, options.rank, options.size));
+    const ShmOptions shm{.rank = options.rank,
+                         .size = options.size,
+                         .epoch = options.epoch,
+                         .crowded = more_ranks_than_cores(meeting.hosts.local_size)};
+    PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *neighbours, *doorbell));
+  }
+  return transport->connect(meeting.addresses, context);
 }
 
 Status Runtime::State::start(Deadline deadline) {
   if (options.size == 1) {
     PC_ASSIGN_OR_RETURN(SelectionTable table, SelectionTable::parse(options.tune));
     PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
+    here.why_alone = "the world has one rank";
     hosts.ranks.push_back(std::move(here));
     make_world(std::move(table));
     return Status::ok();
@@ -225,8 +289,10 @@ Status Runtime::State::start(Deadline deadline) {
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
+  PC_TRY(share_memory(meeting));
   progress = std::make_unique<Progress>(*reactor);
   PC_TRY(start_control());
+  profile = std::move(meeting.profile);
   make_world(std::move(meeting.selection));
   return control->start();
 }
@@ -267,9 +333,9 @@ Result<Communicator*> Runtime::make_group(uint32_t id, std::vector<Rank> world_r
   if (id < state.next_group_id)
     return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
   if (state.shut_down) return Status(Code::kNotInitialized, "the world was shut down");
-  state.groups.push_back(std::make_unique<GroupCommunicator>(state.parts_of(world_ranks), id,
-                                                             state.names_of(world_ranks, false),
-                                                             state.options.timeout_s, state.selection));
+  state.groups.push_back(
+      std::make_unique<GroupCommunicator>(state.parts_of(world_ranks), id, state.names_of(world_ranks, false),
+                                          state.options.timeout_s, state.selection_for(world_ranks)));
   state.next_group_id = id + 1;
   return state.groups.back().get();
 }
@@ -280,6 +346,7 @@ uint32_t Runtime::next_group_id() const {
 }
 
 const HostMap& Runtime::hosts() const { return state_->hosts; }
+shm::Heap* Runtime::heap() { return state_->shared_host == nullptr ? nullptr : &state_->shared_host->heap(); }
 const std::string& Runtime::name() const { return state_->name; }
 
 std::vector<CallRecord> Runtime::last_calls() const {
@@ -314,6 +381,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->transport) state_->transport->close_in_child();
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
+  if (state_->neighbours) state_->neighbours->close_in_child();
 }
 
 }  // namespace pc

@@ -18,6 +18,10 @@
 
 namespace pc {
 
+namespace shm {
+class Heap;
+}
+
 // Whether ranks are compared before their data is used. All take rank 0's word.
 enum class Check : uint8_t {
   kOff,     // not at all
@@ -31,10 +35,14 @@ struct RuntimeOptions {
   std::shared_ptr<Store> store;  // may be null if size is 1; let go as soon as all are connected
   Credentials credentials = {};
   uint32_t epoch = 0;
-  double timeout_s = 600;                // default deadline of every call
-  std::string transport = "auto";        // "auto" "tcp"; tests: "inproc"
+  double timeout_s = 600;  // default deadline of every call
+  // "auto"; "tcp": never shared memory; "shm": nothing but shared memory. Rank 0's word counts, a word of no transport is refused.
+  std::string transport = "auto";
+  bool single_copy = true;               // neighbours may read each other's private memory
   std::vector<std::string> bind_ips;     // where the data listener binds; empty: loopback
   std::string tune;                      // selection overrides of rank 0
+  std::string profile = "off";           // rank 0's word: see load_profile()
+  std::string tuning;                    // instead of a profile, rank 0's: see Tuning::parse()
   std::function<bool()> interrupted;     // Ctrl-C probe; asked only by the thread that waits, in slices
   Logger log = Logger();                 // gets this rank's number
   Check check = Check::kOn;              // rank 0's counts
@@ -46,6 +54,8 @@ struct RuntimeOptions {
       -1;  // an eventfd, not owned: when it becomes readable, the last calls are printed to stderr
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
+  // Tests only: the memory that all ranks of such a world share. Without it ranks of such a world share none.
+  std::function<std::unique_ptr<class Neighbours>(Rank)> make_neighbours;
 };
 
 // What the ranks told each other at init.
@@ -54,7 +64,9 @@ struct HostMap {
     std::string host_name;  // for people
     std::string host_key;   // equal: same kernel and network namespace, as far as names can tell
     int64_t pid = 0;
-    std::string pid_key;  // equal: pids mean the same processes
+    std::string pid_key;    // equal: pids mean the same processes
+    int32_t island = 0;     // the lowest rank that it shares memory with; its own if it is alone
+    std::string why_alone;  // in one line; empty if it is not
   };
   std::vector<Entry> ranks;
   Rank local_rank = 0, local_size = 1;
@@ -74,6 +86,8 @@ class Runtime {
   Result<Communicator*> make_group(uint32_t id, std::vector<Rank> world_ranks);
   uint32_t next_group_id() const;
   const HostMap& hosts() const;
+  shm::Heap*
+  heap();  // null: no rank shares memory with this one. Lives as long as the runtime, also when it is shut down
   const std::string& name()
       const;  // of this world, the same on every rank and unlike any other's; empty for one rank
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages

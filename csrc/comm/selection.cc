@@ -1,15 +1,15 @@
 #include "comm/selection.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "comm/size_text.h"
+
 namespace pc {
 namespace {
 
-constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMiB = 1024 * 1024;
 constexpr uint64_t kChunk = kMiB;
 constexpr uint64_t kCached = 512 * 1024;  // what has been summed is still in the cache when it is sent on
@@ -25,26 +25,6 @@ std::vector<std::string_view> cut(std::string_view text, char at) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-// "65536", "64k", "1m", "2g", "inf".
-std::optional<uint64_t> size_from(std::string_view text) {
-  if (text == "inf") return kInfinity;
-  uint64_t number = 0;
-  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec != std::errc()) return std::nullopt;
-  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(text.data() + text.size() - parsed.ptr));
-  const int shift = unit.empty() ? 0 : unit == "k" ? 10 : unit == "m" ? 20 : unit == "g" ? 30 : -1;
-  if (shift < 0 || number > (kInfinity >> shift)) return std::nullopt;
-  return number << shift;
-}
-
-std::string size_text(uint64_t nbytes) {
-  if (nbytes == kInfinity) return "inf";
-  for (const auto& [shift, unit] : {std::pair{30, 'g'}, {20, 'm'}, {10, 'k'}}) {
-    if (nbytes != 0 && nbytes % (uint64_t{1} << shift) == 0) return std::to_string(nbytes >> shift) + unit;
-  }
-  return std::to_string(nbytes);
 }
 
 std::string algorithm_names(Collective collective) {
@@ -153,6 +133,17 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
     }
   }
   return row;
+}
+
+Result<SelectionTable> SelectionTable::with_measured(std::string_view text) const {
+  SelectionTable table = *this;
+  table.measured_from_ = table.measured_to_ = rows_.size() - defaults().rows_.size();  // they end every table
+  for (const std::string_view part : cut(text, ';')) {
+    if (part.empty()) continue;
+    PC_ASSIGN_OR_RETURN(const Row row, parse_row(part));
+    table.rows_.insert(table.rows_.begin() + static_cast<std::ptrdiff_t>(table.measured_to_++), row);
+  }
+  return table;
 }
 
 std::string SelectionTable::to_string() const {

@@ -34,6 +34,10 @@ class SelectionTable {
   // "allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring" on top of the defaults. Unknown names are InvalidArgument
   // and list what there is. Text that to_string() wrote reads back to the same table.
   static Result<SelectionTable> parse(std::string_view text);
+  // The same with rows that nobody asked for, but that were measured on this machine: behind what the caller named and
+  // before the defaults.
+  Result<SelectionTable> with_measured(std::string_view text) const;
+  bool is_measured(std::size_t row) const { return row >= measured_from_ && row < measured_to_; }
   std::string to_string() const;
   std::string row_text(std::size_t row) const;  // "allreduce:32k-inf:ring:chunk=0"
   struct Call {
@@ -59,6 +63,7 @@ class SelectionTable {
   };
   static Result<Row> parse_row(std::string_view text);
   std::vector<Row> rows_;  // the first that matches wins
+  std::size_t measured_from_ = 0, measured_to_ = 0;
 };
 
 }  // namespace pc

@@ -41,9 +41,12 @@ class Executor {
   virtual ~Executor() = default;
   virtual std::string_view name() const = 0;
   virtual bool supports(const Request& request, Rank size) const = 0;
+  // Null: it has ended well already.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) = 0;
   // Ends the collective of this number with `why`, if it is here and has not ended.
   virtual void cancel(uint32_t group, uint64_t sequence, const Status& why) = 0;
+  // That rank of the world has said goodbye: nothing more comes from it. What needs it ends with kPeerExited.
+  virtual void peer_left(Rank) {}
   virtual void abort(uint32_t group, const Status& why) = 0;  // everything of one group, now and later
   virtual void abort(const Status& why) noexcept = 0;         // everything, now and later
 };

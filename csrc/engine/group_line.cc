@@ -12,39 +12,14 @@ constexpr int kSliceMs = 50;
 
 }  // namespace
 
-Status GroupLine::enter(const Request& request, const Launch& launch, PlanCache& plans,
-                        std::unique_ptr<PlanRun>& run) {
-  const Shape shape{request.collective, launch.rank,  launch.size,
-                    request.root,       launch.split, request.counts.empty()};
+void GroupLine::enter(Run& run) {
   Lock lock(mutex_);
-  run = take_idle(*launch.algorithm, shape);
-  if (run == nullptr) {
-    lock.unlock();
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, plans.get(*launch.algorithm, shape));
-    run = std::make_unique<PlanRun>(transport_, *launch.algorithm, std::move(plan));
-    lock.lock();
-  }
-  run->prepare(request, launch);
-  if (!aborted_.is_ok()) {
-    run->end(aborted_);
-  } else {
-    runs_.push_back(run.get());
-    if (!driven_) start_first(lock);
-  }
-  return Status::ok();
+  if (!aborted_.is_ok()) return run.end(aborted_);
+  runs_.push_back(&run);
+  if (!driven_) start_first(lock);
 }
 
-std::unique_ptr<PlanRun> GroupLine::take_idle(const Algorithm& algorithm, const Shape& shape) {
-  for (std::size_t i = idle_.size(); i > 0; --i) {
-    if (!idle_[i - 1]->runs(algorithm, shape)) continue;
-    std::unique_ptr<PlanRun> run = std::move(idle_[i - 1]);
-    idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-    return run;
-  }
-  return nullptr;
-}
-
-void GroupLine::release(std::unique_ptr<PlanRun> run) {
+void GroupLine::release(std::unique_ptr<Run> run) {
   Lock lock(mutex_);
   if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
   if (driven(*run)) {
@@ -56,14 +31,14 @@ void GroupLine::release(std::unique_ptr<PlanRun> run) {
   keep(std::move(run));
 }
 
-void GroupLine::keep(std::unique_ptr<PlanRun> run) {
+void GroupLine::keep(std::unique_ptr<Run> run) {
   if (idle_.size() == kMaxIdleRuns) idle_.erase(idle_.begin());
   idle_.push_back(std::move(run));
 }
 
 void GroupLine::start_first(Lock& lock) {
   while (!runs_.empty() && !runs_.front()->started()) {
-    PlanRun& first = *runs_.front();
+    Run& first = *runs_.front();
     take_baton();
     lock.unlock();
     first.start(scratch_);
@@ -86,11 +61,9 @@ void GroupLine::drop_baton() {
   baton_free_.notify_all();
 }
 
-bool GroupLine::driven(const PlanRun& run) const {
-  return driven_ && !runs_.empty() && runs_.front() == &run;
-}
+bool GroupLine::driven(const Run& run) const { return driven_ && !runs_.empty() && runs_.front() == &run; }
 
-Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
+Status GroupLine::wait(Run& run, const WaitContext& context) {
   if (run.ended()) return run.result();
   Lock lock(mutex_);
   const WaitEnd how = drive(lock, run, context);
@@ -98,13 +71,13 @@ Status GroupLine::wait(PlanRun& run, const WaitContext& context) {
   return run.result();
 }
 
-WaitEnd GroupLine::drive(PlanRun& run, const WaitContext& context) {
+WaitEnd GroupLine::drive(Run& run, const WaitContext& context) {
   if (run.ended()) return WaitEnd::kReady;
   Lock lock(mutex_);
   return drive(lock, run, context);
 }
 
-WaitEnd GroupLine::drive(Lock& lock, const PlanRun& run, const WaitContext& context) {
+WaitEnd GroupLine::drive(Lock& lock, const Run& run, const WaitContext& context) {
   while (!run.ended()) {
     const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, run, context);
     if (how != WaitEnd::kReady && !run.ended()) return how;
@@ -115,7 +88,7 @@ WaitEnd GroupLine::drive(Lock& lock, const PlanRun& run, const WaitContext& cont
 void GroupLine::progress() {
   Lock lock(mutex_);
   while (!driven_ && !runs_.empty()) {
-    PlanRun& first = *runs_.front();
+    Run& first = *runs_.front();
     take_baton();
     lock.unlock();
     first.started() ? first.advance() : first.start(scratch_);
@@ -126,7 +99,7 @@ void GroupLine::progress() {
   }
 }
 
-void GroupLine::ring(PlanRun& run, CompletionSink* bell, uint64_t token) {
+void GroupLine::ring(Run& run, CompletionSink* bell, uint64_t token) {
   const Lock lock(mutex_);
   run.set_bell(bell, token);
   if (driven_ || run.ended() || runs_.front() != &run) return;
@@ -138,8 +111,8 @@ void GroupLine::ring_if_due() {
   if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->ring_now();
 }
 
-WaitEnd GroupLine::drive_first(Lock& lock, const PlanRun& run, const WaitContext& context) {
-  PlanRun& first = *runs_.front();
+WaitEnd GroupLine::drive_first(Lock& lock, const Run& run, const WaitContext& context) {
+  Run& first = *runs_.front();
   take_baton();
   lock.unlock();
   const std::function<bool()> probe = [this, asked = context.interrupted] { return ask(*asked); };
@@ -149,7 +122,7 @@ WaitEnd GroupLine::drive_first(Lock& lock, const PlanRun& run, const WaitContext
   if (!first.started()) first.start(scratch_);
   TimePoint looked{};
   for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
-    how = reactor_.wait(first.queue(), told);
+    how = first.wait(reactor_, told);
     if (how != WaitEnd::kReady) break;
     first.advance();
     if (first.ended()) break;
@@ -189,7 +162,7 @@ WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
   return how;
 }
 
-void GroupLine::end(Lock& lock, PlanRun& run, const Status& why) {
+void GroupLine::end(Lock& lock, Run& run, const Status& why) {
   if (driven(run) && !in_probe_) {
     run.request_end(why);  // its driver sees it at once
     baton_free_.wait(lock, [&] { return run.ended() || !driven(run) || in_probe_; });
@@ -213,7 +186,7 @@ void GroupLine::end(Lock& lock, PlanRun& run, const Status& why) {
 void GroupLine::discard_due() {
   std::erase_if(skipped_, [this](uint64_t sequence) {
     const bool due = runs_.empty() || runs_.front()->sequence() > sequence;
-    if (due) transport_.discard(group_, sequence);
+    if (due) discard_(sequence);
     return due;
   });
 }
@@ -221,8 +194,8 @@ void GroupLine::discard_due() {
 void GroupLine::cancel(uint64_t sequence, const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
-  const auto found = std::find_if(runs_.begin(), runs_.end(),
-                                  [&](const PlanRun* run) { return run->sequence() == sequence; });
+  const auto found =
+      std::find_if(runs_.begin(), runs_.end(), [&](const Run* run) { return run->sequence() == sequence; });
   if (found == runs_.end()) {
     skipped_.push_back(sequence);
     return discard_due();
@@ -232,12 +205,17 @@ void GroupLine::cancel(uint64_t sequence, const Status& why) {
   end(lock, **found, why);
 }
 
+void GroupLine::wake() {
+  const Lock lock(mutex_);
+  if (!runs_.empty()) runs_.front()->wake();
+}
+
 void GroupLine::abort(const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   aborted_ = why;
-  const std::deque<PlanRun*> all = runs_;
-  for (PlanRun* run : all) {
+  const std::deque<Run*> all = runs_;
+  for (Run* run : all) {
     if (run->ended()) continue;
     if (driven(*run) && !in_probe_) {
       run->request_end(why);
@@ -246,7 +224,7 @@ void GroupLine::abort(const Status& why) {
       if (driven(*run)) run->request_end(why);
     }
   }
-  std::erase_if(runs_, [&](PlanRun* run) { return run->ended() && !driven(*run); });
+  std::erase_if(runs_, [&](Run* run) { return run->ended() && !driven(*run); });
   baton_free_.notify_all();
 }
 

@@ -10,59 +10,81 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/plan_run.h"
+#include "engine/run.h"
 
 namespace pc {
 
 // Thread-safety: all methods.
 class GroupLine {
  public:
-  GroupLine(Transport& transport, Reactor& reactor, uint32_t group)
-      : transport_(transport),
-        reactor_(reactor),
-        group_(group) {}
+  // `discard(number)`: peers may be ahead with that call, which will not be run here; its turn has come.
+  using Discard = std::function<void(uint64_t)>;
+  GroupLine(Reactor& reactor, uint32_t group, Discard discard)
+      : reactor_(reactor),
+        group_(group),
+        discard_(std::move(discard)) {}
   uint32_t group() const { return group_; }
 
-  // Puts a run of this last in line, and starts it if it is also the first. Once in line it is the caller's to release().
-  Status enter(const Request& request, const Launch& launch, PlanCache& plans, std::unique_ptr<PlanRun>& run);
-  Status wait(PlanRun& run, const WaitContext& context);  // drives the line until `run` has ended
+  // Puts a run last in line, and starts it if it is also the first. Once in line it is the caller's to release().
+  void enter(Run& run);
+  // An idle run of those that were released; null: none for which `fits(run)`. All runs of a line are of one class.
+  template <class Fits>
+  std::unique_ptr<Run> take_idle(Fits&& fits) {
+    const Lock lock(mutex_);
+    for (std::size_t i = idle_.size(); i > 0; --i) {
+      if (!fits(*idle_[i - 1])) continue;
+      std::unique_ptr<Run> run = std::move(idle_[i - 1]);
+      idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      return run;
+    }
+    return nullptr;
+  }
+  // If nothing is in line: `begin()` starts a run, may stay awake for it for a moment, and returns it unless it has
+  // ended; then it is in line. Meanwhile everybody else here waits. False: it was not begun.
+  template <class Begin>
+  bool begin_at_once(Begin&& begin) {
+    const Lock lock(mutex_);
+    if (!runs_.empty() || driven_ || !skipped_.empty() || !aborted_.is_ok()) return false;
+    if (Run* const run = begin(); run != nullptr) runs_.push_back(run);
+    return true;
+  }
+  Status wait(Run& run, const WaitContext& context);  // drives the line until `run` has ended
   // The same, but leaves it as it is when the context ends.
-  WaitEnd drive(PlanRun& run, const WaitContext& context);
+  WaitEnd drive(Run& run, const WaitContext& context);
   // Goes on with the first runs as far as that is possible without waiting. Nothing, if somebody drives them: he does so.
   void progress();
-  void ring(PlanRun& run, CompletionSink* bell, uint64_t token);  // Work::ring
-  void release(std::unique_ptr<PlanRun> run);  // withdraws it if it has not ended; keeps it for reuse
+  void ring(Run& run, CompletionSink* bell, uint64_t token);  // Work::ring
+  void release(std::unique_ptr<Run> run);  // withdraws it if it has not ended; keeps it for reuse
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
   void cancel(uint64_t sequence, const Status& why);
+  void wake();                    // the first run looks around
   void abort(const Status& why);  // ends every run, now and later
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void start_first(Lock& lock);                           // mutex_ held, baton free
-  void take_baton();                                      // mutex_ held
-  void drop_baton();                                      // mutex_ held: removes what has ended
-  bool driven(const PlanRun& run) const;                  // mutex_ held
-  void end(Lock& lock, PlanRun& run, const Status& why);  // afterwards it has ended
-  std::unique_ptr<PlanRun> take_idle(const Algorithm& algorithm, const Shape& shape);  // mutex_ held; or null
-  void keep(std::unique_ptr<PlanRun> run);  // mutex_ held: to be used again
-  void discard_due();                       // mutex_ held
+  void start_first(Lock& lock);                       // mutex_ held, baton free
+  void take_baton();                                  // mutex_ held
+  void drop_baton();                                  // mutex_ held: removes what has ended
+  bool driven(const Run& run) const;                  // mutex_ held
+  void end(Lock& lock, Run& run, const Status& why);  // afterwards it has ended
+  void keep(std::unique_ptr<Run> run);                // mutex_ held: to be used again
+  void discard_due();                                 // mutex_ held
   bool ask(const std::function<bool()>& interrupted);
   void ring_if_due();  // mutex_ held
-  WaitEnd drive(Lock& lock, const PlanRun& run, const WaitContext& context);
-  WaitEnd drive_first(Lock& lock, const PlanRun& run, const WaitContext& context);  // until `run` has ended
+  WaitEnd drive(Lock& lock, const Run& run, const WaitContext& context);
+  WaitEnd drive_first(Lock& lock, const Run& run, const WaitContext& context);  // until `run` has ended
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 
-  Transport& transport_;
   Reactor& reactor_;
   const uint32_t group_;
+  const Discard discard_;
   std::mutex mutex_;  // guards what follows, and the state of runs that have not started
   std::condition_variable baton_free_;
   bool driven_ = false;    // somebody holds the baton: the first run is theirs
   bool in_probe_ = false;  // ... and is inside its interrupt probe, where it touches nothing of ours
-  std::deque<PlanRun*> runs_;
-  std::vector<std::unique_ptr<PlanRun>> idle_;  // the one used last is at the end
-  std::unique_ptr<PlanRun>
-      dropped_;  // the first run, if its owner let it go while another frame still drives it
+  std::deque<Run*> runs_;
+  std::vector<std::unique_ptr<Run>> idle_;  // the one used last is at the end
+  std::unique_ptr<Run> dropped_;  // the first run, if its owner let it go while another frame still drives it
   std::vector<uint64_t> skipped_;  // numbers that ended before their turn: to discard when it comes
   Status aborted_;
   Scratch scratch_;  // the baton's

@@ -5,8 +5,9 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/group_line.h"
+#include "engine/line_work.h"
 #include "engine/plan_cache.h"
+#include "engine/plan_run.h"
 
 namespace pc {
 
@@ -18,11 +19,16 @@ struct PlanExecutor::State {
     const std::lock_guard<std::mutex> lock(mutex);
     auto known = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l->group() == group; });
     if (known == lines.end()) {
-      known = lines.insert(known, std::make_unique<GroupLine>(transport, reactor, group));
+      known = lines.insert(known, make_line(group));
       if (!aborted.is_ok()) (*known)->abort(aborted);
     }
     used_last.store(known->get(), std::memory_order_release);
     return **known;
+  }
+
+  std::unique_ptr<GroupLine> make_line(uint32_t group) {
+    return std::make_unique<GroupLine>(
+        reactor, group, [this, group](uint64_t sequence) { transport.discard(group, sequence); });
   }
 
   Transport& transport;
@@ -36,30 +42,17 @@ struct PlanExecutor::State {
 
 namespace {
 
-// What the caller holds. The run itself goes back to its line, to be used again.
-class PlanWork final : public Work {
- public:
-  PlanWork(std::shared_ptr<void> keep, GroupLine& line) : keep_(std::move(keep)), line_(line) {}
-  ~PlanWork() override {
-    if (run_ != nullptr) line_.release(std::move(run_));
-  }
-  Status enter(const Request& request, const Launch& launch, PlanCache& plans) {
-    return line_.enter(request, launch, plans, run_);
-  }
-  bool done() const override { return run_->ended(); }
-  WaitEnd drive(const WaitContext& context) override { return line_.drive(*run_, context); }
-  void progress() override { line_.progress(); }
-  void ring(CompletionSink* bell, uint64_t token) override { line_.ring(*run_, bell, token); }
-  Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }
-  void cancel() override { line_.cancel(run_->sequence(), Status(Code::kAborted, "cancelled by its owner")); }
-  Rank waits_for() const override { return run_->waits_for(); }
-  std::string where() const override { return run_->where(); }
-
- private:
-  std::shared_ptr<void> keep_;  // owns line_
-  GroupLine& line_;
-  std::unique_ptr<PlanRun> run_;
-};
+Result<std::unique_ptr<Run>> run_for(const Request& request, const Launch& launch, Transport& transport,
+                                     GroupLine& line, PlanCache& plans) {
+  const Algorithm& algorithm = *launch.algorithm;
+  const Shape shape{request.collective, launch.rank,  launch.size,
+                    request.root,       launch.split, request.counts.empty()};
+  std::unique_ptr<Run> run = line.take_idle(
+      [&](const Run& idle) { return static_cast<const PlanRun&>(idle).runs(algorithm, shape); });
+  if (run != nullptr) return run;
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, plans.get(algorithm, shape));
+  return std::unique_ptr<Run>(std::make_unique<PlanRun>(transport, algorithm, std::move(plan)));
+}
 
 }  // namespace
 
@@ -76,8 +69,12 @@ bool PlanExecutor::supports(const Request& request, Rank) const {
 
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
   GroupLine& line = state_->line(launch.group);
-  auto work = std::make_unique<PlanWork>(state_, line);  // first: once it runs, somebody must own it
-  PC_TRY(work->enter(request, launch, state_->plans));
+  auto work = std::make_unique<LineWork>(state_, line);  // first: once it runs, somebody must own it
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Run> run,
+                      run_for(request, launch, state_->transport, line, state_->plans));
+  static_cast<PlanRun&>(*run).prepare(request, launch);
+  line.enter(*run);
+  work->take(std::move(run));
   return std::unique_ptr<Work>(std::move(work));
 }
 

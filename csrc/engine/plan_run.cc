@@ -25,11 +25,7 @@ void PlanRun::Reducer::combine(std::byte* to, const std::byte* from, std::size_t
 }
 
 void PlanRun::prepare(const Request& request, const Launch& launch) {
-  Completion late;  // a request to end the last call that came just after its end
-  while (queue_.take(late)) {
-  }
-  request_ = request;
-  launch_ = launch;
+  renew(request, launch);
   const DType dtype = elements_of(request, launch.size).dtype;
   geometry_.bind(request, plan_->plan.shape, plan_->plan.chunks);
   lanes_.resize(plan_->plan.lanes);
@@ -45,23 +41,6 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
   input_ = const_cast<std::byte*>(request.in.data);  // never written: compile() sees to that
   output_ = request.out.data;
   list_ = request.in.list != nullptr ? request.in.list : request.out.list;
-  started_ = false;
-  result_ = Status();
-  ring_for_nothing();
-  bell_.store(nullptr, std::memory_order_relaxed);
-  ended_.store(false, std::memory_order_relaxed);
-}
-
-void PlanRun::set_bell(CompletionSink* bell, uint64_t token) {
-  bell_token_.store(token);
-  bell_.store(bell);
-  if (bell == nullptr) return queue_.ring(nullptr, 0);
-  if (ended_.load()) ring_now();  // its end may have seen no bell
-}
-
-void PlanRun::ring_now() const {
-  if (CompletionSink* const bell = bell_.load(); bell != nullptr)
-    bell->complete(Completion{bell_token_.load(), Status(), {}, 0});
 }
 
 void PlanRun::start(Scratch& scratch) {
@@ -236,12 +215,7 @@ void PlanRun::end(Status result) {
     transport_.cancel(&queue_, result);
     transport_.discard(launch_.group, launch_.sequence);
   }
-  Completion late;
-  while (queue_.take(late)) {
-  }
-  result_ = std::move(result);
-  ended_.store(true);  // in one order with set_bell(): one of the two sees the other
-  ring_now();
+  set_ended(std::move(result));
 }
 
 void PlanRun::set_state(uint32_t step, StepState state) {
@@ -279,7 +253,7 @@ Status PlanRun::explain_failure(const Completion& completion) const {
   std::string text = completion.status.message();
   if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
     const auto is_leaving = [this](uint64_t digest) {
-      return launch_.listener != nullptr && launch_.listener->is_leaving(launch_.sequence, digest);
+      return launch_.listener != nullptr && digest == launch_.listener->digest_of_leaving(launch_.sequence);
     };
     if (is_leaving(completion.found.digest)) {
       text = who + " called shutdown() or ended instead of making this call";

@@ -10,15 +10,15 @@
 #include "engine/bind.h"
 #include "engine/plan_cache.h"
 #include "engine/request.h"
+#include "engine/run.h"
 #include "kernels/reduce.h"
 #include "transport/reactor.h"
 #include "transport/transport.h"
 
 namespace pc {
 
-// Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
-// again and again: nothing is allocated once its vectors have grown.
-class PlanRun {
+// Nothing is allocated once its vectors have grown.
+class PlanRun final : public Run {
  public:
   PlanRun(Transport& transport, const Algorithm& algorithm, std::shared_ptr<const CompiledPlan> plan)
       : transport_(transport),
@@ -29,38 +29,13 @@ class PlanRun {
     return &algorithm_ == &algorithm && plan_->plan.shape == shape;
   }
   void prepare(const Request& request, const Launch& launch);  // not while it runs
-  void start(Scratch& scratch);  // copies input to output and posts what can be posted
-  void advance();                // takes completions and goes on as far as possible
-  void end(Status result);       // withdraws what is in flight: afterwards the user's memory is free
-  uint64_t sequence() const { return launch_.sequence; }
-  void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
-    queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
-  }
-
-  void wake() {
-    queue_.complete(Completion{kWakeToken, Status(), {}, 0});
-  }  // any thread: its driver looks around
-
-  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody. The group's
-  // line calls these, with its lock held.
-  void set_bell(CompletionSink* bell, uint64_t token);
-  void ring_for_completions() {
-    if (CompletionSink* const bell = bell_.load(); bell != nullptr) queue_.ring(bell, bell_token_.load());
-  }
-  void ring_for_nothing() {
-    if (bell_.load(std::memory_order_relaxed) != nullptr) queue_.ring(nullptr, 0);
-  }
-  void ring_now() const;  // any thread
-
-  bool started() const { return started_; }
-  bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
-  const Status& result() const { return result_; }                       // once ended
-  CompletionQueue& queue() { return queue_; }
-  std::string where() const;  // any thread
-  Rank waits_for() const;     // any thread: group rank, -1: nobody
+  void start(Scratch& scratch) override;  // copies input to output and posts what can be posted
+  void advance() override;                // takes completions and goes on as far as possible
+  void end(Status result) override;
+  std::string where() const override;
+  Rank waits_for() const override;
 
  private:
-  static constexpr uint64_t kEndToken = ~uint64_t{0}, kWakeToken = kEndToken - 2;
   static constexpr uint32_t kNone = ~uint32_t{0};
   // Adds verified pieces of one message to the destination while later pieces are still on the wire; or puts them there, if
   // the destination is not in one piece.
@@ -104,9 +79,6 @@ class PlanRun {
   Transport& transport_;
   const Algorithm& algorithm_;
   const std::shared_ptr<const CompiledPlan> plan_;
-  CompletionQueue queue_;
-  Request request_;
-  Launch launch_;
   Geometry geometry_;
   std::byte* scratch_ = nullptr;
   // Where the arrays are: together, or in `list_`.
@@ -116,11 +88,6 @@ class PlanRun {
   std::vector<Lane> lanes_;
   std::vector<uint8_t> states_;  // StepState per step; atomically, where() reads them
   std::size_t incomplete_ = 0;
-  bool started_ = false;
-  Status result_;
-  std::atomic<bool> ended_{false};
-  std::atomic<CompletionSink*> bell_{nullptr};
-  std::atomic<uint64_t> bell_token_{0};
 };
 
 }  // namespace pc

@@ -71,8 +71,8 @@ class CallListener {
  public:
   // `peer`, in ranks of the world, sent a message of collective `sequence` that this rank's call did not receive.
   virtual void stray(uint64_t sequence, Rank peer, const Status& why) = 0;
-  // Whether a rank that sends this digest instead leaves the group.
-  virtual bool is_leaving(uint64_t sequence, uint64_t digest) const = 0;
+  // What a rank that leaves the group says instead of a call's digest.
+  virtual uint64_t digest_of_leaving(uint64_t sequence) const = 0;
 
  protected:
   ~CallListener() = default;
@@ -88,6 +88,7 @@ struct Launch {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
   CallListener* listener = nullptr;  // may be null; outlives the operation
+  bool waits = false;                // the caller is going to wait for it at once
 };
 
 }  // namespace pc

@@ -12,7 +12,7 @@ namespace pc {
 
 // What an element is computed in. Signed integers are added and multiplied as unsigned ones: they wrap.
 template <class Element>
-auto decode(Element element) {
+constexpr auto decode(Element element) {
   if constexpr (kShortFloat<Element>) {
     return to_float(element);
   } else if constexpr (std::is_same_v<Element, Bool>) {
@@ -22,7 +22,7 @@ auto decode(Element element) {
   }
 }
 template <class Element, class Value>
-Element encode(Value value) {
+constexpr Element encode(Value value) {
   if constexpr (std::is_same_v<Element, F16>) {
     return to_f16(value);
   } else if constexpr (std::is_same_v<Element, BF16>) {

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -25,6 +26,7 @@ struct Operands {
   std::size_t count;
   Weights weights;
   double factor;
+  std::byte* also = nullptr;  // gets what out gets; nullptr: nowhere
 };
 using Kernel = void (*)(const Operands&);
 using KernelTable = std::array<std::array<Kernel, kReduceOpCount>, kDTypeCount>;  // nullptr: not offered
@@ -113,7 +115,9 @@ struct ScaleFactors {
 };
 template <class T>
 ScaleFactors<T> scale_factors(const Operands& operands) {
-  const T factor = static_cast<T>(operands.factor);
+  // A NaN loses its payload: rounding by hand would carry it into the exponent.
+  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+  const T factor = operands.factor == operands.factor ? static_cast<T>(operands.factor) : kNan;
   return {operands.weights.a == 1 ? factor : T{1}, operands.weights.b == 1 ? factor : T{1}};
 }
 // The short floats have one loop for both.
@@ -133,5 +137,12 @@ struct KernelTarget {
 const KernelTable& portable_kernels();  // has every kernel that there is
 // Those that this machine can run, best last. A null kernel means the portable one.
 std::vector<KernelTarget> highway_targets();
+
+// What this machine runs: every kernel that there is.
+const KernelTable& best_kernels();
+const KernelTable* kernels_on(std::string_view target);  // nullptr: not here
+inline Kernel kernel_of(const KernelTable& table, DType dtype, ReduceOp op) {
+  return table[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+}
 
 }  // namespace pc

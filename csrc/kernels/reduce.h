@@ -40,11 +40,21 @@ void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t 
 // in, else must not overlap it.
 void reduce_alone(std::byte* out, const std::byte* in, std::size_t count, DType dtype, const Reduction& how);
 
+// out = from[0] (op) from[1] (op) ..., combined in this order: bit for bit what a chain of reduce() gives, whose weights
+// are {k, 1, from.size()} at step k; of a single source what reduce_alone() gives. `also` gets the same bytes by ordinary
+// stores, for other cores to read. One pass over memory. There is at least one source; out may be any of them, else must
+// not overlap them; `also` overlaps nothing. Either may be null.
+void reduce_all(std::byte* out, std::byte* also, std::span<const std::byte* const> from, std::size_t count,
+                DType dtype, const Reduction& how);
+
 // For tests, benchmarks and `doctor`: the implementations of this build ("portable", "AVX2", "AVX3", ...), best last,
-// and the one reduce() uses. `reduce_on` runs a named one.
+// and the one reduce() uses. `reduce_on` and `reduce_all_on` run a named one; false: it is not here.
 std::span<const std::string_view> reduce_targets();
 std::string_view reduce_target();
 bool reduce_on(std::string_view target, std::byte* out, const std::byte* a, const std::byte* b,
                std::size_t count, DType dtype, const Reduction& how, Weights weights = {});
+bool reduce_all_on(std::string_view target, std::byte* out, std::byte* also,
+                   std::span<const std::byte* const> from, std::size_t count, DType dtype,
+                   const Reduction& how);
 
 }  // namespace pc

@@ -19,6 +19,7 @@ void for_each(const Operands& operands, Combine combine_two) {
     std::memcpy(b, operands.b + done * sizeof(Element), n * sizeof(Element));
     for (std::size_t i = 0; i < n; ++i) a[i] = encode<Element>(combine_two(decode(a[i]), decode(b[i])));
     std::memcpy(operands.out + done * sizeof(Element), a, n * sizeof(Element));
+    if (operands.also != nullptr) std::memcpy(operands.also + done * sizeof(Element), a, n * sizeof(Element));
   }
 }
 

@@ -91,10 +91,20 @@ struct Reactor::State {
   explicit State(bool crowded_) : crowded(crowded_), learned(crowded_) {}
 
   std::size_t poll_all() {
-    const std::lock_guard lock(transports_mutex);
+    const std::lock_guard lock(sources_mutex);
     std::size_t moved = 0;
-    for (Transport* transport : transports) moved += transport->poll();
+    for (Pollable* source : sources) moved += source->poll();
     return moved;
+  }
+  bool fall_asleep() {
+    const std::lock_guard lock(sources_mutex);
+    bool idle = true;
+    for (Pollable* source : sources) idle = source->fall_asleep() && idle;
+    return idle;
+  }
+  void wake_up() {
+    const std::lock_guard lock(sources_mutex);
+    for (Pollable* source : sources) source->wake_up();
   }
   // The baton may be free while somebody sleeps in the hope of being told so: tell one. The background comes last.
   void hand_over() {
@@ -110,7 +120,9 @@ struct Reactor::State {
   void sleep_for_everybody(CompletionQueue& queue, int ms) {
     queue.sleep_in_epoll(event.get(), [&] {
       epoll_event events[4];
-      const int count = ::epoll_wait(epoll.get(), events, 4, ms);
+      const bool idle = fall_asleep();
+      const int count = idle ? ::epoll_wait(epoll.get(), events, 4, ms) : 0;
+      wake_up();
       for (int i = 0; i < count; ++i) {
         if (events[i].data.ptr != nullptr) continue;
         eventfd_t ignored;
@@ -123,10 +135,10 @@ struct Reactor::State {
   }
 
   const bool crowded;
-  Fd epoll, event;              // event: readable when the sleeper in epoll shall look again
-  int setup_errno = 0;          // of the two above
-  std::mutex transports_mutex;  // guards transports; held while they are polled
-  std::vector<Transport*> transports;
+  Fd epoll, event;           // event: readable when the sleeper in epoll shall look again
+  int setup_errno = 0;       // of the two above
+  std::mutex sources_mutex;  // guards sources; held while they are polled
+  std::vector<Pollable*> sources;
   std::atomic<bool> baton{false};               // true: one thread polls for everybody
   Waiter learned;                               // guarded by the baton: the spin budget found so far
   std::atomic<uint32_t> followers{0};           // how many sleep without the baton, readable without the lock
@@ -215,7 +227,7 @@ Reactor::Reactor(bool crowded) : state_(std::make_unique<State>(crowded)) {
   if (!state_->event.valid()) state_->setup_errno = errno;
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = nullptr;  // tells it from the transports
+  event.data.ptr = nullptr;  // tells it from the sources
   if (state_->setup_errno == 0 &&
       ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->event.get(), &event) != 0) {
     state_->setup_errno = errno;
@@ -223,26 +235,26 @@ Reactor::Reactor(bool crowded) : state_(std::make_unique<State>(crowded)) {
 }
 Reactor::~Reactor() = default;
 
-Status Reactor::add(Transport* transport) {
+Status Reactor::add(Pollable* source) {
   if (state_->setup_errno != 0)
     return system_error("epoll_create or eventfd for the reactor", state_->setup_errno);
-  const std::lock_guard lock(state_->transports_mutex);
+  const std::lock_guard lock(state_->sources_mutex);
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = transport;
-  if (::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, transport->wait_fd(), &event) != 0) {
-    return system_error("epoll_ctl for transport " + std::string(transport->name()), errno);
+  event.data.ptr = source;
+  if (::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, source->wait_fd(), &event) != 0) {
+    return system_error("epoll_ctl for transport " + std::string(source->name()), errno);
   }
-  state_->transports.push_back(transport);
+  state_->sources.push_back(source);
   return Status::ok();
 }
 
-void Reactor::remove(Transport* transport) {
-  const std::lock_guard lock(state_->transports_mutex);
-  std::vector<Transport*>& all = state_->transports;
-  const std::vector<Transport*>::iterator at = std::find(all.begin(), all.end(), transport);
+void Reactor::remove(Pollable* source) {
+  const std::lock_guard lock(state_->sources_mutex);
+  std::vector<Pollable*>& all = state_->sources;
+  const std::vector<Pollable*>::iterator at = std::find(all.begin(), all.end(), source);
   if (at == all.end()) return;
-  ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_DEL, transport->wait_fd(), nullptr);
+  ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_DEL, source->wait_fd(), nullptr);
   all.erase(at);
 }
 

@@ -52,8 +52,8 @@ class Reactor {
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
-  Status add(Transport* transport);  // not owned; must be removed before it goes
-  void remove(Transport* transport);
+  Status add(Pollable* source);  // not owned; must be removed before it goes
+  void remove(Pollable* source);
   // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
   // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);

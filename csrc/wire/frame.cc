@@ -137,19 +137,12 @@ void encode(const FrameHeader& header, HeaderBytes& out) {
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   const std::byte* b = bytes.data();
   PC_TRY(check_start(b));
-  const uint8_t type = get<uint8_t>(b + 5);
-  const uint8_t klass = get<uint8_t>(b + 6);
-  if (type < static_cast<uint8_t>(FrameType::kData) || type > static_cast<uint8_t>(FrameType::kPing)) {
-    return broken("unknown frame type", type, static_cast<uint8_t>(FrameType::kPing));
-  }
-  if (klass > static_cast<uint8_t>(StreamClass::kPointToPoint)) {
-    return broken("unknown stream class", klass, static_cast<uint8_t>(StreamClass::kPointToPoint));
-  }
+  const StreamClass klass = static_cast<StreamClass>(get<uint8_t>(b + 6));
   FrameHeader h;
-  h.type = static_cast<FrameType>(type);
+  h.type = static_cast<FrameType>(get<uint8_t>(b + 5));
   h.flags = get<uint8_t>(b + 7);
   h.epoch = get<uint32_t>(b + 8);
-  h.id.stream = {get<uint32_t>(b + 12), static_cast<StreamClass>(klass), get<uint32_t>(b + 16)};
+  h.id.stream = {get<uint32_t>(b + 12), klass, get<uint32_t>(b + 16)};
   (h.id.stream.klass == StreamClass::kPointToPoint ? h.description_nbytes : h.id.index) =
       get<uint32_t>(b + 20);
   h.id.sequence = get<uint64_t>(b + 24);
@@ -157,11 +150,20 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   h.message_nbytes = get<uint64_t>(b + 40);
   h.offset = get<uint64_t>(b + 48);
   h.segment_nbytes = get<uint32_t>(b + 56);
+  PC_TRY(check(h));
+  return h;
+}
+
+Status check(const FrameHeader& h) {
+  const uint8_t type = static_cast<uint8_t>(h.type), klass = static_cast<uint8_t>(h.id.stream.klass);
+  if (type < static_cast<uint8_t>(FrameType::kData) || type > static_cast<uint8_t>(FrameType::kPing))
+    return broken("unknown frame type", type, static_cast<uint8_t>(FrameType::kPing));
+  if (klass > static_cast<uint8_t>(StreamClass::kPointToPoint))
+    return broken("unknown stream class", klass, static_cast<uint8_t>(StreamClass::kPointToPoint));
   const uint8_t flags = allowed_flags(h.type, h.id.stream.klass);
   if ((h.flags & ~flags) != 0) return broken("unknown flags", h.flags, flags);
   PC_TRY(check_description(h));
-  PC_TRY(check_meaning(h));
-  return h;
+  return check_meaning(h);
 }
 
 }  // namespace pc

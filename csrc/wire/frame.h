@@ -77,5 +77,7 @@ void encode(const FrameHeader& header, HeaderBytes& out);
 // Hostile input is an error, never a crash: magic, version, header CRC, known type and class, segment inside its message,
 // segment not above kMaxSegmentBytes. What it means in context is Link's business.
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
+// The same for one that has come another way: what of `header` does not fit together.
+Status check(const FrameHeader& header);
 
 }  // namespace pc

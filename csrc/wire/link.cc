@@ -151,21 +151,24 @@ void Link::State::announce_waiting() {
   }
 }
 
-std::optional<Link::OutFrame> Link::State::next_frame() {
+std::optional<Link::OutFrame> Link::State::next_frame(std::size_t room) {
   if (!failed.is_ok()) return std::nullopt;
-  FrameHeader header;
-  Gather payload;
-  std::span<const std::byte> description;
+  std::optional<OutFrame> out(std::in_place);
+  FrameHeader& header = out->header;
   Send* send = nullptr;
   if (!control.empty()) {
+    out->description = description_of_request(control.front());
+    if (out->description.size() > room) return std::nullopt;
     header = control.pop();
-    description = description_of_request(header);
   } else if (!answers.empty()) {
     header = answers.pop();
   } else if (!active.empty()) {
     send = active.front();
-    payload = give_segment(*send, header);
-    if (send->eager) description = send->op.description;
+    if (send->eager) out->description = send->op.description;
+    const std::size_t count = next_segment(*send, room);
+    if (count == 0 && send->nbytes() > 0) return std::nullopt;
+    if (count + out->description.size() > room) return std::nullopt;
+    out->payload = give_segment(*send, count, header);
   } else if (goodbye_is_next()) {
     header.type = FrameType::kGoodbye;
     header.epoch = epoch;
@@ -175,11 +178,7 @@ std::optional<Link::OutFrame> Link::State::next_frame() {
     return std::nullopt;
   }
   frames_out.push(send);
-  header.description_nbytes = static_cast<uint32_t>(description.size());
-  std::optional<OutFrame> out(std::in_place);
-  encode(header, out->header);
-  out->payload = payload;
-  out->description = description;
+  header.description_nbytes = static_cast<uint32_t>(out->description.size());
   return out;
 }
 
@@ -190,12 +189,19 @@ std::span<const std::byte> Link::State::description_of_request(const FrameHeader
   return send == nullptr ? std::span<const std::byte>{} : send->op.description;
 }
 
-Gather Link::State::give_segment(Send& send, FrameHeader& header) {
+// How many bytes of it go next. Small cuts would stay small: what they free is as small.
+std::size_t Link::State::next_segment(const Send& send, std::size_t room) const {
   const std::size_t rest = send.nbytes() - send.given;
-  Gather payload = send.op.payload.subgather(send.given, std::min<uint64_t>(rest, limits.segment_bytes));
-  std::size_t count = payload.within(kMaxPieces, payload.size());
-  if (count < rest) count = count / 64 * 64;
-  payload = payload.subgather(0, count);
+  const std::size_t most = std::min(rest, limits.segment_bytes);
+  if (send.eager) return most;
+  if (room < std::min(most, kLeastCut)) return 0;
+  const Gather payload = send.op.payload.subgather(send.given, std::min(most, room));
+  const std::size_t count = payload.within(kMaxPieces, payload.size());
+  return count < rest ? count / 64 * 64 : count;
+}
+
+Gather Link::State::give_segment(Send& send, std::size_t count, FrameHeader& header) {
+  const Gather payload = send.op.payload.subgather(send.given, count);
   header.flags = send.eager ? kFlagEager : uint8_t{0};
   header.epoch = epoch;
   header.id = send.op.id;
@@ -373,6 +379,30 @@ void Link::State::push_credit() {
   returnable = 0;
 }
 
+// ---- The short way.
+
+bool Link::State::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t cost) {
+  const bool idle =
+      control.empty() && answers.empty() && active.empty() && frames_out.empty() && clears.empty();
+  const bool lives = failed.is_ok() && !goodbye_wanted && !goodbye_received;
+  if (!idle || !lives || nbytes > limits.eager_bytes || cost > credit ||
+      id.stream.klass != StreamClass::kPointToPoint)
+    return false;
+  credit -= cost;
+  return true;
+}
+
+bool Link::State::can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const {
+  const bool idle = recvs.empty() && unexpected.empty() && requests.empty() && probes.empty() &&
+                    withdrawn_recvs.empty() && incoming.kind == Incoming::Kind::kNothing;
+  const bool lives = failed.is_ok() && !goodbye_received;
+  const bool is_it = header.type == FrameType::kData && (header.flags & kFlagEager) != 0 &&
+                     header.epoch == epoch && header.message_nbytes == nbytes && same_place(header.id, id) &&
+                     header.id.digest == id.digest && id.stream.klass == StreamClass::kPointToPoint;
+  return idle && lives && is_it && nbytes <= limits.eager_bytes &&
+         charged + cost(header) <= limits.credit_bytes;
+}
+
 // ---- The public face.
 
 Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover)
@@ -383,8 +413,23 @@ void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
 void Link::post_probe(const ProbeOp& op) { state_->post_probe(op); }
 bool Link::cancel(const CompletionSink* sink, const Status& why) { return state_->cancel(sink, why); }
 void Link::discard(uint32_t group, uint64_t sequence) { state_->discard(group, sequence); }
-std::optional<Link::OutFrame> Link::next_frame() { return state_->next_frame(); }
+std::optional<Link::OutFrame> Link::next_frame(std::size_t room) { return state_->next_frame(room); }
+bool Link::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes) {
+  return state_->send_at_once(id, nbytes, kHeaderBytes + description_nbytes + nbytes);
+}
+bool Link::can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const {
+  return state_->can_receive_at_once(header, id, nbytes);
+}
+void Link::received_at_once(const FrameHeader& header) {
+  state_->charged += State::cost(header);
+  state_->consumed(State::cost(header));
+}
 void Link::written() { state_->written(); }
+bool Link::has_posted() const {
+  const State& s = *state_;
+  return !s.recvs.empty() || !s.probes.empty() || !s.active.empty() || !s.leaving.empty() ||
+         !s.waiting.empty();
+}
 bool Link::has_output() const {
   const State& s = *state_;
   return s.failed.is_ok() && (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() ||

@@ -58,17 +58,29 @@ class Link {
   // what still comes, is dropped, its credit is returned, its REQUESTs and CLEARs are answered.
   void discard(uint32_t group, uint64_t sequence);
 
+  // The short way of small point-to-point messages, for a mover that writes or has read the frame in the same moment.
+  // True: this eager message may be written now, before everything else, and its credit is spent. Nothing waits to be written.
+  bool send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes);
+  // True: this eager message, whose header has just come, is what a receive of that name, digest and size is to get. Nothing
+  // else is posted or kept on this link that might have a say in it. received_at_once() says that it got it.
+  bool can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const;
+  void received_at_once(const FrameHeader& header);
+
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
   static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
+  static constexpr std::size_t kLeastCut = 8192;
   struct OutFrame {
-    HeaderBytes header;
+    FrameHeader header;
     Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
     std::span<const std::byte>
         description;  // valid until the next call; goes between the two, with its trailer
   };
-  std::optional<OutFrame> next_frame();  // nothing to write: nullopt. Several may be out at a time
-  void written();                        // the oldest frame that is out has been written entirely
-  bool has_output() const;               // next_frame() has one to give, or one is out
+  // One with at most `room` bytes of description and payload. Messages above the eager limit are cut, not below kLeastCut;
+  // nothing to write, or what is next does not fit: nullopt. Several may be out at a time.
+  std::optional<OutFrame> next_frame(std::size_t room = ~std::size_t{0});
+  void written();           // the oldest frame that is out has been written entirely
+  bool has_posted() const;  // operations that have not completed
+  bool has_output() const;  // next_frame() has one to give if there is room, or one is out
 
   // ---- incoming, frame by frame.
   struct Destination {

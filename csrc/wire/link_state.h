@@ -82,14 +82,17 @@ struct Link::State {
   void post_send(const SendOp& op);
   void post_recv(const RecvOp& op);
   void post_probe(const ProbeOp& op);
-  std::optional<OutFrame> next_frame();
+  std::optional<OutFrame> next_frame(std::size_t room);
   void written();
-  Gather give_segment(Send& send, FrameHeader& header);
+  std::size_t next_segment(const Send& send, std::size_t room) const;
+  Gather give_segment(Send& send, std::size_t count, FrameHeader& header);
   std::span<const std::byte> description_of_request(const FrameHeader& header) const;
   bool goodbye_is_next() const {
     return goodbye_wanted && !goodbye_sent && control.empty() && answers.empty() && active.empty() &&
            waiting.empty();
   }
+  bool send_at_once(const MessageId& id, uint64_t nbytes, uint64_t cost);
+  bool can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const;
   Status why_ended(const MessageId& id) const;  // OK: an operation of this name may be posted
   void announce_waiting();                      // REQUESTs that max_requests has held back
   void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0) {

@@ -67,6 +67,7 @@ class Fifo {
  public:
   bool empty() const { return head_ == items_.size(); }
   void push(const T& item) { items_.push_back(item); }
+  const T& front() const { return items_[head_]; }
   T pop() {
     T item = items_[head_++];
     if (head_ == items_.size()) {

@@ -12,17 +12,22 @@
 #include "comm/runtime.h"
 #include "store/memory.h"
 #include "transport/inproc/inproc.h"
+#include "transport/shm/thread_neighbours.h"
 
 namespace pc::testing {
 
-enum class Over : uint8_t { kInproc, kTcp };
-inline std::string name_of(Over over) { return over == Over::kInproc ? "inproc" : "tcp"; }
+// kShared: memory that the ranks share, and inproc for messages.
+enum class Over : uint8_t { kInproc, kTcp, kShared };
+inline std::string name_of(Over over) {
+  return over == Over::kInproc ? "inproc" : over == Over::kTcp ? "tcp" : "shared";
+}
 
 struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
   double timeout_s = 20;  // of init and of every call
   std::string tune = "";
+  std::string tuning = "", others_tuning = "";  // of rank 0, and of the others
   Check check = Check::kOn;
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
   int log_fd = 2;         // where warnings go
@@ -41,8 +46,13 @@ inline Status run_rank(RuntimeOptions options, const WorldOptions& world, const 
 
 inline Outcomes run_world(const WorldOptions& world, const Body& body) {
   const auto store = std::make_shared<MemoryStore>();
-  const std::shared_ptr<InprocHub> hub =
-      world.over == Over::kInproc ? InprocHub::create(world.size) : nullptr;
+  const std::shared_ptr<InprocHub> hub = world.over == Over::kTcp ? nullptr : InprocHub::create(world.size);
+  std::shared_ptr<ThreadHost> host;
+  if (world.over == Over::kShared) {
+    Result<std::shared_ptr<ThreadHost>> made = ThreadHost::create(world.size);
+    if (!made.is_ok()) return {made.status()};
+    host = std::move(made).value();
+  }
   Outcomes outcomes(static_cast<std::size_t>(world.size));
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < world.size; ++rank) {
@@ -54,8 +64,10 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.transport = "tcp";
     options.check = world.check;
     options.tune = rank == 0 ? world.tune : "";
+    options.tuning = rank == 0 ? world.tuning : world.others_tuning;
     options.log = Logger(LogLevel::kWarning, -1, world.log_fd);
     if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
+    if (host) options.make_neighbours = [host](Rank r) { return host->neighbours_of(r); };
     ranks.emplace_back(
         [&, rank, options] { outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body); });
   }

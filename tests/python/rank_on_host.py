@@ -5,6 +5,7 @@ usage: rank_on_host.py exact | until_broken [address rank size]
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -51,6 +52,15 @@ def messages(ramp: np.ndarray) -> None:
                 assert np.array_equal(pc.recv(np.empty_like(ramp), sender), ramp + sender)
 
 
+def shared_memories() -> int:
+    """How many ranks' shared memory this one has open, its own included."""
+    links = []
+    for each in (ME / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # of the listing itself
+            links.append(str(each.readlink()))
+    return sum(link.startswith("/memfd:pycollective") for link in links)
+
+
 def until_broken() -> None:
     """Only an error ends it."""
     say(ready=pc.rank())
@@ -69,7 +79,8 @@ def main(what: str, address: str | None = None, rank: str | None = None, size: s
         began = time.monotonic()
         {"exact": exact, "until_broken": until_broken}[what]()
         place = [pc.rank(), pc.size(), pc.local_rank(), pc.local_size(), os.uname().nodename]
-        say(place=place, talks_from=own_addresses(ME), listens_at=own_addresses(ME, LISTENING))
+        talks = {"talks_from": own_addresses(ME), "listens_at": own_addresses(ME, LISTENING)}
+        say(place=place, shared=shared_memories(), **talks)
         pc.shutdown()
     except pc.CollectiveError as error:
         say(error=type(error).__name__, message=str(error), seconds=time.monotonic() - began)

@@ -475,6 +475,6 @@ def test_a_backend_that_is_named_wins_over_the_environment(monkeypatch: pytest.M
     monkeypatch.setenv("PYCOLLECTIVE_TRANSPORT", "carrier pigeon")
     with pytest.raises(pc.InvalidArgument, match="PYCOLLECTIVE_TRANSPORT"):
         pc.init()
-    for backend in ("auto", "tcp"):
+    for backend in ("auto", "tcp", "shm"):
         pc.init(backend=backend)
         pc.shutdown()

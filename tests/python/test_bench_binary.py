@@ -102,6 +102,60 @@ def test_json_has_one_object_per_row_and_nothing_else(alone: str) -> None:
     assert all(0 < each["p50_us"] <= each["p99_us"] for each in found)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "auto"])
+def test_every_operation_is_right_in_place_and_out_of_place(transport: str) -> None:
+    every = ("--ops", "all", "--both", "--sizes", "8,10000", "--iters", "3", "--json")
+    done = run(*BENCH, "-n", "3", *every, "--transport", transport)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(each["wrong"] == 0 for each in found)
+    names = {each["collective"] for each in found}
+    assert {each["collective"] for each in found if each["in_place"]} == names - {"alltoall"}
+    assert {each["collective"] for each in found if not each["in_place"]} == names - {"barrier"}
+    assert names >= {"allgather", "reduce_scatter", "alltoall", "gather", "scatter", "scan", "exscan"}
+
+
+@pytest.mark.parametrize(
+    ("group", "ranks", "head"),
+    [
+        ("2,0", 2, "# these are ranks 2 0 of the world; the others wait"),
+        ("even-odd", 3, "# these are ranks 0 2 4 of the world; the odd ones measure at the same time"),
+    ],
+)
+def test_a_group_measures_beside_the_others(group: str, ranks: int, head: str) -> None:
+    shape = ("-n", "5", "--group", group, "--ops", "allreduce,gather", "--sizes", "8", "--iters", "3")
+    done = run(*BENCH, *shape)
+    assert done.returncode == 0, done.stderr
+    assert head in done.stdout.splitlines()
+    assert done.stdout.splitlines()[0].startswith(f"# pycollective-bench: {ranks} ranks on ")
+    assert [row[-1] for row in rows(done.stdout)] == ["0", "0"]  # nothing wrong, and each row once
+
+
+def test_a_group_of_ranks_that_are_not_there_is_refused() -> None:
+    done = run(*BENCH, "-n", "2", "--group", "1,2")
+    assert done.returncode == 2
+    assert "--group 1,2: '2' is not a number from 0 to 1, the ranks there are" in done.stderr
+
+
+def test_the_ceilings_are_measured_without_any_rank() -> None:
+    done = run(*BENCH, "--ceilings", "--sizes", "8,64K", "--iters", "3")
+    assert done.returncode == 0, done.stderr
+    table = [line.split()[:2] for line in done.stdout.splitlines() if not line.startswith("#")]
+    by_size = [[name, size] for size in ("8", "65536") for name in ("memcpy", "add", "tcp")]
+    assert table == [["futex", "-"], *by_size]
+
+
+def test_under_a_launcher_the_ceilings_are_measured_once() -> None:
+    done = run(*RUN, *BENCH, "--ceilings", "--sizes", "8", "--iters", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["ceiling"] for line in done.stdout.splitlines()] == [
+        "futex",
+        "memcpy",
+        "add",
+        "tcp",
+    ]
+
+
 def test_pycollective_run_gives_the_same_rows(alone: str) -> None:
     done = run(*RUN, *BENCH, *SCAN)
     assert done.returncode == 0, done.stderr

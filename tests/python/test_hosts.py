@@ -149,7 +149,10 @@ def must_have_met(
     """
     assert not [each for each in said if "place" not in each]
     said = sorted(said, key=lambda each: each["place"])
+    backend = os.environ.get("PYCOLLECTIVE_TRANSPORT", "auto")
     for rank, host in enumerate(of_ranks):
+        beside = of_ranks.count(host)
+        assert said[rank]["shared"] == (beside if beside > 1 and backend == "auto" else 0), said
         place = [rank, len(of_ranks), of_ranks[:rank].count(host), of_ranks.count(host), made[host].name]
         assert said[rank]["place"] == place, said
         allowed = {made[host].address, *(inside if host == of_ranks[0] else ())}
@@ -171,6 +174,37 @@ def test_a_world_over_hosts_is_exact(layout: str) -> None:
     of_ranks = HOSTS_OF[layout]
     with hosts(max(of_ranks) + 1) as made:
         must_have_met(run(by_variables(made, of_ranks)), made, of_ranks)
+
+
+def test_tcp_shares_no_memory_and_rank_0_decides(what_all_ranks_have: pytest.MonkeyPatch) -> None:
+    of_ranks = HOSTS_OF["2+1"]
+    with hosts(2) as made:
+        starts = by_variables(made, of_ranks)
+        starts[0].env["PYCOLLECTIVE_TRANSPORT"] = "tcp"
+        said = run(starts)
+        assert [each["shared"] for each in said] == [0, 0, 0], said
+
+
+def test_shm_over_hosts_is_an_error_of_every_rank_that_says_what_to_do(
+    what_all_ranks_have: pytest.MonkeyPatch,
+) -> None:
+    what_all_ranks_have.setenv("PYCOLLECTIVE_TRANSPORT", "shm")
+    of_ranks = HOSTS_OF["2+1"]
+    with hosts(2) as made:
+        said = run(by_variables(made, of_ranks))
+    assert len(said) == len(of_ranks)
+    for each in said:
+        assert each.get("error") == "Unsupported", said
+        assert "2 hosts" in each["message"], each
+        assert "auto" in each["message"], each
+
+
+def test_shm_on_one_host_is_exact(what_all_ranks_have: pytest.MonkeyPatch) -> None:
+    what_all_ranks_have.setenv("PYCOLLECTIVE_TRANSPORT", "shm")
+    of_ranks = (0, 0, 0)
+    with hosts(1) as made:
+        said = run(by_variables(made, of_ranks))
+    assert [each.get("shared") for each in said] == [3, 3, 3], said
 
 
 @pytest.mark.parametrize("rate", ["10gbit", "1gbit"])

@@ -63,8 +63,8 @@ def test_all_lists_the_public_names_and_nothing_else() -> None:
 
     public = {
         name
-        for name, value in vars(pc).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+        for name in dir(pc)
+        if not name.startswith("_") and not isinstance(getattr(pc, name), types.ModuleType)
     }
     assert set(pc.__all__) == public | {"__version__"}
     assert pc.__all__ == sorted(pc.__all__)
@@ -110,7 +110,8 @@ def test_the_stub_has_the_names_of_the_core() -> None:
     assert {node.name for node in STUB_FUNCTIONS + STUB_CLASSES} | STUB_VALUES == names
     for node in STUB_CLASSES:
         members = {name for name in vars(getattr(_core, node.name)) if not name.startswith("_")}
-        assert {item.name for item in node.body if not item.name.startswith("_")} == members
+        named = [item.name for item in node.body if isinstance(item, ast.FunctionDef)]
+        assert {name for name in named if not name.startswith("_")} == members
 
 
 STUB_CALLS = [(_core, node) for node in STUB_FUNCTIONS] + [

@@ -217,8 +217,10 @@ def in_turn_for_each_tag() -> None:
         for _ in range(10):
             pc.send(np.zeros(1), 0, tag=1)
             pc.send(np.zeros(1), 0, tag=2)
-    pc.barrier()
-    if rank == 0:
+        pc.send(np.zeros(1), 0, tag=3)  # behind all others: then they are there
+    else:
+        for source in range(1, size):
+            pc.recv(np.zeros(1), source, tag=3)
         seen: dict[int, list[int]] = {1: [], 2: []}
         for i in range(20 * (size - 1)):
             tag = 1 + i % 2

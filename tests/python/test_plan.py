@@ -216,13 +216,44 @@ def explained_twice() -> tuple[str, str]:
 
 
 def test_explain_in_a_world_knows_its_ranks_and_transport() -> None:
-    for rank, (own, other) in enumerate(testing.run(explained_twice, 2)):
+    tcp = {"PYCOLLECTIVE_TRANSPORT": "tcp"}
+    for rank, (own, other) in enumerate(testing.run(explained_twice, 2, env=tcp)):
         assert own.splitlines()[0] == "allreduce of 8 bytes, 2 ranks on 1 host"
         assert own.splitlines()[1].startswith("transport: ")
         assert f"rank {rank} of 2, recursive_doubling allreduce" in own
         assert "rank 0 of 2, recursive_doubling allreduce" in other
         assert "(ethernet_10g)" in other
         assert "round  rank 0" in own
+
+
+def shared_explained() -> list[str]:
+    return [pc.explain("allreduce", nbytes=nbytes) for nbytes in (8, 1000, 1 << 20)]
+
+
+def test_explain_says_how_ranks_that_share_memory_do_it() -> None:
+    inline, at_once, in_rounds = testing.run(shared_explained, 2)[0]
+    for text in (inline, at_once, in_rounds):
+        assert text.splitlines()[1] == "transport: shared memory"
+    assert "inside the line that announces the call" in inline
+    assert "at once, through rings" in at_once
+    assert "in rounds of 131072 bytes" in in_rounds
+
+
+def test_a_table_of_algorithms_is_one_of_plans_also_on_one_host() -> None:
+    inline = testing.run(shared_explained, 2, env={"PYCOLLECTIVE_TUNE": "allreduce:0-inf:ring"})[0][0]
+    assert "transport: shm" in inline
+    assert "algorithm: ring" in inline
+
+
+def messages_explained() -> list[str]:
+    return [pc.explain(name) for name in ("send", "recv", "sendrecv")]
+
+
+@pytest.mark.parametrize(("transport", "way"), [("auto", "shared memory"), ("tcp", "tcp")])
+def test_explain_says_which_way_messages_take(transport: str, way: str) -> None:
+    texts = testing.run(messages_explained, 3, env={"PYCOLLECTIVE_TRANSPORT": transport})[1]
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0].splitlines()[:2] == ["messages of rank 1 of 3", f"{way}: with ranks 0, 2"]
 
 
 def test_explain_asks_for_size_where_hosts_are_given_in_a_world() -> None:

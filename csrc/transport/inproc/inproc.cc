@@ -59,8 +59,7 @@ struct Doorbell {
 
 // What went wrong on either side of one transfer. OK if nothing did.
 Status transfer(const Link::OutFrame& frame, Link& to) {
-  PC_ASSIGN_OR_RETURN(const FrameHeader header, decode(frame.header));
-  const Result<Link::Destination> destination = to.header_arrived(header, frame.description);
+  const Result<Link::Destination> destination = to.header_arrived(frame.header, frame.description);
   if (!destination.is_ok()) return destination.status();
   if (const std::optional<std::span<const std::byte>> together = frame.payload.together())
     return to.payload_arrived_at(*together);

@@ -61,7 +61,9 @@ bool FrameWriter::has_room() const {
 }
 
 void FrameWriter::add(const Link::OutFrame& frame) {
-  std::memcpy(reserve(frame.header.size()).data(), frame.header.data(), frame.header.size());
+  HeaderBytes header;
+  encode(frame.header, header);
+  std::memcpy(reserve(header.size()).data(), header.data(), header.size());
   if (!frame.description.empty())
     add_trailer(crc32c_copy(reserve(frame.description.size()).data(), frame.description));
   if (!frame.payload.empty()) {

@@ -32,12 +32,16 @@ TEST(BenchMeasure, every_operation_is_right_with_every_root_and_size_of_world) {
   for (const Operation& operation : operations()) {
     for (const Rank size : {1, 2, 3, 4}) {
       for (const std::optional<Rank> root : {std::optional<Rank>(), std::optional<Rank>(size - 1)}) {
-        const Case what = {&operation, DType::kF32, ReduceOp::kSum, root};
-        for (const Row& row : rows_of(size, what, 10'000, kLittle)) {
-          EXPECT_EQ(row.wrong, 0u) << operation.name << " of " << size;
-          EXPECT_EQ(row.count, operation.moves_data ? 2500u : 0u);
-          EXPECT_EQ(row.nbytes, 4 * row.count);
-          EXPECT_EQ(row.iterations, 7u);
+        for (const bool in_place : {true, false}) {
+          if (in_place && !operation.in_place) continue;
+          const Case what = {&operation, DType::kF32, ReduceOp::kSum, root, in_place};
+          const uint64_t parts = static_cast<uint64_t>(operation.parts(size).most());
+          for (const Row& row : rows_of(size, what, 10'000, kLittle)) {
+            EXPECT_EQ(row.wrong, 0u) << operation.name << " of " << size << (in_place ? ", in place" : "");
+            EXPECT_EQ(row.count, operation.moves_data ? 2500u / parts : 0u);
+            EXPECT_EQ(row.nbytes, 4 * row.count * parts);
+            EXPECT_EQ(row.iterations, 7u);
+          }
         }
       }
     }
@@ -63,7 +67,7 @@ TEST(BenchMeasure, with_a_common_clock_and_without_all_ranks_tell_the_same_times
 
 TEST(BenchMeasure, an_operation_that_does_nothing_is_wrong_in_every_element) {
   Operation idle = *find_operation("broadcast");
-  idle.run = [](Communicator&, const Asked&, Buffer) { return Status::ok(); };
+  idle.run = [](Communicator&, const Asked&, const Arrays&) { return Status::ok(); };
   const Case what = {&idle, DType::kF64, ReduceOp::kSum, 0};
   for (const Row& row :
        rows_of(2, what, 8000, kLittle)) {  // rank 1 has not the root's; a few marks are equal by chance
@@ -75,13 +79,15 @@ TEST(BenchMeasure, an_operation_that_does_nothing_is_wrong_in_every_element) {
 
 TEST(BenchMeasure, one_wrong_element_on_one_rank_is_seen_by_all) {
   Operation careless = *find_operation("allreduce");
-  careless.run = [](Communicator& group, const Asked& asked, Buffer data) {
-    PC_TRY(find_operation("allreduce")->run(group, asked, data));
-    if (group.rank() == 1) data.data[data.nbytes() - 1] ^= std::byte{1};
+  careless.run = [](Communicator& group, const Asked& asked, const Arrays& arrays) {
+    PC_TRY(find_operation("allreduce")->run(group, asked, arrays));
+    if (group.rank() == 1) arrays.out.data[arrays.out.nbytes() - 1] ^= std::byte{1};
     return Status::ok();
   };
-  const Case what = {&careless, DType::kF32, ReduceOp::kSum, {}};
-  for (const Row& row : rows_of(2, what, 8000, kLittle)) EXPECT_EQ(row.wrong, 1u);
+  for (const bool in_place : {true, false}) {
+    const Case what = {&careless, DType::kF32, ReduceOp::kSum, {}, in_place};
+    for (const Row& row : rows_of(2, what, 8000, kLittle)) EXPECT_EQ(row.wrong, 1u);
+  }
 }
 
 TEST(BenchMeasure, without_a_check_nothing_is_said_about_the_result) {
@@ -93,6 +99,11 @@ TEST(BenchMeasure, without_a_check_nothing_is_said_about_the_result) {
 TEST(BenchMeasure, at_least_one_element_is_moved) {
   const Case what = {find_operation("broadcast"), DType::kC128, ReduceOp::kSum, {}};
   for (const Row& row : rows_of(2, what, 1, kLittle)) EXPECT_EQ(row.count, 1u);
+  const Case parts = {find_operation("alltoall"), DType::kF32, ReduceOp::kSum, {}, false};
+  for (const Row& row : rows_of(3, parts, 1, kLittle)) {
+    EXPECT_EQ(row.count, 1u);
+    EXPECT_EQ(row.nbytes, 12u);
+  }
 }
 
 }  // namespace

@@ -126,12 +126,49 @@ TEST(BenchOptions, what_cannot_be_meant_is_refused_and_named) {
       {"-d int32 -o avg", "cannot reduce int32 with avg"},
       {"-d bool -o all", "nothing to measure"},
       {"-r all", "--root: 'all' is not a number"},
-      {"--transport shm", "no transport 'shm'"},
+      {"--transport rdma", "no transport 'rdma'"},
+      {"--ops scan -o avg", "scan has no avg"},
+      {"--group", "--group needs a value"},
+      {"--group=", "names no ranks"},
+      {"--both=1", "--both takes no value"},
       {"--timeout_s 0", "not a positive number of seconds"},
       {"--timeout_s nan", "not a positive number of seconds"},
   };
   for (const auto& [line, why] : kRefused)
     EXPECT_NE(why_not(line).find(why), std::string::npos) << why_not(line);
+}
+
+TEST(BenchOptions, a_result_replaces_the_input_unless_that_is_not_wanted_or_cannot_be) {
+  const auto places = [](const std::string& line) {
+    std::string text;
+    for (const Case& what : read(line).cases) text += what.in_place ? "i" : "o";
+    return text;
+  };
+  EXPECT_EQ(places("--ops allreduce,alltoall,barrier"), "ioi");
+  EXPECT_EQ(places("--ops allreduce,alltoall,barrier --in-place"), "ioi");
+  EXPECT_EQ(places("--ops allreduce,alltoall,barrier --out-of-place"), "ooo");
+  EXPECT_EQ(places("--ops allreduce,alltoall,barrier --both"), "iooi");
+}
+
+TEST(BenchOptions, all_operations_are_measured_at_once_and_an_average_only_where_there_is_one) {
+  EXPECT_EQ(read("--ops all").cases.size(), operations().size());
+  EXPECT_EQ(read("--ops scan,exscan -o all").cases.size(), 8u);
+  EXPECT_EQ(read("--ops allreduce -o all").cases.size(), 5u);
+}
+
+TEST(BenchOptions, every_transport_can_be_asked_for) {
+  for (const char* const name : {"auto", "tcp", "shm"})
+    EXPECT_EQ(read("--transport " + std::string(name)).transport, name);
+}
+
+TEST(BenchOptions, a_group_must_be_of_ranks_that_are_there) {
+  EXPECT_TRUE(check(read("--group 0,2"), 3).is_ok());
+  EXPECT_NE(check(read("--group 0,2"), 2).message().find("'2' is not a number from 0 to 1"),
+            std::string::npos);
+  EXPECT_NE(check(read("--group 0,0"), 2).message().find("twice"), std::string::npos);
+  EXPECT_FALSE(check(read("--group even-odd"), 1).is_ok());
+  EXPECT_TRUE(check(read("--group even-odd --ops reduce -r 0"), 3).is_ok());
+  EXPECT_FALSE(check(read("--group even-odd --ops reduce -r 1"), 3).is_ok());  // one odd rank
 }
 
 TEST(BenchOptions, a_root_must_be_there_and_a_launcher_counts_the_ranks) {

@@ -49,7 +49,16 @@ TEST(BenchOutput, a_line_of_json_has_every_column) {
       "{\"collective\": \"reduce\", \"ranks\": 4, \"size\": 1024, \"count\": 512, \"type\": \"bfloat16\", "
       "\"redop\": \"max\", \"root\": \"rotate\", \"time_us\": 12.500, \"algbw\": 0.081920, "
       "\"busbw\": 0.122880, \"wrong\": 3, \"p50_us\": 12.000, \"p99_us\": 40.000, \"iters\": 20, "
-      "\"one_clock\": false}");
+      "\"one_clock\": false, \"in_place\": true}");
+}
+
+TEST(BenchOutput, a_ceiling_without_bytes_has_no_rate) {
+  const Ceiling copy = {"memcpy", 2000, 20, {2e-6, 1e-6, 4e-6}}, wake = {"futex", 0, 20, {2e-6, 1e-6, 4e-6}};
+  EXPECT_EQ(words(table_line(copy)), (Words{"memcpy", "2000", "1.000", "4.000", "2.000"}));
+  EXPECT_EQ(words(table_line(wake)), (Words{"futex", "-", "1.000", "4.000", "-"}));
+  EXPECT_EQ(
+      json_line(copy),
+      "{\"ceiling\": \"memcpy\", \"size\": 2000, \"p50_us\": 1.0000, \"p99_us\": 4.0000, \"iters\": 20}");
 }
 
 }  // namespace

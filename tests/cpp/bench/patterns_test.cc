@@ -117,6 +117,17 @@ TEST(BenchPatterns, every_wrong_element_is_counted_once) {
   }
 }
 
+TEST(BenchPatterns, what_the_first_ranks_make_is_exact_in_every_type) {
+  for_all_that_reduce([](DType dtype, ReduceOp op) {
+    if (op == ReduceOp::kAvg) return;  // of all ranks only
+    for (const Rank end : {1, 2, 5, 51, 64}) {
+      const Part some = reduced_range(dtype, op, 0, end, 64, 0.5);
+      const Pattern wanted(dtype, [=](uint64_t i) { return reduced_until(op, end, 64, i); });
+      EXPECT_EQ(wanted.count_wrong({some.bytes.data(), kCount, dtype}), 0u) << end;
+    }
+  });
+}
+
 TEST(BenchPatterns, nothing_is_neither_filled_nor_wrong) {
   const Pattern pattern(DType::kF32, [](uint64_t) { return 1.0; });
   pattern.fill({});

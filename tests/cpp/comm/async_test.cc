@@ -82,7 +82,7 @@ class Async : public ::testing::TestWithParam<std::tuple<Over, Check>> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Async,
-                         ::testing::Combine(::testing::Values(Over::kInproc, Over::kTcp),
+                         ::testing::Combine(::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
                                             ::testing::Values(Check::kOn, Check::kStrict)),
                          [](const ::testing::TestParamInfo<std::tuple<Over, Check>>& each) {
                            return name_of(std::get<0>(each.param)) +

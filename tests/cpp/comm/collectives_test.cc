@@ -34,6 +34,12 @@ std::vector<ExecutorCase> cases() {
       }
     }
   }
+  for (const Rank size : {2, 3, 4, 5, 8}) {
+    const auto run = [](Rank ranks, const Body& body) {
+      return run_world({.over = Over::kShared, .size = ranks, .timeout_s = 60}, body);
+    };
+    all.push_back({"shared_" + std::to_string(size), size, run});
+  }
   return all;
 }
 

@@ -218,7 +218,7 @@ TEST_P(Messages, sendrecv_goes_round_a_ring_at_every_size) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Messages, ::testing::Values(Over::kInproc, Over::kTcp),
+INSTANTIATE_TEST_SUITE_P(Transports, Messages, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST(ArrayDescription, EveryShapeReadsBackAsWritten) {

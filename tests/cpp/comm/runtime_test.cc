@@ -95,7 +95,7 @@ TEST(Runtime, one_line_tells_who_is_connected_how_when_info_is_asked_for) {
   const ssize_t count = ::read(reads.get(), text, sizeof text);
   ASSERT_GT(count, 0);
   const std::string line(text, static_cast<std::size_t>(count));
-  for (const char* part : {"[rank 1] info", "rank 1 of 2", "transport tcp", "allreduce:", "127.0.0.1:"}) {
+  for (const char* part : {"[rank 1] info", "rank 1 of 2", "transport shm", "allreduce:", "127.0.0.1:"}) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in: " << line;
   }
 }
@@ -300,6 +300,52 @@ TEST(Runtime, rank_0_tunes_everybody) {
         return right ? Status::ok() : Status(Code::kInternal, text);
       });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// What every rank says of a call of 40 KiB must have `wanted` in it, and not have `unwanted`.
+Body explains(const std::string& wanted, const std::string& unwanted) {
+  return [=](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const std::string text, group.explain({Collective::kAllreduce, 40 * 1024}));
+    const bool right = text.find(wanted) != std::string::npos && text.find(unwanted) == std::string::npos;
+    return right ? Status::ok() : Status(Code::kInternal, text);
+  };
+}
+
+TEST(Runtime, what_rank_0_has_measured_counts_for_all_whatever_the_others_have) {
+  const Outcomes plans =
+      run_world({.size = 2,
+                 .tuning = "2:tcp=allreduce:0-64k:recursive_doubling|3:tcp=allreduce:0-64k:rabenseifner",
+                 .others_tuning = "2:tcp=allreduce:0-64k:rabenseifner"},
+                explains("allreduce:0-64k:recursive_doubling, measured here\nprofile:   given to the runtime",
+                         "PYCOLLECTIVE_TUNE"));
+  EXPECT_TRUE(all_ok(plans)) << text_of(plans);
+  const Outcomes shared = run_world(
+      {.over = Over::kShared, .size = 2, .tuning = "2:combined_at_once=1k", .others_tuning = "2:ring=16m"},
+      explains("combined_at_once=1k", "at once"));
+  EXPECT_TRUE(all_ok(shared)) << text_of(shared);
+  const Outcomes usual =
+      run_world({.over = Over::kShared, .size = 2, .others_tuning = "2:combined_at_once=1k"},
+                explains("at once", "profile"));
+  EXPECT_TRUE(all_ok(usual)) << text_of(usual);
+}
+
+TEST(Runtime, measured_rows_stand_behind_those_of_the_user_and_leave_shared_memory_on) {
+  const Outcomes named = run_world(
+      {.size = 2, .tune = "allreduce:0-inf:ring", .tuning = "2:tcp=allreduce:0-inf:recursive_doubling"},
+      explains("fits is allreduce:0-inf:ring", "measured here"));
+  EXPECT_TRUE(all_ok(named)) << text_of(named);
+  const Outcomes measured =
+      run_world({.over = Over::kShared, .size = 2, .tuning = "2:tcp=allreduce:0-inf:recursive_doubling"},
+                explains("algorithm: shared_memory", "recursive_doubling ("));
+  EXPECT_TRUE(all_ok(measured)) << text_of(measured);
+}
+
+TEST(Runtime, a_profile_that_cannot_be_read_is_reported_everywhere) {
+  for (const char* wrong : {"2:rings=8m", "ring=8m", "2:ring", "x:ring=8m", "2:least_chunk=1m"}) {
+    const Outcomes outcomes =
+        run_world({.size = 2, .tuning = wrong}, [](Runtime&, Communicator&) { return Status::ok(); });
+    for (const Status& s : outcomes) EXPECT_FALSE(s.is_ok()) << wrong;
+  }
 }
 
 TEST(Runtime, an_interrupt_ends_a_waiting_call) {

@@ -11,7 +11,8 @@
 
 #include "base/fd.h"
 #include "conformance/elements.h"
-#include "engine/group_line.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_run.h"
 
 namespace pc::testing {
 namespace {

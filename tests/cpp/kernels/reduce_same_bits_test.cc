@@ -3,71 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/reduce.h"
+#include "kernels/same_bits.h"
 
 namespace pc {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-// What is compared and made one by one: complex numbers by their parts.
-DType part_of(DType dtype) {
-  return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
-}
-
-bool is_nan(DType dtype, uint64_t bits) {
-  switch (dtype) {
-    case DType::kF8E4M3FN: return (bits & 0x7f) == 0x7f;
-    case DType::kF8E5M2: return (bits & 0x7f) > 0x7c;
-    case DType::kF16: return (bits & 0x7fff) > 0x7c00;
-    case DType::kBF16: return (bits & 0x7fff) > 0x7f80;
-    case DType::kF32: return (bits & 0x7fffffff) > 0x7f800000;
-    case DType::kF64: return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
-    default: return false;
-  }
-}
-uint64_t element(const std::byte* data, std::size_t i, DType dtype) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, data + i * size_of(dtype), size_of(dtype));
-  return bits;
-}
-void expect_same(const std::byte* expected, const std::byte* found, std::size_t elements, DType of,
-                 const std::string& what) {
-  const DType dtype = part_of(of);
-  const std::size_t count = elements * size_of(of) / size_of(dtype);
-  if (count == 0 || std::memcmp(expected, found, count * size_of(dtype)) == 0) return;
-  for (std::size_t i = 0; i < count; ++i) {
-    const uint64_t x = element(expected, i, dtype), y = element(found, i, dtype);
-    ASSERT_TRUE(x == y || (is_nan(dtype, x) && is_nan(dtype, y)))
-        << what << ": element " << i << " of " << count << " is " << std::hex << y << ", portable " << x;
-  }
-}
-
 constexpr Weights kWeights[] = {{1, 1, 2}, {2, 1, 3}, {1, 2, 5}, {3, 4, 7}, {5, 3, 8}, {9000, 1, 9001}};
-
-constexpr double kFactor = 0.3;
 
 // Calls check(dtype, how, weights, name) for everything that can be reduced.
 template <class Check>
-void for_every_kernel(Check check) {
-  for (int d = 0; d < kDTypeCount; ++d) {
-    for (int o = 0; o < kReduceOpCount; ++o) {
-      const DType dtype = static_cast<DType>(d);
-      const ReduceOp op = static_cast<ReduceOp>(o);
-      if (!can_reduce(dtype, op)) continue;
-      const bool weighed = op == ReduceOp::kAvg || op == ReduceOp::kScaledSum;
-      for (const Weights& weights : kWeights) {
-        check(dtype, Reduction(op, weighed ? kFactor : 1), weights,
-              std::string(name_of(dtype)) + " " + std::string(name_of(op)));
-        if (!weighed) break;
-      }
+void for_every_weighted_kernel(Check check) {
+  for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
+    const bool weighed = how.op == ReduceOp::kAvg || how.op == ReduceOp::kScaledSum;
+    for (const Weights& weights : kWeights) {
+      check(dtype, how, weights, name);
+      if (!weighed) break;
     }
-  }
+  });
 }
 
 // Bit patterns at which arithmetic goes wrong: zeros, subnormals, ones, neighbours of powers of two, largest, infinity, NaN.
@@ -121,53 +80,76 @@ void expect_all_targets_agree(const Bytes& a, const Bytes& b, DType dtype, const
 
 TEST(ReduceSameBits, every_16_bit_float_with_every_kind_of_partner) {
   std::mt19937_64 random(16);
-  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
-    if (dtype != DType::kF16 && dtype != DType::kBF16) return;
-    std::vector<uint64_t> partners = specials(dtype);
-    for (int i = 0; i < 12; ++i) partners.push_back(random());
-    Bytes a;
-    for (uint64_t bits = 0; bits <= 0xffff; ++bits) put(a, bits, dtype);
-    for (const uint64_t partner : partners) {
-      Bytes b;
-      for (std::size_t i = 0; i <= 0xffff; ++i) put(b, partner, dtype);
-      expect_all_targets_agree(a, b, dtype, op, weights, name);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-  });
+  for_every_weighted_kernel(
+      [&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
+        if (dtype != DType::kF16 && dtype != DType::kBF16) return;
+        std::vector<uint64_t> partners = specials(dtype);
+        for (int i = 0; i < 12; ++i) partners.push_back(random());
+        Bytes a;
+        for (uint64_t bits = 0; bits <= 0xffff; ++bits) put(a, bits, dtype);
+        for (const uint64_t partner : partners) {
+          Bytes b;
+          for (std::size_t i = 0; i <= 0xffff; ++i) put(b, partner, dtype);
+          expect_all_targets_agree(a, b, dtype, op, weights, name);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      });
+}
+
+TEST(ReduceSameBits, every_pair_of_8_bit_floats) {
+  for_every_weighted_kernel(
+      [&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
+        if (dtype != DType::kF8E4M3FN && dtype != DType::kF8E5M2) return;
+        Bytes a, b;
+        for (uint64_t pair = 0; pair <= 0xffff; ++pair) {
+          put(a, pair >> 8, dtype);
+          put(b, pair & 0xff, dtype);
+        }
+        expect_all_targets_agree(a, b, dtype, op, weights, name);
+      });
 }
 
 TEST(ReduceSameBits, every_pair_of_special_values) {
-  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
-    Bytes a, b;
-    for (const uint64_t x : specials(dtype)) {
-      for (const uint64_t y : specials(dtype)) {
-        put(a, x, dtype);
-        put(b, y, dtype);
-      }
-    }
-    expect_all_targets_agree(a, b, dtype, op, weights, name);
-  });
-}
-
-Bytes random_bytes(std::mt19937_64& random, std::size_t n) {
-  Bytes data(n);
-  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
-  return data;
+  for_every_weighted_kernel(
+      [&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
+        Bytes a, b;
+        for (const uint64_t x : specials(dtype)) {
+          for (const uint64_t y : specials(dtype)) {
+            put(a, x, dtype);
+            put(b, y, dtype);
+          }
+        }
+        expect_all_targets_agree(a, b, dtype, op, weights, name);
+      });
 }
 
 TEST(ReduceSameBits, random_bit_patterns) {
   std::mt19937_64 random(1);
-  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
-    const Bytes a = random_bytes(random, 40000), b = random_bytes(random, 40000);
-    expect_all_targets_agree(a, b, dtype, op, weights, name);
-  });
+  for_every_weighted_kernel(
+      [&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
+        const Bytes a = random_bytes(random, 40000), b = random_bytes(random, 40000);
+        expect_all_targets_agree(a, b, dtype, op, weights, name);
+      });
+}
+
+// Its payload, all ones, must not be rounded up to a zero.
+TEST(ReduceSameBits, a_factor_that_is_nan) {
+  const double nan = std::bit_cast<double>(~uint64_t{0});
+  std::mt19937_64 random(5);
+  for_every_weighted_kernel(
+      [&](DType dtype, const Reduction& how, const Weights& weights, const std::string& name) {
+        if (how.op != ReduceOp::kScaledSum) return;
+        const Bytes a = random_bytes(random, 4000), b = random_bytes(random, 4000);
+        expect_all_targets_agree(a, b, dtype, Reduction(how.op, nan), weights, name + " by NaN");
+      });
 }
 
 // Every count up to several vectors, at every alignment that matters, out of place and in place; not a byte beyond.
 TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
   std::mt19937_64 random(2);
   constexpr std::size_t kMost = 67 * 16, kPad = 64;
-  for_every_kernel([&](DType dtype, const Reduction& op, const Weights& weights, const std::string& name) {
+  for_every_weighted_kernel([&](DType dtype, const Reduction& op, const Weights& weights,
+                                const std::string& name) {
     const Bytes a = random_bytes(random, kMost + 2 * kPad), b = random_bytes(random, kMost + 2 * kPad);
     for (std::size_t count = 0; count <= 67; count += takes_pairs(op) ? 2 : 1) {
       const std::size_t nbytes = count * size_of(dtype);

@@ -1,6 +1,8 @@
 // Every transport keeps the promises of conformance/transport_suite.h.
 #include "conformance/transport_suite.h"
 #include "transport/inproc/inproc.h"
+#include "transport/shm/shm.h"
+#include "transport/shm/thread_neighbours.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc::testing {
@@ -26,6 +28,56 @@ std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& li
   return transports;
 }
 
+// Goes together with what its ranks share.
+class OverThreads final : public Transport {
+ public:
+  OverThreads(Rank rank, Rank size, const LinkLimits& limits, std::unique_ptr<Transport> inner,
+              std::unique_ptr<Neighbours> neighbours)
+      : neighbours_(std::move(neighbours)),
+        doorbell_(Doorbell::create(*neighbours_, rank, size).value()),
+        shm_(make_shm_transport({.rank = rank, .size = size, .epoch = 0, .limits = limits}, std::move(inner),
+                                *neighbours_, *doorbell_)
+                 .value()) {}
+  std::string_view name() const override { return shm_->name(); }
+  Capabilities capabilities() const override { return shm_->capabilities(); }
+  std::string address() const override { return shm_->address(); }
+  Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override {
+    return shm_->connect(addresses, context);
+  }
+  void post_send(Rank peer, const SendOp& op) override { shm_->post_send(peer, op); }
+  void post_recv(Rank peer, const RecvOp& op) override { shm_->post_recv(peer, op); }
+  void post_probe(Rank peer, const ProbeOp& op) override { shm_->post_probe(peer, op); }
+  bool cancel(const CompletionSink* sink, const Status& why) override { return shm_->cancel(sink, why); }
+  void discard(uint32_t group, uint64_t sequence) override { shm_->discard(group, sequence); }
+  std::vector<ByteStream> take_control_sockets() override { return shm_->take_control_sockets(); }
+  std::size_t poll() override { return shm_->poll(); }
+  int wait_fd() const override { return shm_->wait_fd(); }
+  bool fall_asleep() override { return shm_->fall_asleep(); }
+  void wake_up() override { shm_->wake_up(); }
+  void shutdown(Deadline deadline) override { shm_->shutdown(deadline); }
+  void abort(const Status& why) noexcept override { shm_->abort(why); }
+  void close_in_child() noexcept override {
+    shm_->close_in_child();
+    neighbours_->close_in_child();
+  }
+
+ private:
+  const std::unique_ptr<Neighbours> neighbours_;
+  const std::unique_ptr<Doorbell> doorbell_;
+  const std::unique_ptr<Transport> shm_;
+};
+
+std::vector<std::unique_ptr<Transport>> make_shm(Rank size, const LinkLimits& limits) {
+  const std::shared_ptr<ThreadHost> host = ThreadHost::create(size).value();
+  std::vector<std::unique_ptr<Transport>> transports = make_tcp(size, limits, false);
+  for (Rank rank = 0; rank < size; ++rank) {
+    std::unique_ptr<Transport>& transport = transports[static_cast<std::size_t>(rank)];
+    transport =
+        std::make_unique<OverThreads>(rank, size, limits, std::move(transport), host->neighbours_of(rank));
+  }
+  return transports;
+}
+
 std::string name_of_kind(const ::testing::TestParamInfo<TransportKind>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, TransportSuite,
@@ -34,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(All, TransportSuite,
                                                          [](Rank size, const LinkLimits& limits) {
                                                            return make_tcp(size, limits, false);
                                                          }},
+                                           TransportKind{"shm", make_shm},
                                            TransportKind{"tcp_encrypted",
                                                          [](Rank size, const LinkLimits& limits) {
                                                            return make_tcp(size, limits, true);

@@ -193,7 +193,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
         world.link.post_recv({id, at, at.size(), nullptr, &world.once, world.once.begin()});
       }
     } else if (std::optional<Link::OutFrame> out = world.link.next_frame(); out) {
-      require(decode(out->header).is_ok());
+      require(check(out->header).is_ok());
       world.unwritten.push_back(out->payload);
       while (world.unwritten.size() > input.next() % 4) world.written();
     }

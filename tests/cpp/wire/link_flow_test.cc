@@ -23,6 +23,55 @@ TEST(LinkFlow, ASmallMessageWaitsForOneSegmentOfALargeOne) {
   EXPECT_TRUE(pair.a.wire[0].header.id.stream.tag == 2 || pair.a.wire[1].header.id.stream.tag == 2);
 }
 
+TEST(LinkFlow, AFrameFitsIntoTheRoomThatThereIsOrWaitsForMore) {
+  LinkPair pair;
+  std::vector<std::byte> large(200'000), got(200'000), small(1000), in(1000);
+  pair.b.recv(p2p(1), got, 1);
+  pair.settle();
+  pair.a.send(p2p(1), large, 1);
+  pair.a.send(p2p(2), small, 2);
+  EXPECT_FALSE(pair.a.link.next_frame(Link::kLeastCut - 1).has_value()) << "no crumbs";
+  const std::optional<Link::OutFrame> cut = pair.a.link.next_frame(10'000);
+  ASSERT_TRUE(cut.has_value());
+  EXPECT_EQ(cut->header.segment_nbytes, 9984u) << "a multiple of 64";
+  EXPECT_FALSE(pair.a.link.next_frame(1013).has_value())
+      << "an eager message and its description are not cut";
+  EXPECT_TRUE(pair.a.link.has_output());
+  const std::optional<Link::OutFrame> whole = pair.a.link.next_frame(1014);
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->header.id.stream.tag, 2u);
+  const std::optional<Link::OutFrame> rest = pair.a.link.next_frame(200'000);
+  ASSERT_TRUE(rest.has_value());
+  EXPECT_EQ(rest->header.offset, 9984u);
+  EXPECT_EQ(rest->header.segment_nbytes, 200'000u - 9984u);
+  for (int i = 0; i < 3; ++i) pair.a.link.written();
+  EXPECT_FALSE(pair.a.link.has_output());
+}
+
+TEST(LinkFlow, TheShortWayIsOnlyForALinkWithNothingElseToDo) {
+  LinkPair pair(kSmall);
+  const MessageId id = p2p(1);
+  EXPECT_TRUE(pair.a.link.send_at_once(id, 8, 3));
+  EXPECT_EQ(pair.a.link.counts().credit, kSmall.credit_bytes - kHeaderBytes - 11);
+  EXPECT_FALSE(pair.a.link.send_at_once(id, kSmall.eager_bytes + 1, 0)) << "not eager";
+  FrameHeader header;
+  header.flags = kFlagEager;
+  header.epoch = 1;
+  header.id = id;
+  header.message_nbytes = header.segment_nbytes = 8;
+  header.description_nbytes = 3;
+  EXPECT_TRUE(pair.b.link.can_receive_at_once(header, id, 8));
+  EXPECT_FALSE(pair.b.link.can_receive_at_once(header, id, 9));
+  EXPECT_FALSE(pair.b.link.can_receive_at_once(header, p2p(2), 8));
+  pair.b.link.received_at_once(header);
+  EXPECT_EQ(pair.b.link.counts().returnable, kHeaderBytes + 11);
+  std::vector<std::byte> data(8);
+  pair.b.recv(p2p(3), data, 1);
+  EXPECT_FALSE(pair.b.link.can_receive_at_once(header, id, 8)) << "a receive is posted";
+  pair.a.send(p2p(3), data, 1);
+  EXPECT_FALSE(pair.a.link.send_at_once(id, 8, 3)) << "something waits to be written";
+}
+
 TEST(LinkFlow, LargeMessagesTakeTurnsSegmentBySegment) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(10 * 1024), got(30 * 1024);

@@ -120,7 +120,9 @@ class LinkPair {
       write_until(0);
       return false;
     }
-    Result<FrameHeader> header = decode(out->header);
+    HeaderBytes bytes;
+    encode(out->header, bytes);
+    const Result<FrameHeader> header = decode(bytes);
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     EXPECT_EQ(header.value().segment_nbytes, out->payload.size());
     EXPECT_EQ(header.value().description_nbytes, out->description.size());

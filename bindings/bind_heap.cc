@@ -1,0 +1,83 @@
+#include "bind_heap.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "bind_errors.h"
+#include "bind_group.h"
+#include "comm/runtime.h"
+#include "engine/shm/heap.h"
+
+namespace py = pybind11;
+
+namespace pc {
+namespace {
+
+// Keeps its memory, and with it the runtime, for as long as an array needs it: also beyond shutdown().
+class HeapBlock {
+ public:
+  HeapBlock(std::shared_ptr<Runtime> runtime, std::byte* memory, std::size_t nbytes)
+      : runtime_(std::move(runtime)),
+        memory_(memory),
+        nbytes_(nbytes) {}
+  HeapBlock(const HeapBlock&) = delete;
+  HeapBlock& operator=(const HeapBlock&) = delete;
+  ~HeapBlock() {
+    if (::getpid() != made_in_) {  // a fork may have come while somebody held a lock of the heap
+      new std::shared_ptr<Runtime>(std::move(runtime_));
+      return;
+    }
+    runtime_->heap()->free(memory_);
+    const py::gil_scoped_release released;  // its end may wait
+    runtime_.reset();
+  }
+  py::buffer_info buffer() const {
+    return {memory_, 1, py::format_descriptor<uint8_t>::format(), static_cast<py::ssize_t>(nbytes_)};
+  }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  std::byte* const memory_;
+  const std::size_t nbytes_;
+  const pid_t made_in_ = ::getpid();
+};
+
+std::shared_ptr<Runtime> runtime_with_heap(const State& state) {
+  if (state.world == nullptr) return nullptr;
+  std::shared_ptr<Runtime> runtime = state.world->session->runtime;
+  return runtime != nullptr && runtime->heap() != nullptr ? runtime : nullptr;
+}
+
+std::unique_ptr<HeapBlock> make_block(const State& state, std::size_t nbytes) {
+  std::shared_ptr<Runtime> runtime = runtime_with_heap(state);
+  if (runtime == nullptr) return nullptr;
+  const Result<std::byte*> memory = runtime->heap()->allocate(nbytes);
+  if (!memory.is_ok()) {
+    raise_status(state, memory.status());
+    throw py::error_already_set();
+  }
+  return std::make_unique<HeapBlock>(std::move(runtime), memory.value(), nbytes);
+}
+
+py::object usage(const State& state) {
+  const std::shared_ptr<Runtime> runtime = runtime_with_heap(state);
+  if (runtime == nullptr) return py::none();
+  const auto [reserved, used] = runtime->heap()->usage();
+  return py::make_tuple(reserved, used);
+}
+
+}  // namespace
+
+void bind_heap(py::module_& m, State* state) {
+  py::class_<HeapBlock>(m, "_HeapBlock", py::buffer_protocol()).def_buffer(&HeapBlock::buffer);
+  m.def(
+      "_heap_block", [state](std::size_t nbytes) { return make_block(*state, nbytes); }, py::arg("nbytes"),
+      "Memory of the current world's heap; None where no rank shares memory with this one.");
+  m.def(
+      "_heap_usage", [state] { return usage(*state); },
+      "Bytes reserved and bytes in use of the current world's heap; None where there is none.");
+}
+
+}  // namespace pc

@@ -1,0 +1,12 @@
+// Memory of arrays that neighbours read where they lie: what pycollective.heap makes arrays of.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "state.h"
+
+namespace pc {
+
+void bind_heap(pybind11::module_& m, State* state);
+
+}  // namespace pc

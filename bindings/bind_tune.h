@@ -1,0 +1,12 @@
+// Profiles of a machine, for `pycollective tune`.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "state.h"
+
+namespace pc {
+
+void bind_tune(pybind11::module_& m, State* state);
+
+}  // namespace pc

@@ -1,0 +1,242 @@
+#include "bench/ceilings.h"
+
+#include <linux/futex.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/socket.h"
+#include "bench/memory.h"
+#include "kernels/reduce.h"
+
+namespace pc::bench {
+namespace {
+
+constexpr double kPatienceS = 60;  // for one size over TCP
+constexpr uint64_t kClocked =
+    64 << 10;  // bytes: shorter work is done several times between two looks at the clock
+
+int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// Times `work`, which does what is measured `repeats` times.
+template <class Work>
+Latencies timed(uint64_t iterations, int repeats, Work work) {
+  work();
+  std::vector<int64_t> ends = {now_ns()};
+  for (uint64_t i = 0; i < iterations; ++i) {
+    work();
+    ends.push_back(now_ns());
+  }
+  return latencies(differences(ends), ends.back() - ends.front(), repeats);
+}
+
+int repeats_for(uint64_t nbytes) {
+  return static_cast<int>(std::max<uint64_t>(1, kClocked / std::max<uint64_t>(1, nbytes)));
+}
+
+// The compiler must take it for read and written by somebody else.
+void keep(const std::byte* memory) { asm volatile("" : : "r"(memory) : "memory"); }
+
+// Keeps this thread on one of the cores that it may use, the same one for the same `which`, as long as it lives. Otherwise
+// two threads that wait for each other may share a core. Where there is only one, they must.
+class OnCore {
+ public:
+  explicit OnCore(int which) {
+    if (::sched_getaffinity(0, sizeof before_, &before_) != 0 || CPU_COUNT(&before_) <= which) return;
+    int core = 0;
+    for (int usable = which; !CPU_ISSET(core, &before_) || usable-- > 0;) ++core;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    kept_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~OnCore() {
+    if (kept_) (void)::sched_setaffinity(0, sizeof before_, &before_);
+  }
+  OnCore(const OnCore&) = delete;
+  OnCore& operator=(const OnCore&) = delete;
+
+ private:
+  cpu_set_t before_ = {};
+  bool kept_ = false;
+};
+constexpr int kNearCore = 0, kFarCore = 1;
+
+// ---- TCP
+
+struct Pair {
+  Fd near, far;
+};
+
+Status await(int fd, short events, Deadline deadline) {
+  pollfd waits = {fd, events, 0};
+  const int ready = ::poll(&waits, 1, deadline.slice_ms(60'000));
+  if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+  return ready != 0 || !deadline.expired()
+             ? Status::ok()
+             : Status(Code::kTimeout, "the loopback connection does not answer");
+}
+
+void send_at_once(const Fd& fd) {
+  const int on = 1;
+  (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Result<Pair> loopback(Deadline deadline) {
+  PC_ASSIGN_OR_RETURN(const SocketAddress any, parse_endpoint("127.0.0.1:0"));
+  PC_ASSIGN_OR_RETURN(const Fd listener, new_socket(any));
+  PC_TRY(listen_on(listener, any, 1));
+  const SocketAddress address = local_address(listener.get());
+  Pair pair;
+  PC_ASSIGN_OR_RETURN(pair.near, new_socket(address));
+  PC_TRY(start_connect(pair.near, address));
+  while (!pair.far.valid()) {
+    PC_TRY(await(listener.get(), POLLIN, deadline));
+    PC_ASSIGN_OR_RETURN(pair.far, accept_one(listener.get()));
+  }
+  PC_TRY(await(pair.near.get(), POLLOUT, deadline));
+  send_at_once(pair.near);
+  send_at_once(pair.far);
+  return pair;
+}
+
+enum class Way : uint8_t { kOut, kIn };
+
+// All of it; polls, and lets others run in between.
+Status move(const Fd& fd, Way way, std::byte* data, uint64_t nbytes, Deadline deadline) {
+  constexpr int kPollsPerYield = 64;
+  int idle = 0;
+  for (uint64_t done = 0; done < nbytes;) {
+    const ssize_t moved = way == Way::kOut
+                              ? ::send(fd.get(), data + done, nbytes - done, MSG_DONTWAIT | MSG_NOSIGNAL)
+                              : ::recv(fd.get(), data + done, nbytes - done, MSG_DONTWAIT);
+    if (moved > 0) {
+      done += static_cast<uint64_t>(moved);
+      continue;
+    }
+    if (moved == 0) return Status(Code::kPeerFailure, "the loopback connection has ended");
+    if (errno != EAGAIN && errno != EINTR) return system_error("the loopback connection", errno);
+    if (++idle % kPollsPerYield != 0) continue;
+    if (deadline.expired()) return Status(Code::kTimeout, "the loopback connection does not answer");
+    ::sched_yield();
+  }
+  return Status::ok();
+}
+
+// ---- the futex
+
+class Baton {
+ public:
+  void pass(uint32_t to) {
+    holder_.store(to, std::memory_order_release);
+    futex(FUTEX_WAKE, 1);
+  }
+  void await(uint32_t self) {
+    for (uint32_t holder = holder_.load(std::memory_order_acquire); holder != self;
+         holder = holder_.load(std::memory_order_acquire))
+      futex(FUTEX_WAIT, holder);
+  }
+
+ private:
+  // Not the private kind: ranks are processes.
+  void futex(int operation, uint32_t value) {
+    ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&holder_), operation, value, nullptr, nullptr, 0);
+  }
+  std::atomic<uint32_t> holder_ = 0;
+};
+
+}  // namespace
+
+Result<Ceiling> ceiling_of_copy(uint64_t nbytes, uint64_t iterations) {
+  PC_ASSIGN_OR_RETURN(const Memory from, allocate(nbytes));
+  PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
+  const int repeats = repeats_for(nbytes);
+  const Latencies time = timed(iterations, repeats, [&] {
+    for (int i = 0; i < repeats; ++i) {
+      std::memcpy(to.get(), from.get(), nbytes);
+      keep(to.get());
+    }
+  });
+  return Ceiling{"memcpy", nbytes, iterations, time};
+}
+
+Result<Ceiling> ceiling_of_add(uint64_t nbytes, uint64_t iterations) {
+  const uint64_t count = std::max<uint64_t>(1, nbytes / sizeof(float));
+  PC_ASSIGN_OR_RETURN(const Memory a, allocate(count * sizeof(float)));
+  PC_ASSIGN_OR_RETURN(const Memory b, allocate(count * sizeof(float)));
+  const int repeats = repeats_for(nbytes);
+  const Latencies time = timed(iterations, repeats, [&] {
+    for (int i = 0; i < repeats; ++i) reduce(a.get(), a.get(), b.get(), count, DType::kF32, ReduceOp::kSum);
+  });
+  return Ceiling{"add", count * sizeof(float), iterations, time};
+}
+
+Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline) {
+  PC_ASSIGN_OR_RETURN(const Memory ours, allocate(nbytes));
+  PC_ASSIGN_OR_RETURN(const Memory theirs, allocate(nbytes));
+  PC_ASSIGN_OR_RETURN(Pair pair, loopback(deadline));
+  Status answered = Status::ok(), asked = Status::ok();
+  std::thread far([&] {
+    const OnCore core(kFarCore);
+    while (answered.is_ok()) {  // until the near end closes
+      answered = move(pair.far, Way::kIn, theirs.get(), nbytes, deadline);
+      if (answered.is_ok()) answered = move(pair.far, Way::kOut, theirs.get(), nbytes, deadline);
+    }
+    pair.far.reset();
+  });
+  const OnCore core(kNearCore);
+  const Latencies time = timed(iterations, 2, [&] {
+    if (asked.is_ok()) asked = move(pair.near, Way::kOut, ours.get(), nbytes, deadline);
+    if (asked.is_ok()) asked = move(pair.near, Way::kIn, ours.get(), nbytes, deadline);
+  });
+  pair.near.reset();
+  far.join();
+  // Whoever gives up first ends the connection for the other.
+  if (!asked.is_ok()) return answered.code() == Code::kTimeout ? answered : asked;
+  return Ceiling{"tcp", nbytes, iterations, time};
+}
+
+Ceiling ceiling_of_wake(uint64_t iterations) {
+  constexpr uint32_t kNear = 0, kFar = 1;
+  Baton baton;
+  std::thread far([&] {
+    const OnCore core(kFarCore);
+    for (uint64_t i = 0; i < iterations + 1; ++i) {  // timed() begins with one that it does not time
+      baton.await(kFar);
+      baton.pass(kNear);
+    }
+  });
+  const OnCore core(kNearCore);
+  const Latencies time = timed(iterations, 2, [&] {
+    baton.pass(kFar);
+    baton.await(kNear);
+  });
+  far.join();
+  return {"futex", 0, iterations, time};
+}
+
+Status measure_ceilings(const Options& options, const std::function<Status(const Ceiling&)>& take) {
+  PC_TRY(take(ceiling_of_wake(effort(options, 1).iterations)));
+  for (const uint64_t nbytes : options.sizes) {
+    const uint64_t iterations = effort(options, nbytes).iterations;
+    PC_ASSIGN_OR_RETURN(const Ceiling copy, ceiling_of_copy(nbytes, iterations));
+    PC_TRY(take(copy));
+    PC_ASSIGN_OR_RETURN(const Ceiling add, ceiling_of_add(nbytes, iterations));
+    PC_TRY(take(add));
+    PC_ASSIGN_OR_RETURN(const Ceiling tcp, ceiling_of_tcp(nbytes, iterations, Deadline::after(kPatienceS)));
+    PC_TRY(take(tcp));
+  }
+  return Status::ok();
+}
+
+}  // namespace pc::bench

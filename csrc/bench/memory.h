@@ -1,0 +1,46 @@
+// The arrays of one row, in memory as an ordinary program's are, filled and verified.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/collectives.h"
+
+namespace pc::bench {
+
+struct FreeMemory {
+  void operator()(std::byte* memory) const;
+};
+using Memory = std::unique_ptr<std::byte, FreeMemory>;
+
+// On a page of its own, as large arrays are; zeros, all of it touched.
+Result<Memory> allocate(std::size_t nbytes);
+
+class ArrayMemory {
+ public:
+  struct Kind {
+    const Operation* operation = nullptr;
+    DType dtype = DType::kF32;
+    bool in_place = true;
+    uint64_t part = 0;  // elements in each part
+    Rank rank = 0, size = 1;
+  };
+  static Result<ArrayMemory> create(const Kind& kind);
+
+  const Arrays& arrays() const { return arrays_; }
+  void clear();  // to zeros
+  void fill(const Asked& asked);
+  // Elements of the output that are not as they must be, after a call that followed fill().
+  uint64_t count_wrong(const Asked& asked) const;
+
+ private:
+  explicit ArrayMemory(const Kind& kind) : kind_(kind) {}
+  Buffer part_of(const Buffer& array, Rank part) const;
+
+  Kind kind_;
+  Memory larger_, smaller_;  // in place there is only the larger one
+  Arrays arrays_;
+  std::vector<std::byte> before_;  // the output of a rank that has no result
+};
+
+}  // namespace pc::bench

@@ -1,0 +1,71 @@
+// One collective being run, whatever runs it: what the line of a group needs to know of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "engine/bind.h"
+#include "engine/request.h"
+#include "transport/reactor.h"
+
+namespace pc {
+
+// Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
+// again and again.
+class Run {
+ public:
+  virtual ~Run() = default;
+  Run() = default;
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  virtual void start(Scratch& scratch) = 0;  // begins, and goes on as far as possible
+  virtual void advance() = 0;                // goes on as far as possible
+  // Withdraws what is in flight: afterwards the user's memory is free.
+  virtual void end(Status result) = 0;
+  // Until advance() has something to do, or the context ends.
+  virtual WaitEnd wait(Reactor& reactor, const WaitContext& context) { return reactor.wait(queue_, context); }
+  virtual std::string where() const = 0;  // any thread
+  virtual Rank waits_for() const = 0;     // any thread: group rank, -1: nobody
+
+  uint64_t sequence() const { return launch_.sequence; }
+  void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
+    queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
+  }
+  void wake() {
+    queue_.complete(Completion{kWakeToken, Status(), {}, 0});
+  }  // any thread: its driver looks around
+
+  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody. The group's
+  // line calls these, with its lock held.
+  void set_bell(CompletionSink* bell, uint64_t token);
+  void ring_for_completions();
+  void ring_for_nothing();
+  void ring_now() const;  // any thread
+
+  bool started() const { return started_; }
+  bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
+  const Status& result() const { return result_; }                       // once ended
+
+ protected:
+  static constexpr uint64_t kEndToken = ~uint64_t{0}, kWakeToken = kEndToken - 2;
+  void renew(const Request& request, const Launch& launch);  // not while it runs
+  void set_ended(Status result);
+  // Nobody drives it from now on, or somebody does again.
+  virtual void undriven() {}
+  virtual void driven() {}
+
+  Request request_;
+  Launch launch_;
+  CompletionQueue queue_;
+  bool started_ = false;
+
+ private:
+  Status result_;
+  std::atomic<bool> ended_{false};
+  std::atomic<CompletionSink*> bell_{nullptr};
+  std::atomic<uint64_t> bell_token_{0};
+};
+
+}  // namespace pc

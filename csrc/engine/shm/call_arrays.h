@@ -1,0 +1,52 @@
+// The caller's arrays in one call, together or in pieces of a list, and the ways between them and shared memory.
+#pragma once
+
+#include <span>
+
+#include "engine/request.h"
+#include "engine/shm/ways.h"
+
+namespace pc::shm {
+
+// A view. Thread-safety: none.
+class CallArrays {
+ public:
+  // Results of `past_caches_from` bytes and more are stored past the caches.
+  void bind(const Request& request, std::size_t past_caches_from);
+  bool has_input() const { return is_there(in_); }
+  bool has_output() const { return is_there(out_); }
+  const std::byte* input() const { return in_.data; }    // null: there is none, or it is a list
+  const std::byte* output() const { return out_.data; }  // likewise
+
+  // From the input into a ring.
+  void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, Way way) const;
+  // From shared memory into the output.
+  void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes, Way way) const;
+  // The same by `read(piece)`, which gets the pieces of the output in their order and returns a Status.
+  template <class Read>
+  Status fill(std::size_t out_begin, std::size_t nbytes, Read&& read) const {
+    for (std::size_t done = 0; done < nbytes;) {
+      const std::span<std::byte> piece = out_.at(out_begin + done, nbytes - done);
+      PC_TRY(read(piece));
+      done += piece.size();
+    }
+    return Status::ok();
+  }
+  // From the input into the output, one piece of at most `nbytes`; returns how many bytes it had.
+  std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes, Way way) const;
+  // Combines `sources`, in their order, into the output (if there is one), and into the ring at `also` (if it is not null).
+  // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
+  void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
+               std::size_t nbytes, std::byte* also, Way way) const;
+
+ private:
+  static bool is_there(const Location& array) { return array.data != nullptr || array.list != nullptr; }
+  void copy_out(std::byte* to, const std::byte* from, std::size_t nbytes, Way way) const;
+
+  Location in_, out_;
+  DType dtype_ = DType::kU8;
+  Reduction op_;
+  bool out_is_large_ = false;
+};
+
+}  // namespace pc::shm

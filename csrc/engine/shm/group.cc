@@ -1,0 +1,271 @@
+#include "engine/shm/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace pc::shm {
+namespace {
+
+constexpr uint64_t kSaidAgain = uint64_t{1} << 28;
+
+uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
+uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
+// Of numbers that are near each other.
+bool is_before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+}  // namespace
+
+uint32_t fingerprint_of(uint64_t digest) {
+  const uint32_t folded = low(digest) ^ high(digest);
+  return folded == kVoid ? 1 : folded;
+}
+
+Group::Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits)
+    : host_(host),
+      group_(group),
+      rank_(rank),
+      limits_(limits),
+      left_(world_ranks.size()) {
+  peers_.reserve(world_ranks.size());
+  for (const Rank world : world_ranks) peers_.push_back({world});
+}
+
+void Group::note_left(Rank world) {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].world == world) left_[r].store(true, std::memory_order_seq_cst);
+  }
+}
+
+Result<bool> Group::join() {
+  if (own_ == nullptr) {
+    PC_ASSIGN_OR_RETURN(own_, host_.make_area(group_));
+    peers_[index(rank_)].area = own_;
+    for (const Peer& peer : peers_) {
+      if (peer.area == nullptr) PC_TRY(host_.wake_first(peer.world));
+    }
+  }
+  for (; joined_ < peers_.size(); ++joined_) {
+    Peer& peer = peers_[joined_];
+    if (peer.area != nullptr) continue;
+    const std::atomic<uint64_t>* changes = nullptr;
+    PC_ASSIGN_OR_RETURN(peer.area, host_.find_area(peer.world, group_, changes));
+    if (peer.area == nullptr) return wait_for(*changes, 0, static_cast<Rank>(joined_));
+  }
+  return agree();
+}
+
+bool Group::agree() {
+  if (own_->reads.load(std::memory_order_relaxed) == kReadsUnknown) {
+    const bool all = std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+      return peer.area == own_ || host_.can_read(peer.world);
+    });
+    own_->reads.store(all ? kReadsAll : kReadsNotAll, std::memory_order_seq_cst);
+    wake_all();
+    reads_all_ = all;
+  }
+  for (; agreed_ < peers_.size(); ++agreed_) {
+    const std::atomic<uint64_t>& reads = peers_[agreed_].area->reads;
+    const uint64_t answer = reads.load(std::memory_order_seq_cst);
+    if (answer == kReadsUnknown) return wait_for(reads, answer, static_cast<Rank>(agreed_));
+    reads_all_ = reads_all_ && answer == kReadsAll;
+  }
+  return true;
+}
+
+void Group::wake_all() {
+  for (const Peer& peer : peers_) {
+    if (peer.area != own_ && peer.area != nullptr) host_.wake(peer.world);
+  }
+}
+
+Status Group::make_rings() {
+  if (!memory_.empty()) return Status::ok();
+  const std::size_t sizes[] = {limits_.ring, limits_.small_ring};
+  PC_ASSIGN_OR_RETURN(memory_, host_.make_ring(*own_, (sizes[0] + sizes[1]) / 2 * 3));
+  uint64_t at = 0;
+  for (const std::size_t i : {0, 1}) {
+    rings_[i][kInputs].set_place(at, sizes[i]);
+    rings_[i][kResults].set_place(at + sizes[i], sizes[i] / 2);
+    at += sizes[i] / 2 * 3;
+  }
+  return Status::ok();
+}
+
+bool Group::fits_small_ring(std::size_t nbytes) const { return nbytes <= limits_.small_ring / 4; }
+
+// ---- lines
+
+// Whether all members have announced that call, or a later one.
+bool Group::have_announced(uint64_t sequence) {
+  if (everybody_ >= sequence) return true;
+  for (Rank r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const std::atomic<uint64_t>& line = peers_[index(r)].area->lines[sequence & 1].word;
+    const uint64_t word = line.load(std::memory_order_seq_cst);
+    if (is_before(low(word), low(sequence))) return wait_for(line, word, r);
+  }
+  everybody_ = sequence;
+  return true;
+}
+
+// Who announced another call in the place of this rank's last one is told on. All have announced it.
+void Group::compare_last() {
+  if (compared_ == announced_) return;
+  compared_ = announced_;
+  const uint32_t ours = fingerprints_[announced_ & 1];
+  for (Rank r = 0; r < size() && ours != kVoid; ++r) {
+    const uint64_t word = peers_[index(r)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed);
+    const uint32_t theirs = high(word);
+    if (low(word) != low(announced_) || ours == theirs || theirs == kVoid) continue;
+    strays_.push_back({announced_, peers_[index(r)].world,
+                       Status(Code::kMismatch, "rank " + std::to_string(r) + " made another call")});
+  }
+}
+
+bool Group::catch_up(uint64_t sequence) {
+  for (;;) {
+    if (announced_ != 0 && !have_announced(announced_)) return false;
+    compare_last();
+    if (announced_ + 1 >= sequence) return true;
+    write_line(announced_ + 1, kVoid);
+    give_up();
+  }
+}
+
+void Group::give_up() {
+  fingerprints_[announced_ & 1] = kVoid;
+  own_->gave_up.exchange(announced_, std::memory_order_seq_cst);
+  set_read(kInputs, kAllRounds);
+  set_read(kResults, kAllRounds);
+}
+
+void Group::announce(uint64_t sequence, uint32_t fingerprint) { write_line(sequence, fingerprint); }
+
+void Group::write_line(uint64_t sequence, uint32_t fingerprint) {
+  // Words of rounds are compared by their difference: what was said of calls long ago is said again in time.
+  if (sequence % kSaidAgain == 0) {
+    set_read(kInputs, kAllRounds);
+    set_read(kResults, kAllRounds);
+  }
+  fingerprints_[sequence & 1] = fingerprint;
+  announced_ = sequence;
+  // In one order with Host::list(): either the sleeper sees this, or it is seen asleep.
+  own_->lines[sequence & 1].word.exchange(uint64_t{fingerprint} << 32 | low(sequence),
+                                          std::memory_order_seq_cst);
+  wake_all();
+}
+
+Group::Seen Group::look(Rank peer) {
+  const std::atomic<uint64_t>& line = peers_[index(peer)].area->lines[announced_ & 1].word;
+  const uint64_t word = line.load(std::memory_order_seq_cst);
+  if (low(word) == low(announced_)) [[likely]] {
+    if (high(word) == fingerprints_[announced_ & 1]) [[likely]]
+      return Seen::kSame;
+    if (high(word) != kVoid) return Seen::kOther;
+  }
+  wait_for(line, word, peer);
+  return Seen::kNothing;
+}
+
+uint32_t Group::fingerprint_of(Rank peer) const {
+  return high(peers_[index(peer)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed));
+}
+
+Place Group::place_of(Rank peer) const {
+  Place place;
+  std::memcpy(&place, inline_message(peer), sizeof place);
+  return place;
+}
+
+const std::byte* Group::message(Rank peer, const Place& place, Status& why) {
+  Peer& from = peers_[index(peer)];
+  if (from.ring.empty()) [[unlikely]] {
+    const Result<std::span<const std::byte>> ring = host_.find_ring(from.world, *from.area);
+    if (!ring.is_ok()) return why = ring.status(), nullptr;
+    from.ring = ring.value();
+  }
+  const bool is_inside = place.position % Ring::kAlign == 0 && place.position <= from.ring.size() &&
+                         place.nbytes <= from.ring.size() - place.position;
+  if (is_inside) [[likely]]
+    return from.ring.data() + place.position;
+  why = Status(Code::kMismatch, "rank " + std::to_string(peer) +
+                                    " says that a message is where none can be; its shared memory is damaged")
+            .with_peer(peer);
+  return nullptr;
+}
+
+void Group::set_done() {
+  own_->done.exchange(announced_, std::memory_order_seq_cst);
+  wake_all();
+}
+
+bool Group::is_done(Rank peer) {
+  const std::atomic<uint64_t>& done = peers_[index(peer)].area->done;
+  const uint64_t seen = done.load(std::memory_order_seq_cst);
+  return seen >= announced_ || wait_for(done, seen, peer);
+}
+
+bool Group::stands(Rank peer) {
+#ifdef __SANITIZE_THREAD__  // it knows no fences
+  std::atomic_signal_fence(std::memory_order_acquire);
+#else
+  std::atomic_thread_fence(std::memory_order_acquire);  // after what was read
+#endif
+  // Who lends cannot get past this call without us but by giving it up.
+  return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_news(peer);
+}
+
+// The control plane ends the call here too.
+bool Group::await_news(Rank peer) {
+  const std::atomic<uint64_t>& gave_up = peers_[index(peer)].area->gave_up;
+  return wait_for(gave_up, gave_up.load(std::memory_order_seq_cst), peer);
+}
+
+// ---- ring
+
+bool Group::is_free(const Ring::Use& use) {
+  if (use.sequence < everybody_) return true;
+  if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
+  const uint64_t wanted = round_word(use.sequence, use.round + 1);
+  for (Rank r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
+    const uint64_t word = read.load(std::memory_order_seq_cst);
+    if (!reached(word, wanted)) return wait_for(read, word, r);
+  }
+  return true;
+}
+
+// ---- streams
+
+void Group::publish(StreamKind kind, uint32_t round, uint64_t position) {
+  Stream& stream = own_->streams[kind];
+  Entry& entry = stream.entries[count_[kind] % kEntries];
+  entry.round.store(round_word(announced_, round), std::memory_order_relaxed);
+  entry.position.store(position, std::memory_order_relaxed);
+  stream.count.exchange(++count_[kind], std::memory_order_seq_cst);
+  wake_all();
+}
+
+std::optional<uint64_t> Group::published(Rank peer, StreamKind kind, uint64_t base, uint32_t round) {
+  const Stream& stream = peers_[index(peer)].area->streams[kind];
+  const uint64_t count = stream.count.load(std::memory_order_seq_cst);
+  if (static_cast<int64_t>(count - (base + round)) > 0) {
+    const Entry& entry = stream.entries[(base + round) % kEntries];
+    // Else that rank gave the call up, and is in a later one.
+    if (entry.round.load(std::memory_order_relaxed) == round_word(announced_, round))
+      return entry.position.load(std::memory_order_relaxed);
+  }
+  wait_for(stream.count, count, peer);
+  return std::nullopt;
+}
+
+void Group::set_read(StreamKind kind, uint32_t rounds) {
+  const uint64_t word = round_word(announced_, rounds);
+  if (std::exchange(read_[kind], word) == word) return;
+  own_->streams[kind].read.exchange(word, std::memory_order_seq_cst);
+  wake_all();
+}
+
+}  // namespace pc::shm

@@ -1,0 +1,66 @@
+// The shared memory of one rank and of its neighbours: where the areas of groups are.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/shm/heap.h"
+#include "engine/shm/layout.h"
+#include "transport/shm/doorbell.h"
+
+namespace pc::shm {
+
+// Thread-safety: all methods.
+class Host {
+ public:
+  // `single_copy`: neighbours may read this rank's private memory, if the kernel lets them, and it theirs. The others are not owned.
+  static Result<std::unique_ptr<Host>> create(Neighbours& neighbours, Doorbell& doorbell,
+                                              bool single_copy = true);
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  ~Host() = default;
+
+  // An area for a group of ours, which the others find from now on.
+  Result<GroupArea*> make_area(uint32_t group);
+  // The area that a neighbour made for it; null: it has none yet, and `changes` is the word to look at until it has.
+  Result<const GroupArea*> find_area(Rank rank, uint32_t group, const std::atomic<uint64_t>*& changes);
+  Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
+  Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
+
+  // An array in a neighbour's heap, of at least so many bytes.
+  Result<const std::byte*> find_array(Rank rank, const HeapPlace& place, std::size_t nbytes);
+  Heap& heap() { return heap_; }
+  // Private memory: whether it can be read (tried anew each time), and reading it. See transport/shm/process_memory.h.
+  bool can_read(Rank rank);
+  Status read(Rank rank, uint64_t address, std::span<std::byte> into) const;
+  static bool can_be_read(const std::byte* array);  // what a device has mapped here cannot, for example
+
+  // See Doorbell.
+  void wake(Rank rank) { doorbell_.wake(rank); }
+  Status wake_first(Rank rank);  // the same for a neighbour whose memory may not have been looked at yet
+  void list(CompletionQueue& queue, uint64_t token) { doorbell_.list(queue, token); }
+  void unlist(CompletionQueue& queue) { doorbell_.unlist(queue); }
+
+ private:
+  Host(Neighbours& neighbours, Doorbell& doorbell)
+      : neighbours_(neighbours),
+        doorbell_(doorbell),
+        heap_(neighbours),
+        pids_(doorbell.world_size()) {}
+  Status offer_private_memory();
+
+  Neighbours& neighbours_;
+  Doorbell& doorbell_;
+  Heap heap_;
+  uint64_t proof_[2] = {};                // what the front page says is here
+  std::vector<std::atomic<pid_t>> pids_;  // by world rank, where can_read() has found that it can
+  std::mutex mutex_;                      // guards what follows
+  std::size_t groups_ = 0;
+};
+
+}  // namespace pc::shm

@@ -1,0 +1,76 @@
+#include "engine/shm/limits.h"
+
+#include <algorithm>
+#include <array>
+
+namespace pc::shm {
+namespace {
+
+constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+
+constexpr std::array<LimitRow, 8> kTable = {{
+    {"combined_at_once", &Limits::combined_at_once, 64, 16 * kMiB, 1, false},
+    {"moved_at_once", &Limits::moved_at_once, 64, 16 * kMiB, 1, false},
+    {"least_chunk", &Limits::least_chunk, 4 * kKiB, 4 * kMiB, 128, false},
+    {"most_chunk", &Limits::most_chunk, 4 * kKiB, 4 * kMiB, 128, false},
+    {"in_place_from", &Limits::in_place_from, 0, 64 * kGiB, 1, true},
+    {"past_caches_from", &Limits::past_caches_from, 0, 64 * kGiB, 1, true},
+    {"ring", &Limits::ring, 256 * kKiB, 64 * kMiB, 64 * kKiB, false},
+    {"small_ring", &Limits::small_ring, 64 * kKiB, 16 * kMiB, 64 * kKiB, false},
+}};
+
+}  // namespace
+
+Limits usual_limits(std::size_t ranks) {
+  Limits usual = {};
+  // Combining everything everywhere reads (n - 1) arrays: with more ranks, sooner cut.
+  usual.combined_at_once = ranks == 2 ? 128 * kKiB : ranks <= 4 ? 16 * kKiB : 4 * kKiB;
+  usual.moved_at_once = 64 * kKiB;
+  // Small enough that reading overlaps writing, large enough that announcing costs little.
+  usual.least_chunk = 32 * kKiB;
+  usual.most_chunk = 128 * kKiB;
+  // What does not stay in a core's share of the caches.
+  usual.in_place_from = usual.past_caches_from = 8 * kMiB;
+  // More than a core's own caches hold, so that written lines have left them when they come round again, and little enough
+  // for the cache that all share.
+  usual.ring = ranks <= 4 ? 4 * kMiB : ranks <= 8 ? 2 * kMiB : kMiB;
+  // Little enough to stay in a core's own caches.
+  usual.small_ring = ranks == 2 ? kMiB / 2 : kMiB;
+  return usual;
+}
+
+std::span<const LimitRow> limit_table() { return kTable; }
+
+Status set_limit(Limits& limits, std::string_view name, std::size_t value) {
+  const auto refuse = [](const std::string& why) { return Status(Code::kInvalidArgument, why); };
+  const auto row =
+      std::find_if(kTable.begin(), kTable.end(), [&](const LimitRow& r) { return r.name == name; });
+  if (row == kTable.end()) {
+    std::string known;
+    for (const LimitRow& each : kTable) known += (known.empty() ? "" : ", ") + std::string(each.name);
+    return refuse("no limit is called '" + std::string(name) + "', but " + known);
+  }
+  const bool allowed = (value >= row->least && value <= row->most && value % row->multiple == 0) ||
+                       (value == kNever && row->may_be_never);
+  if (!allowed) {
+    return refuse(std::string(name) + " cannot be " + std::to_string(value) + ": it is " +
+                  std::to_string(row->least) + " to " + std::to_string(row->most) + " bytes" +
+                  (row->multiple == 1 ? "" : ", a multiple of " + std::to_string(row->multiple)) +
+                  (row->may_be_never ? ", or inf" : ""));
+  }
+  limits.*row->limit = value;
+  return Status::ok();
+}
+
+Status check(const Limits& limits) {
+  if (limits.least_chunk <= limits.most_chunk) return Status::ok();
+  return Status(Code::kInvalidArgument, "least_chunk is " + std::to_string(limits.least_chunk) +
+                                            ", more than most_chunk, " + std::to_string(limits.most_chunk));
+}
+
+Limits limits_for(const LimitsByRanks& exceptions, std::size_t ranks) {
+  const auto found = exceptions.find(ranks);
+  return found == exceptions.end() ? usual_limits(ranks) : found->second;
+}
+
+}  // namespace pc::shm

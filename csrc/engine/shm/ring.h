@@ -1,0 +1,71 @@
+// Where this rank puts what the others read. Memory is used round and round, so a line is written again only when it has
+// left the readers' caches: into lines that another core holds, a processor writes four times slower.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace pc::shm {
+
+// Thread-safety: none; the holder of the group's baton.
+class Ring {
+ public:
+  static constexpr std::size_t kAlign = 128;
+  static constexpr uint32_t kByCall = ~uint32_t{0};
+  static constexpr std::size_t kMost = 48;  // messages, neighbouring ones of small calls taken together
+  // Read by others until they have ended the call `sequence`; in a call of many rounds, until they have read that round.
+  struct Use {
+    uint64_t sequence = 0;
+    uint32_t round = kByCall;
+    uint8_t stream = 0;
+  };
+
+  void set_place(uint64_t begin, std::size_t nbytes) {  // once
+    begin_ = begin;
+    nbytes_ = nbytes;
+  }
+
+  // Where there is room for `nbytes`, a fraction of the ring, as soon as `is_free(use)` says so of what was there. nullopt: not yet.
+  template <class IsFree>
+  std::optional<uint64_t> take(std::size_t nbytes, const Use& use, IsFree&& is_free) {
+    const std::size_t wanted = (nbytes + kAlign - 1) / kAlign * kAlign;
+    uint64_t begin = head_;
+    if (begin % nbytes_ + wanted > nbytes_) begin += nbytes_ - begin % nbytes_;
+    while (begin + wanted - tail_ > nbytes_ || newest_ - oldest_ == kept_.size()) {
+      if (newest_ == oldest_) return std::nullopt;  // larger than the ring
+      const Kept& first = kept_[oldest_ % kept_.size()];
+      if (!is_free(first.use)) return std::nullopt;
+      tail_ = first.end;
+      ++oldest_;
+    }
+    keep(begin + wanted, use);
+    return begin_ + begin % nbytes_;
+  }
+
+ private:
+  struct Kept {
+    uint64_t begin = 0, end = 0;
+    Use use;
+  };
+  // Messages of small calls are many: neighbours are kept as one, until the last of them is free.
+  void keep(uint64_t end, const Use& use) {
+    Kept& last = kept_[(newest_ - 1) % kept_.size()];
+    const bool joins = newest_ != oldest_ && use.round == kByCall && last.use.round == kByCall &&
+                       end - last.begin <= nbytes_ / 64;
+    if (joins) {
+      last.end = end;
+      last.use = use;
+    } else {
+      kept_[newest_++ % kept_.size()] = {head_, end, use};
+    }
+    head_ = end;
+  }
+  uint64_t begin_ = 0, nbytes_ = 0;
+  uint64_t head_ = 0, tail_ = 0;       // counted on and on
+  std::array<Kept, kMost> kept_ = {};  // what is between them
+  uint64_t oldest_ = 0, newest_ = 0;
+};
+
+}  // namespace pc::shm

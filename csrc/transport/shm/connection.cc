@@ -1,0 +1,300 @@
+#include "transport/shm/connection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace pc {
+namespace {
+
+// Of a large message: the peer takes one while the next is put. An eager one must fit.
+constexpr std::size_t kPiece = kEagerBytes + kMaxDescriptionBytes;
+constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
+constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
+constexpr std::size_t kFull = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+ShmConnection::ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const FrontPage& page,
+                             const Ends& ends, const LinkLimits& limits)
+    : neighbours_(neighbours),
+      doorbell_(doorbell),
+      page_(page),
+      ends_(ends),
+      link_(ends.me, ends.peer, ends.epoch, limits),
+      waiter_(ends.crowded, Waiter::flags()) {}
+
+bool ShmConnection::unsent() const {
+  return open_ && (link_.has_output() || link_.counts().posted_sends > 0);
+}
+
+Status ShmConnection::open() {
+  if (own_ != nullptr) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(sizeof(Channel) + ends_.ring_nbytes));
+  own_ = reinterpret_cast<Channel*>(range.memory.data());  // begins as zeros
+  ring_ = range.memory.subspan(sizeof(Channel), ends_.ring_nbytes);
+  own_->ring_nbytes.store(ring_.size(), std::memory_order_relaxed);
+  doorbell_.own_page().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
+  return Status::ok();
+}
+
+void ShmConnection::say_goodbye() {
+  if (own_ != nullptr) link_.say_goodbye();  // else there is nobody to hear it here
+}
+
+// ---- Writing.
+
+std::size_t ShmConnection::write() {
+  if (!open_ || !link_.has_output()) return 0;
+  std::size_t frames = 0;
+  for (std::size_t nbytes = 0; nbytes < kBytesPerTurn; ++frames) {
+    const Result<std::size_t> room = room_for_frame();
+    if (!room.is_ok()) return broken(room.status()), frames + 1;
+    if (room.value() == kFull) break;
+    const std::optional<Link::OutFrame> frame = link_.next_frame(room.value());
+    if (!frame) break;
+    put(frame->header, frame->payload, frame->description);
+    link_.written();
+    nbytes += frame->payload.size();
+  }
+  return frames;
+}
+
+// How many bytes may lie together in the next frame; kFull: there is no line for it.
+Result<std::size_t> ShmConnection::room_for_frame() {
+  PC_TRY(open());
+  PC_TRY(find_theirs().status());
+  const uint64_t lines =
+      lines_ - (theirs_ == nullptr ? 0 : theirs_->lines_taken.load(std::memory_order_seq_cst));
+  const uint64_t bytes =
+      bytes_ - (theirs_ == nullptr ? 0 : theirs_->bytes_taken.load(std::memory_order_acquire));
+  if (lines > kChannelLines || bytes > ring_.size())
+    return Status(Code::kPeerFailure, "it has taken more than there was");
+  if (lines == kChannelLines) return kFull;
+  const std::size_t free = ring_.size() - bytes, to_end = ring_.size() - bytes_ % ring_.size();
+  return std::min(kPiece, std::max(std::min(free, to_end), free > to_end ? free - to_end : 0));
+}
+
+void ShmConnection::put(const FrameHeader& header, const Gather& payload,
+                        std::span<const std::byte> description) {
+  LineWords words = words_of(header);
+  const std::size_t nbytes = payload.size() + description.size();
+  if (words.is_short != 0) {
+    std::byte* to = words.data;
+    payload.each([&](std::span<const std::byte> piece) { to = std::copy(piece.begin(), piece.end(), to); });
+    std::copy(description.begin(), description.end(), to);
+    announce(words, LineWords::kHead + nbytes);
+  } else if (payload.size() <= kPutAtOnce) {
+    const uint64_t end = put_bytes(payload, description);
+    if (nbytes != 0) bytes_ = end;
+    announce(words, LineWords::kExtentEnd);
+  } else {
+    announce(words, LineWords::kExtentEnd);
+    bytes_ = put_bytes(payload, description);
+    own_->bytes_put.exchange(bytes_, std::memory_order_seq_cst);
+  }
+  doorbell_.wake(ends_.peer);
+}
+
+// In one order with Doorbell::fall_asleep(): either the sleeper sees this, or it is seen asleep.
+void ShmConnection::announce(const LineWords& words, std::size_t nbytes) {
+  ChannelLine& line = own_->lines[lines_ % kChannelLines];
+  std::memcpy(line.bytes, &words, nbytes);
+  line.stamp.exchange(++lines_, std::memory_order_seq_cst);
+}
+
+// Says how far it is now and then. Returns where the next frame's bytes may begin.
+uint64_t ShmConnection::put_bytes(const Gather& payload, std::span<const std::byte> description) {
+  const uint64_t nbytes = payload.size() + description.size();
+  const uint64_t place = place_in_ring(bytes_, nbytes, ring_.size());
+  std::byte* const begin = ring_.data() + place % ring_.size();
+  std::byte* to = begin;
+  payload.each([&](std::span<const std::byte> piece) {
+    while (!piece.empty()) {
+      const std::span<const std::byte> some = piece.first(std::min(piece.size(), kPutAtOnce));
+      std::memcpy(to, some.data(), some.size());
+      to += some.size();
+      piece = piece.subspan(some.size());
+      if (payload.size() > kPutAtOnce)
+        own_->bytes_put.store(place + static_cast<uint64_t>(to - begin), std::memory_order_release);
+    }
+  });
+  std::copy(description.begin(), description.end(), to);
+  return end_in_ring(place, nbytes);
+}
+
+// ---- Reading.
+
+std::size_t ShmConnection::read() {
+  std::size_t frames = 0;
+  for (std::size_t nbytes = 0; open_ && nbytes < kBytesPerTurn; ++frames) {
+    const Result<std::size_t> took = take();
+    if (!took.is_ok()) return broken(took.status()), frames + 1;
+    if (took.value() == 0) break;
+    nbytes += took.value();
+  }
+  return frames;
+}
+
+Result<bool> ShmConnection::find_theirs() {
+  if (theirs_ != nullptr) [[likely]]
+    return true;
+  const uint64_t offset = page_.channels[ends_.my_place].load(std::memory_order_seq_cst);
+  if (offset == 0) return false;
+  if (offset == FrontPage::kRefused)
+    return Status(Code::kPeerFailure, "it had no memory for its side of the connection");
+  PC_TRY(open());  // where this rank says what it has taken
+  const auto hostile = [] { return Status(Code::kPeerFailure, "its shared memory has another layout"); };
+  if (offset % alignof(Channel) != 0) return hostile();
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
+                      neighbours_.map(ends_.peer, offset, sizeof(Channel) + ends_.ring_nbytes));
+  const Channel* const found = reinterpret_cast<const Channel*>(memory.data());
+  if (found->ring_nbytes.load(std::memory_order_acquire) != ends_.ring_nbytes) return hostile();
+  their_ring_ = memory.subspan(sizeof(Channel));
+  theirs_ = found;
+  return true;
+}
+
+// Takes one frame. Bytes that it has; 0: none has come.
+Result<std::size_t> ShmConnection::take() {
+  PC_ASSIGN_OR_RETURN(const bool found, find_theirs());
+  if (!found || !next().has_come()) return std::size_t{0};
+  LineWords words;
+  PC_ASSIGN_OR_RETURN(const Arrived frame, look(words));
+  const auto& [header, at, end] = frame;
+  if (!is_whole(frame)) return std::size_t{0};
+  PC_TRY(link_.header_arrived(header, {at + header.segment_nbytes, header.description_nbytes}).status());
+  if (header.segment_nbytes != 0) PC_TRY(link_.payload_arrived_at({at, header.segment_nbytes}));
+  taken(frame);
+  return sizeof(ChannelLine) + header.segment_nbytes;
+}
+
+ShmConnection::Next ShmConnection::next() {
+  const bool found = theirs_ != nullptr && open_;
+  return {found ? &theirs_->lines[lines_taken_ % kChannelLines] : nullptr, lines_taken_ + 1};
+}
+
+Result<ShmConnection::Arrived> ShmConnection::look(LineWords& words) const {
+  copy_words(theirs_->lines[lines_taken_ % kChannelLines], words);
+  PC_ASSIGN_OR_RETURN(const FrameHeader header, header_of(words, ends_.epoch));
+  const uint64_t nbytes = header.segment_nbytes + uint64_t{header.description_nbytes};
+  if (words.is_short != 0 || nbytes == 0) return Arrived{header, words.data, bytes_taken_};
+  if (nbytes > their_ring_.size())
+    return Status(Code::kPeerFailure, "a frame is larger than the ring that it is in");
+  const uint64_t place = place_in_ring(bytes_taken_, nbytes, their_ring_.size());
+  return Arrived{header, their_ring_.data() + place % their_ring_.size(), end_in_ring(place, nbytes)};
+}
+
+bool ShmConnection::is_whole(const Arrived& frame) const {
+  return frame.header.segment_nbytes <= kPutAtOnce ||
+         static_cast<int64_t>(theirs_->bytes_put.load(std::memory_order_seq_cst) - frame.bytes_end) >= 0;
+}
+
+void ShmConnection::taken(const Arrived& frame) {
+  ++lines_taken_;
+  bytes_taken_ = frame.bytes_end;
+  say_taken();
+}
+
+// Seldom: the peer looks there only if it has no room, and then most of it is free.
+void ShmConnection::say_taken() {
+  if (lines_taken_ - lines_said_ < kChannelLines / kSaySeldom &&
+      bytes_taken_ - bytes_said_ < ring_.size() / kSaySeldom)
+    return;
+  lines_said_ = lines_taken_;
+  bytes_said_ = bytes_taken_;
+  own_->bytes_taken.store(bytes_taken_, std::memory_order_release);
+  own_->lines_taken.exchange(lines_taken_, std::memory_order_seq_cst);
+  doorbell_.wake(ends_.peer);
+}
+
+// ---- The short way.
+
+bool ShmConnection::send_at_once(const SendOp& op) {
+  if (!open_ || own_ == nullptr) return false;
+  const uint64_t nbytes = op.payload.size();
+  const Result<std::size_t> room = room_for_frame();
+  if (!room.is_ok() || room.value() == kFull || nbytes + op.description.size() > room.value() ||
+      !link_.send_at_once(op.id, nbytes, op.description.size()))
+    return false;
+  FrameHeader header;
+  header.flags = kFlagEager;
+  header.id = op.id;
+  header.message_nbytes = nbytes;
+  header.segment_nbytes = static_cast<uint32_t>(nbytes);
+  header.description_nbytes = static_cast<uint32_t>(op.description.size());
+  put(header, op.payload, op.description);
+  return true;
+}
+
+bool ShmConnection::recv_at_once(const RecvOp& op) {
+  const Next line = next();
+  if (line.line == nullptr || !line.has_come()) return false;  // another thread has taken it
+  LineWords words;
+  const Result<Arrived> looked = look(words);
+  if (!looked.is_ok()) return false;  // the long way finds this too
+  const Arrived& frame = looked.value();
+  if (!link_.can_receive_at_once(frame.header, op.id, op.nbytes) || !copy_behind(frame, op.payload.data()))
+    return false;
+  link_.received_at_once(frame.header);
+  taken(frame);
+  write();  // credit
+  return true;
+}
+
+// While the peer is still at it. False: it makes no progress.
+bool ShmConnection::copy_behind(const Arrived& frame, std::byte* to) const {
+  const uint64_t nbytes = frame.header.segment_nbytes;
+  if (nbytes <= kPutAtOnce) {
+    if (nbytes != 0) std::memcpy(to, frame.at, nbytes);
+    return true;
+  }
+  constexpr int kPatience = 2000;  // looks without progress
+  int steps = static_cast<int>(nbytes / kPutAtOnce) + 2;
+  const uint64_t begin = frame.bytes_end - end_in_ring(0, nbytes + frame.header.description_nbytes);
+  uint64_t done = 0;
+  for (int looks = 0; done < nbytes && looks < kPatience && steps > 0; ++looks) {
+    const uint64_t put = theirs_->bytes_put.load(std::memory_order_acquire);
+    const int64_t come = std::min(static_cast<int64_t>(put - begin), static_cast<int64_t>(nbytes));
+    if (come <= static_cast<int64_t>(done)) {
+      Waiter::pause();
+      continue;
+    }
+    std::memcpy(to + done, frame.at + done, static_cast<uint64_t>(come) - done);
+    done = static_cast<uint64_t>(come);
+    looks = 0;
+    --steps;
+  }
+  return done == nbytes;
+}
+
+// ---- The end.
+
+void ShmConnection::end_as_peer_did(const Status& why) {
+  while (open_ && read() > 0) {
+  }
+  if (!open_) return;
+  close(link_.peer_said_goodbye()
+            ? Status(Code::kPeerExited, "rank " + std::to_string(ends_.peer) + " has shut down")
+            : why);
+}
+
+void ShmConnection::broken(const Status& why) {
+  if (own_ != nullptr) {
+    own_->ended.exchange(1, std::memory_order_seq_cst);
+  } else {
+    doorbell_.own_page().channels[ends_.peer_place].store(FrontPage::kRefused, std::memory_order_seq_cst);
+  }
+  doorbell_.wake(ends_.peer);
+  close(Status(why.code(), "connection to rank " + std::to_string(ends_.peer) +
+                               " (shared memory) lost: " + why.message()));
+}
+
+void ShmConnection::close(const Status& why) {
+  open_ = false;
+  link_.fail(why.with_rank(ends_.me).with_peer(ends_.peer));
+}
+
+}  // namespace pc

@@ -1,0 +1,98 @@
+// One neighbour: the channels to and from it, and the protocol on them. A frame is copied into the channel whole, and taken from
+// it whole; so nothing is ever half moved.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "base/waiter.h"
+#include "transport/shm/channel.h"
+#include "transport/shm/doorbell.h"
+#include "wire/link.h"
+
+namespace pc {
+
+// Thread-safety: none; its transport's lock guards it.
+class ShmConnection {
+ public:
+  struct Ends {
+    Rank me = 0, peer = 0;
+    std::size_t my_place = 0, peer_place = 0;  // among the ranks that share memory
+    std::size_t ring_nbytes = 0;
+    uint32_t epoch = 0;
+    bool crowded = false;
+  };
+  // Both outlive it; `page` is the peer's.
+  ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const FrontPage& page, const Ends& ends,
+                const LinkLimits& limits);
+  ShmConnection(const ShmConnection&) = delete;
+  ShmConnection& operator=(const ShmConnection&) = delete;
+
+  Link& link() { return link_; }
+  Rank peer() const { return ends_.peer; }
+  bool unsent() const;  // something waits to be written, or for the peer to want it
+  // Each moves a bounded amount and returns how many frames moved. A failure closes the connection.
+  std::size_t read();
+  std::size_t write();
+  // The short way; see Transport. Where a receive need not wait any more: it has come, or the long way is to be taken.
+  bool send_at_once(const SendOp& op);
+  bool recv_at_once(const RecvOp& op);
+  struct Next {
+    const ChannelLine* line;  // null: there is none to wait for
+    uint64_t stamp;
+    bool has_come() const { return line->stamp.load(std::memory_order_seq_cst) == stamp; }
+  };
+  Next next();
+  // Of the one thread that waits for next(), which does without the lock meanwhile.
+  std::atomic<bool>& waits_briefly() { return waits_briefly_; }
+  Waiter& waiter() { return waiter_; }
+
+  bool ended_by_peer() const {
+    return open_ && theirs_ != nullptr && theirs_->ended.load(std::memory_order_seq_cst) != 0;
+  }
+  void say_goodbye();                       // behind all that was posted
+  void end_as_peer_did(const Status& why);  // when all is read that it wrote before
+  void close(const Status& why);            // completes everything posted, now and later, with `why`
+
+ private:
+  Status open();
+  Result<bool> find_theirs();  // false: the peer has written nothing yet
+  Result<std::size_t> take();
+  // A frame that has come. `words` holds its bytes if it is short.
+  struct Arrived {
+    FrameHeader header;
+    const std::byte* at;  // payload, then description
+    uint64_t bytes_end;   // in the ring
+  };
+  Result<Arrived> look(LineWords& words) const;
+  void taken(const Arrived& frame);
+  Result<std::size_t> room_for_frame();
+  void put(const FrameHeader& header, const Gather& payload, std::span<const std::byte> description);
+  void announce(const LineWords& words, std::size_t nbytes);
+  uint64_t put_bytes(const Gather& payload, std::span<const std::byte> description);
+  bool is_whole(const Arrived& frame) const;
+  bool copy_behind(const Arrived& frame, std::byte* to) const;
+  void say_taken();
+  void broken(const Status& why);
+
+  Neighbours& neighbours_;
+  Doorbell& doorbell_;
+  const FrontPage& page_;
+  const Ends ends_;
+  Link link_;
+  bool open_ = true;
+  std::atomic<bool> waits_briefly_{false};
+  Waiter waiter_;
+
+  Channel* own_ = nullptr;  // made when something is to be written or taken
+  std::span<std::byte> ring_;
+  uint64_t lines_ = 0, bytes_ = 0;  // put so far
+  const Channel* theirs_ = nullptr;
+  std::span<const std::byte> their_ring_;
+  uint64_t lines_taken_ = 0, bytes_taken_ = 0;  // so far
+  uint64_t lines_said_ = 0, bytes_said_ = 0;    // of these, known to the peer
+};
+
+}  // namespace pc

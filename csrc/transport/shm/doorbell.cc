@@ -1,0 +1,101 @@
+#include "transport/shm/doorbell.h"
+
+#include <algorithm>
+#include <string>
+
+namespace pc {
+
+Doorbell::Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size)
+    : neighbours_(neighbours),
+      own_(own),
+      pages_(static_cast<std::size_t>(world_size), nullptr),
+      rung_(static_cast<std::size_t>(world_size)) {
+  pages_[static_cast<std::size_t>(rank)] = &own;
+}
+
+Result<std::unique_ptr<Doorbell>> Doorbell::create(Neighbours& neighbours, Rank rank, Rank world_size) {
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours.map(rank, 0, sizeof(FrontPage)));
+  FrontPage* const page = reinterpret_cast<FrontPage*>(memory.data());  // begins as zeros
+  page->magic.store(kFrontPageMagic, std::memory_order_seq_cst);
+  return std::unique_ptr<Doorbell>(new Doorbell(neighbours, rank, *page, world_size));
+}
+
+Result<const FrontPage*> Doorbell::page_of(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  const FrontPage*& known = pages_[static_cast<std::size_t>(rank)];
+  if (known != nullptr) return known;
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours_.map(rank, 0, sizeof(FrontPage)));
+  const FrontPage* const page = reinterpret_cast<const FrontPage*>(memory.data());
+  const uint64_t magic = page->magic.load(std::memory_order_acquire);
+  if (magic != 0 && magic != kFrontPageMagic) {
+    return Status(Code::kMismatch,
+                  "rank " + std::to_string(rank) +
+                      "'s shared memory has another layout; do all ranks run the same version?")
+        .with_peer(rank);
+  }
+  known = page;
+  return known;
+}
+
+void Doorbell::list(CompletionQueue& queue, uint64_t token) {
+  const std::lock_guard lock(mutex_);
+  sleepers_.push_back({&queue, token});
+  begin_sleep();
+}
+
+// Whoever writes from now on rings. What was written before is seen by who looks from now on.
+void Doorbell::begin_sleep() {
+  if (++sleep_ == 0) ++sleep_;
+  sleeping_.store(1, std::memory_order_relaxed);
+  own_.asleep.store(sleep_, std::memory_order_seq_cst);
+}
+
+void Doorbell::stay_awake() {
+  if (sleeps_ > 0 || !sleepers_.empty()) return;
+  sleeping_.store(0, std::memory_order_relaxed);
+  own_.asleep.store(0, std::memory_order_seq_cst);
+}
+
+void Doorbell::ring_once(Rank rank, uint32_t sleep) {
+  if (rung_[static_cast<std::size_t>(rank)].exchange(sleep, std::memory_order_relaxed) != sleep)
+    neighbours_.ring(rank);
+}
+
+void Doorbell::unlist(CompletionQueue& queue) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sleepers_, [&](const Sleeper& sleeper) { return sleeper.queue == &queue; });
+  stay_awake();
+}
+
+bool Doorbell::fall_asleep() {
+  const std::lock_guard lock(mutex_);
+  ++sleeps_;
+  begin_sleep();
+  return true;
+}
+
+void Doorbell::wake_up() {
+  const std::lock_guard lock(mutex_);
+  if (sleeps_ > 0) --sleeps_;
+  stay_awake();
+  idle_polls_.store(0, std::memory_order_relaxed);  // the next poll looks
+}
+
+std::size_t Doorbell::poll() {
+  // Nobody sleeps here: a bell that rang late may ring on for a few polls.
+  if (sleeping_.load(std::memory_order_relaxed) == 0 &&
+      idle_polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0)
+    return 0;
+  if (!neighbours_.silence()) return 0;
+  const std::lock_guard lock(mutex_);
+  if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before they look
+  std::size_t woken = 0;
+  for (const Sleeper& sleeper : sleepers_) {
+    if (!sleeper.queue->empty()) continue;
+    sleeper.queue->complete(Completion{sleeper.token, Status(), {}, 0});
+    ++woken;
+  }
+  return woken;
+}
+
+}  // namespace pc

@@ -1,0 +1,71 @@
+// Who sleeps among the ranks that share memory, and how to wake him. Nobody pays a system call while all are awake: who writes
+// looks whether the reader sleeps, and rings only then.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "transport/reactor.h"
+#include "transport/shm/front_page.h"
+
+namespace pc {
+
+// Of one rank. In a reactor it ends the sleep of whoever waits there, and wakes the waits that are listed. Thread-safety: all methods.
+class Doorbell final : public Pollable {
+ public:
+  static Result<std::unique_ptr<Doorbell>> create(Neighbours& neighbours, Rank rank, Rank world_size);
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
+  ~Doorbell() = default;
+
+  FrontPage& own_page() { return own_; }
+  std::size_t world_size() const { return pages_.size(); }
+  // kMismatch: it is there and has another layout. Its numbers mean nothing while its magic is 0.
+  Result<const FrontPage*> page_of(Rank rank);
+  const FrontPage& known_page_of(Rank rank) const {
+    return *pages_[static_cast<std::size_t>(rank)];
+  }  // later
+
+  // After a write that a neighbour may sleep for; the write and this are sequentially consistent. page_of() came before.
+  void wake(Rank rank) {
+    const uint32_t sleep = pages_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
+    if (sleep != 0) [[unlikely]]
+      ring_once(rank, sleep);
+  }
+  // While it is listed, whatever a neighbour writes for this rank completes `queue` with `token`. What was written before
+  // must be looked at once more, after list().
+  void list(CompletionQueue& queue, uint64_t token);
+  void unlist(CompletionQueue& queue);
+
+  // ---- Pollable
+  std::string_view name() const override { return "doorbell"; }
+  std::size_t poll() override;
+  int wait_fd() const override { return neighbours_.bell_fd(); }
+  bool fall_asleep() override;
+  void wake_up() override;
+
+ private:
+  Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size);
+  void ring_once(Rank rank, uint32_t sleep);
+  void begin_sleep();  // mutex_ held
+  void stay_awake();   // mutex_ held
+
+  Neighbours& neighbours_;
+  FrontPage& own_;
+  std::vector<const FrontPage*> pages_;      // by world rank, once known; each is set before it is used
+  std::vector<std::atomic<uint32_t>> rung_;  // by world rank: the sleep for which we have rung already
+  std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
+  std::mutex mutex_;     // guards what follows, and pages_ while they are found
+  uint32_t sleep_ = 0;   // the number of the last one
+  uint32_t sleeps_ = 0;  // between fall_asleep() and wake_up()
+  struct Sleeper {
+    CompletionQueue* queue;
+    uint64_t token;
+  };
+  std::vector<Sleeper> sleepers_;
+};
+
+}  // namespace pc

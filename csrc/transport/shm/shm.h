@@ -1,0 +1,24 @@
+// Messages through memory that ranks of one host share, and through another transport to all other ranks.
+#pragma once
+
+#include <memory>
+
+#include "transport/shm/doorbell.h"
+#include "transport/transport.h"
+#include "wire/link.h"
+
+namespace pc {
+
+struct ShmOptions {
+  Rank rank = 0, size = 1;
+  uint32_t epoch = 0;
+  bool crowded = false;  // more ranks than cores share the host
+  LinkLimits limits = {};
+};
+// `inner` connects every pair, has the control sockets, and says when a neighbour ends. It is not connected yet. The other two
+// are not owned; they outlive the transport, which polls the doorbell for all who use it.
+Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
+                                                      std::unique_ptr<Transport> inner,
+                                                      Neighbours& neighbours, Doorbell& doorbell);
+
+}  // namespace pc

@@ -1,0 +1,317 @@
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "transport/shm/connection.h"
+#include "transport/shm/shm.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+// Where nobody is reached by the inner transport, it has nothing but the end of a peer to tell, which ends a sleep.
+constexpr unsigned kInnerSeldom = 64;
+// Never sent: ends with the connection that it is awaited on.
+constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{0}}, 0, 0, 0};
+
+std::size_t ring_nbytes_for(std::size_t ranks) {
+  return ranks <= 8 ? 1024 * kKiB : ranks <= 32 ? 512 * kKiB : 256 * kKiB;
+}
+
+void complete(CompletionSink* sink, uint64_t token, const Status& status) {
+  if (sink != nullptr) sink->complete({.token = token, .status = status, .found = {}, .nbytes = 0});
+}
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const ShmOptions& options, std::unique_ptr<Transport> inner, Neighbours& neighbours,
+               Doorbell& doorbell, Fd epoll)
+      : options_(options),
+        neighbours_(neighbours),
+        doorbell_(doorbell),
+        inner_(std::move(inner)),
+        epoll_(std::move(epoll)),
+        connections_(static_cast<std::size_t>(options.size)) {}
+  ~ShmTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
+
+  std::string_view name() const override { return "shm"; }
+  Capabilities capabilities() const override { return inner_->capabilities(); }
+  std::string_view way_to(Rank peer) const override {
+    return find(peer) != nullptr ? "shared memory" : inner_->way_to(peer);
+  }
+  std::string address() const override { return inner_->address(); }
+  Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override;
+
+  void post_send(Rank peer, const SendOp& op) override {
+    ShmConnection* const connection = find(peer);
+    if (connection == nullptr) return inner_->post_send(peer, op);
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return complete(op.completions, op.token, ended_);
+    // The peer's CLEAR may have come: then nothing need be asked.
+    if (op.payload.size() > options_.limits.eager_bytes) connection->read();
+    connection->link().post_send(op);
+    connection->write();
+    arm_for_sleepers();
+  }
+  void post_recv(Rank peer, const RecvOp& op) override {
+    ShmConnection* const connection = find(peer);
+    if (connection == nullptr) return inner_->post_recv(peer, op);
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return complete(op.completions, op.token, ended_);
+    connection->link().post_recv(op);
+    arm_for_sleepers();
+    connection->read();
+    connection->write();
+  }
+  void post_probe(Rank peer, const ProbeOp& op) override {
+    ShmConnection* const connection = find(peer);
+    if (connection == nullptr) return inner_->post_probe(peer, op);
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return complete(op.completions, op.token, ended_);
+    connection->link().post_probe(op);
+    arm_for_sleepers();
+    connection->read();
+  }
+  bool send_at_once(Rank peer, const SendOp& op) override {
+    ShmConnection* const connection = find(peer);
+    if (connection == nullptr) return false;
+    const std::lock_guard lock(mutex_);
+    return connection->send_at_once(op);
+  }
+  bool recv_at_once(Rank peer, const RecvOp& op) override;
+  bool cancel(const CompletionSink* sink, const Status& why) override;
+  void discard(uint32_t group, uint64_t sequence) override;
+  std::vector<ByteStream> take_control_sockets() override { return inner_->take_control_sockets(); }
+
+  std::size_t poll() override;
+  int wait_fd() const override { return epoll_.get(); }
+  bool fall_asleep() override;
+  void wake_up() override;
+
+  void shutdown(Deadline deadline) override;
+  void abort(const Status& why) noexcept override;
+  void close_in_child() noexcept override {
+    epoll_.reset();
+    inner_->close_in_child();
+  }
+
+ private:
+  // Null: the inner transport's business. Set by connect(), and never changed.
+  ShmConnection* find(Rank peer) const {
+    return peer >= 0 && peer < options_.size ? connections_[static_cast<std::size_t>(peer)].get() : nullptr;
+  }
+  Status install();
+  std::size_t poll_channels();  // mutex_ held
+  void arm_for_sleepers();      // mutex_ held
+  void end(const Status& why);  // mutex_ held
+
+  const ShmOptions options_;
+  Neighbours& neighbours_;
+  Doorbell& doorbell_;
+  CompletionQueue ends_;  // of the inner transport's connections, by rank
+  const std::unique_ptr<Transport> inner_;
+  Fd epoll_;  // the inner transport's and the doorbell's
+  bool reaches_all_ = false;
+  std::atomic<unsigned> polls_{0};                           // since the inner transport was polled
+  std::mutex mutex_;                                         // guards what follows, and all connections
+  std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: no neighbour
+  std::vector<ShmConnection*> neighbours_in_order_;
+  uint32_t sleepers_ = 0;  // between fall_asleep() and wake_up()
+  bool armed_ = false;     // for them
+  Status ended_;           // not OK: after shutdown or abort
+};
+
+Status ShmTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
+  PC_TRY(inner_->connect(addresses, context));
+  const std::lock_guard lock(mutex_);
+  PC_TRY(install());
+  for (const ShmConnection* connection : neighbours_in_order_) {
+    inner_->post_recv(connection->peer(), {.id = kNever,
+                                           .payload = {},
+                                           .nbytes = 0,
+                                           .consumer = nullptr,
+                                           .completions = &ends_,
+                                           .token = static_cast<uint64_t>(connection->peer())});
+  }
+  return Status::ok();
+}
+
+Status ShmTransport::install() {
+  std::vector<Rank> ranks;
+  for (Rank rank = 0; rank < options_.size; ++rank) {
+    if (neighbours_.has(rank)) ranks.push_back(rank);
+  }
+  if (ranks.size() > kMaxChannels) return Status::ok();
+  ShmConnection::Ends ends;
+  ends.me = options_.rank;
+  ends.my_place =
+      static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
+  ends.ring_nbytes = ring_nbytes_for(ranks.size());
+  ends.epoch = options_.epoch;
+  ends.crowded = options_.crowded;
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    if (place == ends.my_place) continue;
+    ends.peer = ranks[place];
+    ends.peer_place = place;
+    PC_ASSIGN_OR_RETURN(const FrontPage* const page, doorbell_.page_of(ends.peer));
+    std::unique_ptr<ShmConnection>& connection = connections_[static_cast<std::size_t>(ends.peer)];
+    connection = std::make_unique<ShmConnection>(neighbours_, doorbell_, *page, ends, options_.limits);
+    neighbours_in_order_.push_back(connection.get());
+  }
+  reaches_all_ = ranks.size() == static_cast<std::size_t>(options_.size);
+  return Status::ok();
+}
+
+bool ShmTransport::cancel(const CompletionSink* sink, const Status& why) {
+  bool untold = inner_->cancel(sink, why);
+  const std::lock_guard lock(mutex_);
+  for (ShmConnection* connection : neighbours_in_order_) {
+    untold = connection->link().cancel(sink, why) && untold;
+    connection->write();
+  }
+  arm_for_sleepers();
+  return untold;
+}
+
+void ShmTransport::discard(uint32_t group, uint64_t sequence) {
+  inner_->discard(group, sequence);
+  const std::lock_guard lock(mutex_);
+  for (ShmConnection* connection : neighbours_in_order_) {
+    connection->link().discard(group, sequence);
+    connection->write();
+  }
+  arm_for_sleepers();
+}
+
+bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
+  ShmConnection* const connection = find(peer);
+  if (connection == nullptr || connection->waits_briefly().exchange(true, std::memory_order_acquire))
+    return false;
+  std::unique_lock lock(mutex_);
+  ShmConnection::Next next = connection->next();
+  if (next.line != nullptr && !next.has_come()) {
+    lock.unlock();
+    const bool has_come = connection->waiter().briefly([&] { return next.has_come(); });
+    lock.lock();
+    if (!has_come) next.line = nullptr;
+  }
+  const bool received = next.line != nullptr && connection->recv_at_once(op);
+  arm_for_sleepers();  // for credit that found no room
+  connection->waits_briefly().store(false, std::memory_order_release);
+  return received;
+}
+
+std::size_t ShmTransport::poll() {
+  std::size_t moved = doorbell_.poll();
+  if (!reaches_all_ || polls_.fetch_add(1, std::memory_order_relaxed) % kInnerSeldom == 0)
+    moved += inner_->poll();
+  const std::lock_guard lock(mutex_);
+  return moved + poll_channels();
+}
+
+std::size_t ShmTransport::poll_channels() {
+  std::size_t moved = 0;
+  for (ShmConnection* connection : neighbours_in_order_) moved += connection->read() + connection->write();
+  for (Completion end; ends_.take(end); ++moved)
+    find(static_cast<Rank>(end.token))->end_as_peer_did(end.status);
+  return moved;
+}
+
+bool ShmTransport::fall_asleep() {
+  const bool idle = inner_->fall_asleep();
+  const std::lock_guard lock(mutex_);
+  ++sleepers_;
+  arm_for_sleepers();
+  // Only now: either this sees what the others have written, or they see that this rank sleeps.
+  for (ShmConnection* connection : neighbours_in_order_) {
+    if (connection->ended_by_peer())
+      connection->end_as_peer_did(Status(
+          Code::kPeerFailure,
+          "rank " + std::to_string(connection->peer()) + " gave up the connection through shared memory"));
+  }
+  return poll_channels() == 0 && idle;
+}
+
+// Whoever sleeps and waits for nothing here, as a thread that is there for later, need not be woken by every message that
+// another thread awaits wide awake.
+void ShmTransport::arm_for_sleepers() {
+  if (sleepers_ == 0 || armed_) return;
+  armed_ =
+      std::any_of(neighbours_in_order_.begin(), neighbours_in_order_.end(), [](ShmConnection* connection) {
+        return connection->link().has_posted() || connection->link().has_output();
+      });
+  if (armed_) doorbell_.fall_asleep();
+}
+
+void ShmTransport::wake_up() {
+  inner_->wake_up();
+  const std::lock_guard lock(mutex_);
+  if (sleepers_ > 0 && --sleepers_ == 0 && armed_) {
+    doorbell_.wake_up();
+    armed_ = false;
+  }
+  polls_.store(0, std::memory_order_relaxed);  // it may have been the inner transport
+}
+
+void ShmTransport::shutdown(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  for (ShmConnection* connection : neighbours_in_order_) connection->say_goodbye();
+  for (;;) {
+    lock.unlock();
+    inner_->poll();
+    lock.lock();
+    poll_channels();
+    const bool unsent = std::any_of(neighbours_in_order_.begin(), neighbours_in_order_.end(),
+                                    [](const ShmConnection* connection) { return connection->unsent(); });
+    if (!unsent || deadline.expired()) break;
+    lock.unlock();
+    pollfd readable{epoll_.get(), POLLIN, 0};
+    if (fall_asleep()) ::poll(&readable, 1, deadline.slice_ms(50));
+    wake_up();
+    doorbell_.poll();
+    lock.lock();
+  }
+  end(Status(Code::kAborted, "the transport was shut down").with_rank(options_.rank));
+  lock.unlock();
+  inner_->shutdown(deadline);
+}
+
+void ShmTransport::abort(const Status& why) noexcept {
+  inner_->abort(why);
+  const std::lock_guard lock(mutex_);
+  end(why);
+}
+
+void ShmTransport::end(const Status& why) {
+  if (!ended_.is_ok()) return;
+  ended_ = why;
+  for (ShmConnection* connection : neighbours_in_order_) connection->close(why);
+  neighbours_in_order_.clear();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
+                                                      std::unique_ptr<Transport> inner,
+                                                      Neighbours& neighbours, Doorbell& doorbell) {
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return system_error("epoll_create", errno);
+  for (const int fd : {inner->wait_fd(), doorbell.wait_fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+      return system_error("epoll_ctl for the transport through shared memory", errno);
+  }
+  return std::unique_ptr<Transport>(
+      std::make_unique<ShmTransport>(options, std::move(inner), neighbours, doorbell, std::move(epoll)));
+}
+
+}  // namespace pc

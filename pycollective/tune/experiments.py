@@ -1,0 +1,185 @@
+"""What is compared with what: calls of several sizes in worlds that differ in one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pycollective import _core
+
+KIB, MIB = 1 << 10, 1 << 20
+MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB of each rank in each world
+CACHED = "512k"  # the chunk of the defaults' rows for large arrays
+AT_ONCE_CELLS = ("broadcast", "allgather", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class World:
+    """How one of the compared worlds is made."""
+
+    transport: str  # "shm" or "tcp"
+    tuning: str = ""  # see csrc/comm/tuning.h
+    tune: str = ""  # see csrc/comm/selection.h
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of call; `nbytes` of the whole array."""
+
+    collective: str
+    nbytes: int
+    in_heap: bool = False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """From which size on the second world's way is taken instead of the first one's."""
+
+    name: str  # of the setting
+    default: int  # the first size of the second way; one of `sizes`, or twice the last
+    sizes: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    worlds: tuple[World, World]
+    inclusive: bool = (
+        False  # the setting is the largest size of the first way, not the smallest of the second
+    )
+
+
+@dataclass(frozen=True)
+class Values:
+    """Which value of a setting is best; the first is the default."""
+
+    name: str
+    values: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    worlds: tuple[World, ...]
+
+
+Experiment = Cut | Values
+
+
+def doubling(first: int, last: int) -> tuple[int, ...]:
+    """`first`, twice that, ... up to `last`."""
+    sizes = [first]
+    while sizes[-1] * 2 <= last:
+        sizes.append(sizes[-1] * 2)
+    return tuple(sizes)
+
+
+def cells_of(collectives: Sequence[str], sizes: Sequence[int], *, in_heap: bool = False) -> tuple[Cell, ...]:
+    """Each of them in each size."""
+    return tuple(Cell(collective, nbytes, in_heap) for nbytes in sizes for collective in collectives)
+
+
+def size_text(nbytes: int) -> str:
+    """`64k` for 65536, as profiles say it."""
+    for unit, shift in (("g", 30), ("m", 20), ("k", 10)):
+        if nbytes and nbytes % (1 << shift) == 0:
+            return f"{nbytes >> shift}{unit}"
+    return str(nbytes)
+
+
+def shared(ranks: int, **limits: str | int) -> World:
+    """A world in shared memory with other limits than the usual ones."""
+    return World("shm", "|".join(f"{ranks}:{name}={value}" for name, value in limits.items()))
+
+
+def at_once(ranks: int, name: str, collectives: Sequence[str], default: int, largest: int) -> Cut:
+    """Small arrays go in one exchange, larger ones in rounds."""
+    sizes = doubling(max(KIB, default // 8), min(largest, default * 16))
+    worlds = shared(ranks, **{name: largest}), shared(ranks, **{name: 64})
+    return Cut(name, 2 * default, sizes, cells_of(collectives, sizes), worlds, inclusive=True)
+
+
+def over_shared_memory(ranks: int) -> Iterator[Experiment]:
+    """The limits of csrc/engine/shm/limits.h."""
+    usual = _core._limits(ranks)
+    largest = usual["ring"] // 4
+    yield at_once(ranks, "combined_at_once", ["allreduce"], usual["combined_at_once"], largest)
+    yield at_once(ranks, "moved_at_once", AT_ONCE_CELLS, usual["moved_at_once"], largest)
+
+    chunks = [
+        (usual["least_chunk"] >> shift, usual["most_chunk"] >> shift)
+        if shift >= 0
+        else (usual["least_chunk"] << -shift, usual["most_chunk"] << -shift)
+        for shift in (0, 1, -1, -2)
+    ]
+    large = (256 * KIB, MIB, 4 * MIB, 16 * MIB)
+    yield Values(
+        "least_chunk most_chunk",
+        tuple(f"{size_text(least)} {size_text(most)}" for least, most in chunks),
+        (*cells_of(["allreduce"], large), *cells_of(["allgather", "broadcast"], (MIB, 8 * MIB))),
+        tuple(shared(ranks, least_chunk=least, most_chunk=most) for least, most in chunks),
+    )
+
+    for name in ("ring", "small_ring"):
+        rings = [usual[name], usual[name] // 2, usual[name] * 2, usual[name] * 4]
+        yield Values(
+            name,
+            tuple(map(size_text, rings)),
+            (*cells_of(["allreduce", "allgather"], (64 * KIB, MIB, 8 * MIB)), Cell("alltoall", MIB)),
+            tuple(shared(ranks, **{name: ring}) for ring in rings),
+        )
+
+    sizes = doubling(MIB, 16 * MIB)
+    yield Cut(
+        "past_caches_from",
+        usual["past_caches_from"],
+        sizes,
+        cells_of(["allreduce", "allgather"], sizes),
+        (shared(ranks, past_caches_from="inf"), shared(ranks, past_caches_from=0)),
+    )
+    if ranks <= MOST_RANKS_WITH_HEAP:
+        yield Cut(
+            "in_place_from",
+            usual["in_place_from"],
+            sizes,
+            cells_of(["allreduce", "broadcast"], sizes, in_heap=True),
+            (shared(ranks, in_place_from="inf"), shared(ranks, in_place_from=0)),
+        )
+
+
+def over_tcp(ranks: int) -> Iterator[Experiment]:
+    """The rows of csrc/comm/selection.cc for one host."""
+    doubles, rings = (World("tcp", tune=f"allreduce:0-inf:{name}") for name in
+                      ("recursive_doubling", "ring:chunk=0"))  # fmt: skip
+    chunked = World("tcp", tune=f"allreduce:0-inf:ring:chunk={CACHED}")
+    sizes = doubling(4 * KIB, MIB)
+    to_ring, to_chunks = usual_tcp_cuts(ranks)
+    yield Cut("tcp ring", to_ring, sizes, cells_of(["allreduce"], sizes), (doubles, rings))
+    sizes = doubling(MIB, 16 * MIB)
+    yield Cut("tcp chunks", to_chunks, sizes, cells_of(["allreduce"], sizes), (rings, chunked))
+
+
+def experiments(ranks: int) -> list[Experiment]:
+    """All of them, in the order in which they are made."""
+    return [*over_shared_memory(ranks), *over_tcp(ranks)]
+
+
+def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
+    """Whether limits that were found one by one go together."""
+    return Values(
+        "all of these",
+        ("defaults", "profile"),
+        (
+            *cells_of(["allreduce"], (16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)),
+            *cells_of(["allgather", "broadcast"], (64 * KIB, MIB, 8 * MIB)),
+        ),
+        (shared(ranks), shared(ranks, **dict(limits))),
+    )
+
+
+def usual_tcp_cuts(ranks: int) -> tuple[int, int]:
+    """From where on the defaults take the ring, and cut it into chunks."""
+    return (32 * KIB, 4 * MIB) if ranks == 2 else (16 * KIB, 16 * MIB)
+
+
+def tcp_rows(ranks: int, to_ring: str | None, to_chunks: str | None) -> str:
+    """The table of one host where one of its cuts, or both, are elsewhere."""
+    usual = usual_tcp_cuts(ranks)
+    ring, chunks = to_ring or size_text(usual[0]), to_chunks or size_text(usual[1])
+    return (
+        f"allreduce:0-{ring}:recursive_doubling;"
+        f"allreduce:{ring}-{chunks}:ring:chunk=0;"
+        f"allreduce:{chunks}-inf:ring:chunk={CACHED}"
+    )

@@ -1,0 +1,333 @@
+// What only shared memory can get wrong: memory that is used again while others are behind, calls that end in the middle,
+// and neighbours that say what cannot be.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <vector>
+
+#include "../world.h"
+#include "conformance/elements.h"
+#include "engine/shm/heap.h"
+#include "engine/shm/limits.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr double kLong = 60;
+
+// Element i of a rank's array in a call; sums of a few ranks are exact.
+float value(Rank rank, uint64_t call, std::size_t i) {
+  return static_cast<float>((static_cast<uint64_t>(rank) * 7 + call * 13 + i * 3) % 1024);
+}
+
+std::vector<float> array_of(Rank rank, uint64_t call, std::size_t count) {
+  std::vector<float> array(count);
+  for (std::size_t i = 0; i < count; ++i) array[i] = value(rank, call, i);
+  return array;
+}
+Buffer view_of(std::vector<float>& array, std::size_t begin, std::size_t count) {
+  return {reinterpret_cast<std::byte*>(array.data() + begin), count, DType::kF32};
+}
+
+Request request_of(Collective collective, std::vector<float>& in, std::vector<float>& out, Rank root) {
+  Request request;
+  request.collective = collective;
+  request.root = root;
+  request.in = view_of(in, 0, in.size());
+  request.out = view_of(out, 0, out.size());
+  return request;
+}
+
+Status expect(std::span<const float> got, std::size_t at, float wanted, uint64_t call,
+              Collective collective) {
+  if (got[at] == wanted) return Status::ok();
+  return Status(Code::kInternal, std::string(name_of(collective)) + " " + std::to_string(call) +
+                                     ": element " + std::to_string(at) + " is " + std::to_string(got[at]) +
+                                     ", not " + std::to_string(wanted));
+}
+
+// One call of a mixture that a rank chooses as every other does; its result is looked at.
+Status make_and_check(Communicator& group, uint64_t call, std::size_t count, double timeout_s = kLong) {
+  const Rank rank = group.rank(), size = group.size();
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  const Collective kinds[] = {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce,
+                              Collective::kAllgather, Collective::kAlltoall,  Collective::kReduceScatter,
+                              Collective::kScan,      Collective::kGather,    Collective::kScatter};
+  const Collective kind = kinds[call % std::size(kinds)];
+  const Rank root = static_cast<Rank>(call / 2 % ranks);
+  const bool sends_parts =
+      kind == Collective::kAlltoall || kind == Collective::kReduceScatter || kind == Collective::kScatter;
+  const bool gets_parts =
+      kind == Collective::kAlltoall || kind == Collective::kAllgather || kind == Collective::kGather;
+  std::vector<float> in = array_of(rank, call, sends_parts ? count * ranks : count);
+  std::vector<float> out(gets_parts ? count * ranks : count, -1.0F);
+  Request request = request_of(kind, in, out, root);
+  if (kind == Collective::kBroadcast && rank != root) request.in = {};
+  if (kind == Collective::kScatter && rank != root) request.in = {};
+  PC_TRY(group.run(request, timeout_s));
+  if ((kind == Collective::kReduce || kind == Collective::kGather) && rank != root) return Status::ok();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    float wanted = 0;
+    const std::size_t part = i / std::max<std::size_t>(count, 1), place = i % std::max<std::size_t>(count, 1);
+    const Rank from = static_cast<Rank>(part);
+    switch (kind) {
+      case Collective::kBroadcast: wanted = value(root, call, i); break;
+      case Collective::kAllgather:
+      case Collective::kGather: wanted = value(from, call, place); break;
+      case Collective::kAlltoall:
+        wanted = value(from, call, place + count * static_cast<std::size_t>(rank));
+        break;
+      case Collective::kScatter:
+        wanted = value(root, call, i + count * static_cast<std::size_t>(rank));
+        break;
+      default: {
+        const Rank to = kind == Collective::kScan ? rank + 1 : size;
+        const std::size_t at =
+            kind == Collective::kReduceScatter ? i + count * static_cast<std::size_t>(rank) : i;
+        for (Rank r = 0; r < to; ++r) wanted += value(r, call, at);
+      }
+    }
+    PC_TRY(expect(out, i, wanted, call, kind));
+  }
+  return Status::ok();
+}
+
+std::size_t count_for(uint64_t call) {
+  constexpr std::size_t kCounts[] = {1, 14, 15, 300, 5'000, 40'000, 150'000, 3};
+  return kCounts[call / 9 % std::size(kCounts)];
+}
+
+class SharedMemory : public ::testing::TestWithParam<Rank> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedMemory, ::testing::Values(2, 3, 4, 5),
+                         [](const ::testing::TestParamInfo<Rank>& each) {
+                           return std::to_string(each.param);
+                         });
+
+TEST_P(SharedMemory, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+    for (uint64_t call = 0; call < 216; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// Every limit at its least and at its most, in turn with the usual ones: whatever a profile says, results are exact.
+TEST_P(SharedMemory, calls_are_exact_at_the_ends_of_all_limits) {
+  const std::string ranks = std::to_string(GetParam()) + ":";
+  for (const bool least : {true, false}) {
+    std::string tuning;
+    for (const shm::LimitRow& row : shm::limit_table())
+      tuning += ranks + std::string(row.name) + "=" + std::to_string(least ? row.least : row.most) + "|";
+    const WorldOptions world = {
+        .over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .tuning = tuning};
+    const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+      for (uint64_t call = 0; call < 144; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
+      return Status::ok();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << tuning << "\n" << text_of(outcomes);
+  }
+}
+
+// Ranks that are not waited for are ahead by as much as the protocol allows.
+TEST_P(SharedMemory, a_root_that_runs_ahead_overwrites_nothing) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+    for (uint64_t call = 0; call < 400; ++call) {
+      const std::size_t count = count_for(call);
+      std::vector<float> x = array_of(0, call, count), none;
+      if (group.rank() != 0) std::fill(x.begin(), x.end(), -1.0F);
+      Request request;
+      request.collective = Collective::kBroadcast;
+      request.out = view_of(x, 0, count);
+      if (group.rank() == 0) request.in = request.out;
+      PC_TRY(group.run(request));
+      for (std::size_t i = 0; i < count; ++i)
+        PC_TRY(expect(x, i, value(0, call, i), call, Collective::kBroadcast));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// A rank skips a call, or lets go of one in the middle: the others give it up wherever they are. What follows is right.
+TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_exact) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .log_fd = -1};
+  const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+    std::mt19937 all(7);  // chooses alike on all ranks
+    std::mt19937 own(static_cast<unsigned>(group.rank()) + 1);
+    for (uint64_t call = 0; call < 60; ++call) {
+      const Rank odd = static_cast<Rank>(all() % static_cast<uint64_t>(group.size()));
+      const std::size_t count = count_for(all());
+      if (group.rank() == odd && call % 2 == 0) {
+        std::vector<float> x = array_of(odd, call, count);
+        const Request request = request_of(Collective::kAllreduce, x, x, 0);
+        Result<std::unique_ptr<Work>> work = group.launch(request);
+        for (auto steps = own() % 4; work.is_ok() && steps > 0; --steps) work.value()->progress();
+      } else if (group.rank() != odd) {
+        std::vector<float> x = array_of(group.rank(), call, count);
+        const Request request = request_of(Collective::kAllreduce, x, x, 0);
+        const Status ended = group.run(request);
+        if (ended.is_ok()) {
+          for (std::size_t i = 0; i < count; ++i) {
+            float wanted = 0;
+            for (Rank r = 0; r < group.size(); ++r) wanted += value(r, call, i);
+            PC_TRY(expect(x, i, wanted, call, Collective::kAllreduce));
+          }
+        }
+      }
+      PC_TRY(group.resync());
+      for (uint64_t next = 0; next < 9; ++next)
+        PC_TRY(make_and_check(group, call * 9 + next, count_for(call + next)));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
+    std::vector<Rank> everybody(static_cast<std::size_t>(group.size()));
+    for (Rank r = 0; r < group.size(); ++r) everybody[static_cast<std::size_t>(r)] = group.size() - 1 - r;
+    PC_ASSIGN_OR_RETURN(Communicator* const turned, runtime.make_group(1, everybody));
+    for (uint64_t call = 0; call < 72; ++call) {
+      PC_TRY(make_and_check(group, call, count_for(call)));
+      PC_TRY(make_and_check(*turned, call, count_for(call + 9)));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// Parts of very different sizes: some ranks combine few rounds and put many.
+TEST_P(SharedMemory, uneven_reduce_scatters_end_and_are_exact) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+    for (Rank large = 0; large < group.size(); ++large) {
+      std::vector<uint64_t> counts(static_cast<std::size_t>(group.size()), 1000);
+      counts[static_cast<std::size_t>(large)] = 1'000'000;
+      std::size_t whole = 0, begin = 0;
+      for (Rank r = 0; r < group.size(); ++r) {
+        if (r == group.rank()) begin = whole;
+        whole += counts[static_cast<std::size_t>(r)];
+      }
+      std::vector<float> in = array_of(group.rank(), 3, whole);
+      std::vector<float> out(counts[static_cast<std::size_t>(group.rank())], -1.0F);
+      Request request = request_of(Collective::kReduceScatter, in, out, 0);
+      request.counts = counts;
+      PC_TRY(group.run(request));
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        float wanted = 0;
+        for (Rank r = 0; r < group.size(); ++r) wanted += value(r, 3, begin + i);
+        PC_TRY(expect(out, i, wanted, 3, Collective::kReduceScatter));
+      }
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// Sizes that only sender and receiver know are compared by these two.
+TEST(SharedMemoryOfTwo, an_alltoall_whose_receiver_expects_another_size_is_a_mismatch) {
+  for (const uint64_t expected : {0UL, 1UL, 3UL, 6UL, 1'000'000UL}) {
+    const WorldOptions world = {.over = Over::kShared, .size = 2, .timeout_s = kLong, .log_fd = -1};
+    std::array<Status, 2> ended;
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      const bool receives = group.rank() == 1;
+      const std::vector<uint64_t> counts = {2, 2}, recv_counts = {receives ? expected : 2, 2};
+      std::vector<float> in(4, 1.0F), out(recv_counts[0] + recv_counts[1], -1.0F);
+      Request request = request_of(Collective::kAlltoall, in, out, 0);
+      request.counts = counts;
+      request.recv_counts = recv_counts;
+      ended[static_cast<std::size_t>(group.rank())] = group.run(request);
+      PC_TRY(group.resync());
+      return make_and_check(group, 0, 100);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+    EXPECT_EQ(ended[1].code(), Code::kMismatch) << expected << ": " << ended[1].to_string();
+  }
+}
+
+// ---- arrays that are read where they lie
+
+struct Borrowed {
+  Borrowed(Runtime& runtime, std::size_t count) : heap(runtime.heap()) {
+    Result<std::byte*> made = heap->allocate(count * sizeof(float));
+    if (made.is_ok()) memory = made.value();
+  }
+  ~Borrowed() {
+    if (memory != nullptr) heap->free(memory);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  shm::Heap* heap;
+  std::byte* memory = nullptr;
+};
+
+// Each rank has its arrays in the heap or not, as bits of a number say.
+Status heap_calls(Runtime& runtime, Communicator& group, unsigned who, std::size_t count, uint64_t calls) {
+  const std::size_t ranks = static_cast<std::size_t>(group.size());
+  std::vector<float> own_x(count), own_y(count * ranks);
+  Borrowed heap_x(runtime, count), heap_y(runtime, count * ranks);
+  if (heap_x.memory == nullptr || heap_y.memory == nullptr) return Status(Code::kInternal, "no heap");
+  const bool in_heap = (who >> group.rank() & 1U) != 0;
+  float* const x = in_heap ? reinterpret_cast<float*>(heap_x.memory) : own_x.data();
+  float* const y = in_heap ? reinterpret_cast<float*>(heap_y.memory) : own_y.data();
+  const Buffer at_x{reinterpret_cast<std::byte*>(x), count, DType::kF32};
+  const Buffer at_y{reinterpret_cast<std::byte*>(y), count * ranks, DType::kF32};
+  for (uint64_t call = 0; call < calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i) x[i] = value(group.rank(), call, i);
+    Request request;
+    request.collective = Collective::kAllreduce;
+    request.in = request.out = at_x;
+    PC_TRY(group.run(request));
+    for (std::size_t i = 0; i < count; ++i) {
+      float wanted = 0;
+      for (Rank r = 0; r < group.size(); ++r) wanted += value(r, call, i);
+      PC_TRY(expect({x, count}, i, wanted, call, Collective::kAllreduce));
+    }
+    for (std::size_t i = 0; i < count; ++i) x[i] = value(group.rank(), call, i);
+    request.collective = Collective::kAllgather;
+    request.out = at_y;
+    PC_TRY(group.run(request));
+    for (std::size_t i = 0; i < count; ++i) x[i] = -1;  // at once: nobody reads it any more
+    for (std::size_t i = 0; i < count * ranks; ++i)
+      PC_TRY(expect({y, count * ranks}, i, value(static_cast<Rank>(i / count), call, i % count), call,
+                    Collective::kAllgather));
+    request.collective = Collective::kReduceScatter;
+    request.in = at_y;
+    request.out = at_x;
+    PC_TRY(group.run(request));
+    for (std::size_t i = 0; i < count; ++i)
+      PC_TRY(expect({x, count}, i, value(group.rank(), call, i) * static_cast<float>(ranks), call,
+                    Collective::kReduceScatter));
+    request.collective = Collective::kScan;
+    request.in = request.out = at_x;
+    PC_TRY(group.run(request));
+    request.collective = Collective::kBroadcast;
+    request.root = static_cast<Rank>(call % ranks);
+    request.in = group.rank() == request.root ? at_x : Buffer{};
+    PC_TRY(group.run(request));
+  }
+  return Status::ok();
+}
+
+TEST_P(SharedMemory, arrays_in_the_heap_and_others_go_together) {
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
+    const unsigned all = (1U << group.size()) - 1;
+    for (const unsigned who : {0U, 1U, all - 1, all}) {
+      for (const std::size_t count : {1UL, 1000UL, 50'000UL})
+        PC_TRY(heap_calls(runtime, group, who, count, 3));
+    }
+    if (group.size() == 3) PC_TRY(heap_calls(runtime, group, 5, 2'200'000, 1));  // large enough for all kinds
+    const shm::Heap::Usage usage = runtime.heap()->usage();
+    return usage.used_nbytes == 0 ? Status::ok() : Status(Code::kInternal, "not everything was given back");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing

@@ -1,0 +1,292 @@
+// Memory that is shared between processes: what is given is there, and what comes from outside is not trusted.
+#include "transport/shm/segment.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "transport/shm/bell.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+Fd second(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+bool has(const Status& status, const std::string& part) {
+  return status.to_string().find(part) != std::string::npos;
+}
+OwnSegment new_segment() { return OwnSegment::create().value(); }
+blkcnt_t pages_in(int fd) {
+  struct stat file {};
+  return ::fstat(fd, &file) == 0 ? file.st_blocks / 8 : -1;
+}
+Fd memory_file(unsigned flags, off_t nbytes, int seals) {
+  Fd fd(::memfd_create("test", MFD_CLOEXEC | flags));
+  EXPECT_EQ(::ftruncate(fd.get(), nbytes), 0);
+  EXPECT_TRUE(seals == 0 || ::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+Status refusal_of(Fd fd) { return PeerSegment::adopt(std::move(fd)).status(); }
+
+TEST(Segment, what_one_rank_writes_the_other_reads_at_the_same_offset) {
+  OwnSegment own = new_segment();
+  const SharedRange first = own.grow(4096).value(), next = own.grow(3 * 4096).value();
+  EXPECT_EQ(first.offset, 0u);
+  EXPECT_EQ(next.offset, 4096u);
+  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  next.memory[17] = std::byte{42};
+  const std::span<std::byte> seen = peer.map(4096 + 17, 5).value();
+  ASSERT_EQ(seen.size(), 5u);
+  EXPECT_EQ(seen[0], std::byte{42});
+  seen[1] = std::byte{7};
+  EXPECT_EQ(next.memory[18], std::byte{7});
+  EXPECT_EQ(own.map(4096 + 18, 1).value()[0], std::byte{7});
+}
+
+TEST(Segment, growing_gives_whole_pages_of_zeros_that_are_there) {
+  OwnSegment own = new_segment();
+  const SharedRange range = own.grow(kMiB + 1).value();
+  EXPECT_EQ(range.memory.size(), kMiB + 4096);
+  EXPECT_TRUE(
+      std::all_of(range.memory.begin(), range.memory.end(), [](std::byte b) { return b == std::byte{0}; }));
+  OwnSegment untouched = new_segment();
+  EXPECT_TRUE(untouched.grow(40 * kMiB).is_ok());
+  EXPECT_EQ(pages_in(untouched.fd()), static_cast<blkcnt_t>(40 * kMiB / 4096));
+}
+
+TEST(Segment, what_was_given_stays_where_it_is_when_more_is_given) {
+  OwnSegment own = new_segment();
+  const SharedRange first = own.grow(4096).value();
+  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  const std::span<std::byte> seen = peer.map(0, 4096).value();
+  first.memory[0] = std::byte{1};
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(own.grow(kMiB).is_ok());
+  ASSERT_TRUE(peer.map(kMiB, 3 * kMiB).is_ok()) << "over the edges of what was given at once";
+  EXPECT_EQ(seen[0], std::byte{1});
+  EXPECT_EQ(peer.map(0, 4096).value().data(), seen.data());
+}
+
+TEST(Segment, a_piece_of_what_is_mapped_is_not_mapped_again) {
+  OwnSegment own = new_segment();
+  ASSERT_TRUE(own.grow(kMiB).is_ok());
+  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  const std::byte* const all = peer.map(0, kMiB).value().data();
+  EXPECT_EQ(peer.map(5000, 1000).value().data(), all + 5000);
+  EXPECT_EQ(peer.map(kMiB - 1, 1).value().data(), all + kMiB - 1);
+}
+
+TEST(Segment, nobody_can_make_it_shorter_or_seal_it_against_writing) {
+  OwnSegment own = new_segment();
+  ASSERT_TRUE(own.grow(4096).is_ok());
+  EXPECT_EQ(::ftruncate(own.fd(), 0), -1);
+  EXPECT_EQ(::fcntl(own.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+}
+
+TEST(Segment, a_piece_that_is_not_there_is_a_mismatch) {
+  OwnSegment own = new_segment();
+  ASSERT_TRUE(own.grow(8192).is_ok());
+  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  constexpr uint64_t kMax = UINT64_MAX;
+  for (const auto& [offset, nbytes] : {std::tuple<uint64_t, std::size_t>{0, 8193},
+                                       {8192, 1},
+                                       {8191, 2},
+                                       {4096, kMax},
+                                       {kMax, 1},
+                                       {kMax, 2},
+                                       {kMax - 4095, 4096},
+                                       {uint64_t{1} << 63, 4096},
+                                       {0, 0},
+                                       {1, kMax}}) {
+    const Status status = peer.map(offset, nbytes).status();
+    EXPECT_EQ(status.code(), Code::kMismatch) << offset << " " << nbytes;
+  }
+  EXPECT_TRUE(peer.map(0, 8192).is_ok());
+  EXPECT_EQ(own.map(4096, 4097).status().code(), Code::kMismatch);
+}
+
+TEST(Segment, what_is_no_sealed_memory_is_refused) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd reads(ends[0]);
+  EXPECT_TRUE(has(refusal_of(Fd(ends[1])), "no memory"));
+  EXPECT_TRUE(has(refusal_of(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC))), "no memory"));
+  EXPECT_TRUE(has(refusal_of(Fd()), "no memory"));
+  char path[] = "/tmp/segment_test.XXXXXX";
+  Fd file(::mkostemp(path, O_CLOEXEC));
+  ASSERT_TRUE(file.valid());
+  ::unlink(path);
+  EXPECT_EQ(refusal_of(std::move(file)).code(), Code::kMismatch);
+  EXPECT_TRUE(has(refusal_of(memory_file(0, 4096, 0)), "not sealed against shrinking"));
+  EXPECT_TRUE(has(refusal_of(memory_file(MFD_ALLOW_SEALING, 4096, F_SEAL_GROW)), "not sealed"));
+  EXPECT_TRUE(has(refusal_of(memory_file(MFD_ALLOW_SEALING, 4096, F_SEAL_SHRINK | F_SEAL_WRITE)), "written"));
+}
+
+// A page of it that is missing when it is touched ends the process.
+TEST(Segment, sealed_memory_of_huge_pages_is_refused) {
+  Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!fd.valid()) GTEST_SKIP() << "this kernel has no huge pages";
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_TRUE(has(refusal_of(std::move(fd)), "no memory"));
+}
+
+TEST(Segment, sealed_memory_that_is_open_for_reading_only_is_refused) {
+  const Fd writable = memory_file(MFD_ALLOW_SEALING, 4096, F_SEAL_SHRINK);
+  const std::string link = "/proc/self/fd/" + std::to_string(writable.get());
+  Fd readable(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(readable.valid());
+  EXPECT_TRUE(has(refusal_of(std::move(readable)), "written"));
+}
+
+TEST(Segment, the_last_page_of_memory_that_is_no_whole_pages_long_can_be_mapped_up_to_its_end) {
+  PeerSegment peer = PeerSegment::adopt(memory_file(MFD_ALLOW_SEALING, 5000, F_SEAL_SHRINK)).value();
+  EXPECT_EQ(peer.map(4990, 10).value().size(), 10u);
+  EXPECT_EQ(peer.map(4990, 11).status().code(), Code::kMismatch);
+}
+
+// With a made-up limit: the kernel itself ends processes rather than refuse.
+TEST(Segment, more_memory_than_there_is_room_for_is_an_error_that_says_what_to_do) {
+  uint64_t room = 100 * kMiB;
+  OwnSegment own = OwnSegment::create([&] { return room; }).value();
+  ASSERT_TRUE(own.grow(4096).is_ok());
+  const Status status = own.grow(100 * kMiB).status();
+  EXPECT_EQ(status.code(), Code::kSystem);
+  for (const char* part :
+       {"100 MiB more", "4096 bytes", "ENOMEM", "memory limit", "PYCOLLECTIVE_TRANSPORT=tcp"})
+    EXPECT_TRUE(has(status, part)) << status.to_string();
+  room = 10 * kMiB;
+  EXPECT_EQ(own.grow(4096).status().code(), Code::kSystem) << "others need some, too";
+  room = UINT64_MAX;
+  EXPECT_EQ(own.grow(4096).value().offset, 4096u);
+}
+
+TEST(Segment, nothing_is_kept_of_what_was_not_enough) {
+  uint64_t room = 128 * kMiB;
+  OwnSegment own = OwnSegment::create([&] { return std::exchange(room, room - 48 * kMiB); }).value();
+  ASSERT_EQ(own.grow(40 * kMiB).status().code(), Code::kSystem) << "others took it meanwhile";
+  EXPECT_EQ(pages_in(own.fd()), 0);
+  room = UINT64_MAX;
+  EXPECT_EQ(own.grow(4096).value().offset, 0u);
+}
+
+TEST(Segment, a_size_that_no_file_can_have_is_refused) {
+  OwnSegment own = OwnSegment::create([] { return 64 * kMiB; }).value();
+  for (const std::size_t nbytes : {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 - 4095})
+    EXPECT_TRUE(has(own.grow(nbytes).status(), "EFBIG"));
+}
+
+// A control group with a memory limit, for one process of its own; empty where none can be made.
+class SmallGroup {
+ public:
+  explicit SmallGroup(uint64_t limit) {
+    for (const auto& [root, file] :
+         {std::pair{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes"}, {"/sys/fs/cgroup", "/memory.max"}}) {
+      const std::string folder = std::string(root) + "/pycollective-test-" + std::to_string(::getpid());
+      if (::mkdir(folder.c_str(), 0700) != 0) continue;
+      folder_ = folder;
+      std::error_code failed;
+      if (std::filesystem::exists(folder + file, failed) && write(folder + file, std::to_string(limit)))
+        return;
+      remove();
+    }
+  }
+  ~SmallGroup() { remove(); }
+  SmallGroup(const SmallGroup&) = delete;
+  SmallGroup& operator=(const SmallGroup&) = delete;
+  bool made() const { return !folder_.empty(); }
+  bool enter() const { return write(folder_ + "/cgroup.procs", std::to_string(::getpid())); }
+
+ private:
+  static bool write(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text << std::flush;
+    return file.good();
+  }
+  void remove() {
+    if (made()) ::rmdir(folder_.c_str());
+    folder_.clear();
+  }
+  std::string folder_;
+};
+
+TEST(Segment, a_full_control_group_is_an_error_and_does_not_end_the_process) {
+  const SmallGroup group(100 * kMiB);
+  if (!group.made()) GTEST_SKIP() << "needs root and a control group for memory that it may divide";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!group.enter()) ::_exit(2);
+    OwnSegment own = new_segment();
+    Status status;
+    for (int i = 0; i < 20 && status.is_ok(); ++i) status = own.grow(10 * kMiB).status();
+    ::_exit(own.nbytes() >= 10 * kMiB && has(status, "no 10 MiB more") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Segment, the_limit_of_file_sizes_is_an_error_and_does_not_end_the_process) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit = {kMiB, kMiB};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    OwnSegment own = new_segment();
+    const bool some = own.grow(kMiB).is_ok();
+    const Status more = own.grow(4096).status();
+    ::_exit(some && more.code() == Code::kSystem && has(more, "ulimit -f") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Bell, rings_until_it_is_silenced) {
+  Bell bell = Bell::create().value();
+  Bell other = Bell::adopt(second(bell.fd())).value();
+  const auto readable = [&] {
+    pollfd polled = {bell.fd(), POLLIN, 0};
+    return ::poll(&polled, 1, 0) == 1;
+  };
+  EXPECT_FALSE(readable());
+  for (int i = 0; i < 1000; ++i) other.ring();
+  EXPECT_TRUE(readable());
+  bell.silence();
+  EXPECT_FALSE(readable());
+  bell.silence();
+}
+
+TEST(Bell, that_cannot_take_more_rings_blocks_nobody) {
+  Bell bell = Bell::create().value();
+  const uint64_t nearly_full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(bell.fd(), &nearly_full, sizeof nearly_full), 8);
+  bell.ring();
+  bell.silence();
+}
+
+TEST(Bell, what_is_none_or_might_block_is_refused) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const Fd reads(ends[0]);
+  EXPECT_EQ(Bell::adopt(Fd(ends[1])).status().code(), Code::kMismatch);
+  EXPECT_EQ(Bell::adopt(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC | O_NONBLOCK))).status().code(),
+            Code::kMismatch);
+  EXPECT_EQ(Bell::adopt(Fd(::eventfd(0, EFD_CLOEXEC))).status().code(), Code::kMismatch);
+  EXPECT_EQ(Bell::adopt(Fd()).status().code(), Code::kMismatch);
+}
+
+}  // namespace
+}  // namespace pc
