@@ -15,6 +15,7 @@
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
 #include "engine/shm/shared_executor.h"
+#include "transport/shm/seat.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -139,6 +140,7 @@ struct Runtime::State {
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
   std::unique_ptr<Doorbell> doorbell;      // likewise
+  std::unique_ptr<Seat> seat;              // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<shm::Host> shared_host;  // likewise
@@ -209,8 +211,9 @@ Status Runtime::State::share_memory(const Meeting& meeting) {
   if (neighbours == nullptr || meeting.selection.to_string() != SelectionTable::defaults().to_string())
     return Status::ok();
   PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(*neighbours, *doorbell, options.single_copy));
-  shared_executor = std::make_unique<shm::SharedExecutor>(
-      *shared_host, *reactor, more_ranks_than_cores(hosts.local_size), meeting.profile.tuning.limits());
+  shared_executor =
+      std::make_unique<shm::SharedExecutor>(*shared_host, *reactor, more_ranks_than_cores(hosts.local_size),
+                                            meeting.profile.tuning.limits(), seat.get());
   return Status::ok();
 }
 
@@ -262,10 +265,12 @@ Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& mee
   PC_ASSIGN_OR_RETURN(neighbours, find_neighbours(*options.store, options, place, meeting, context));
   if (neighbours != nullptr) {
     PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*neighbours, options.rank, options.size));
+    seat = std::make_unique<Seat>(*doorbell);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
-                         .crowded = more_ranks_than_cores(meeting.hosts.local_size)};
+                         .crowded = more_ranks_than_cores(meeting.hosts.local_size),
+                         .core = seat.get()};
     PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *neighbours, *doorbell));
   }
   return transport->connect(meeting.addresses, context);
