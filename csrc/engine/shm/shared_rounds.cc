@@ -279,7 +279,7 @@ bool SharedRun::take(StreamKind kind, Rank peer) {
   if (message == nullptr) return false;
   if (sizes != 0 && !has_size(peer, message - chunk * number - sizes + number * sizeof(uint64_t)))
     return false;
-  arrays_.take(message, all.begin + offset, nbytes, way_);
+  arrays_.take(message, all.begin + offset, nbytes, group_.way_of(peer, message));
   ++from.next;
   return true;
 }
