@@ -9,10 +9,10 @@ namespace pc {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kLooks{1};  // between two looks
-constexpr milliseconds kAfterMove{
-    10};  // twice as long after every move: with other processes there is no end to it
-constexpr int kMostDoublings = 10;
+constexpr milliseconds kLooks{1};       // between two looks
+constexpr milliseconds kAfterMove{10};  // twice as long after each further move, which helps less and less
+constexpr int kMostDoublings = 6;
+constexpr milliseconds kForgotten{1000};  // then a move is a first one
 
 std::vector<int> cores_in(const cpu_set_t& set) {
   std::vector<int> cores;
@@ -63,9 +63,12 @@ void Seat::look() {
   const std::optional<int> core = better_core(cores, self, cores_in(set));
   if (!core || !move_to(*core, set)) return;
   doorbell_.sit_on(*core);
-  const int moves = std::min(moves_.fetch_add(1, std::memory_order_relaxed), kMostDoublings);
-  const Clock::duration pause = kAfterMove * (1 << moves);
-  next_.store((Clock::now().time_since_epoch() + pause).count(), std::memory_order_relaxed);
+  const Clock::duration now = Clock::now().time_since_epoch();
+  const Clock::duration before(moved_.exchange(now.count(), std::memory_order_relaxed));
+  const int moves =
+      now - before > kForgotten ? 0 : std::min(moves_.load(std::memory_order_relaxed) + 1, kMostDoublings);
+  moves_.store(moves, std::memory_order_relaxed);
+  next_.store((now + kAfterMove * (1 << moves)).count(), std::memory_order_relaxed);
 }
 
 }  // namespace pc

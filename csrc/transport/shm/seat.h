@@ -28,8 +28,9 @@ class Seat final : public CoreWatch {
   void look();
 
   Doorbell& doorbell_;
-  std::atomic<Clock::duration::rep> next_{0};  // when to look again
-  std::atomic<int> moves_{0};                  // the more, the longer until the next one
+  std::atomic<Clock::duration::rep> next_{0};   // when to look again
+  std::atomic<Clock::duration::rep> moved_{0};  // when it last did
+  std::atomic<int> moves_{0};                   // shortly after each other
 };
 
 }  // namespace pc
