@@ -135,6 +135,7 @@ struct Runtime::State {
 
   RuntimeOptions options;
   HostMap hosts;
+  std::vector<std::string> addresses;  // by rank
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
@@ -289,6 +290,7 @@ Status Runtime::State::start(Deadline deadline) {
   PC_ASSIGN_OR_RETURN(Meeting meeting, find_the_others(deadline));
   options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
+  addresses = std::move(meeting.addresses);
   name = std::move(meeting.world);
   options.check = meeting.check;
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
@@ -350,6 +352,12 @@ uint32_t Runtime::next_group_id() const {
   return state_->next_group_id;
 }
 
+std::size_t Runtime::group_count() const {
+  const std::lock_guard lock(state_->groups_mutex);
+  return state_->groups.size();
+}
+
+const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
 shm::Heap* Runtime::heap() { return state_->shared_host == nullptr ? nullptr : &state_->shared_host->heap(); }
 const std::string& Runtime::name() const { return state_->name; }
