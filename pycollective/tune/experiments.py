@@ -10,7 +10,7 @@ from pycollective import _core
 KIB, MIB = 1 << 10, 1 << 20
 MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB of each rank in each world
 CACHED = "512k"  # the chunk of the defaults' rows for large arrays
-AT_ONCE_CELLS = ("broadcast", "allgather", "reduce_scatter")
+AT_ONCE_CELLS = ("allgather", "reduce_scatter")  # a broadcast has half their limit where there is one reader
 
 
 @dataclass(frozen=True)

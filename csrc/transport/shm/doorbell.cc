@@ -4,10 +4,14 @@
 #include <string>
 
 namespace pc {
+namespace {
+
+constexpr int64_t kMostCores = 65536;
+
+}  // namespace
 
 Doorbell::Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size)
     : neighbours_(neighbours),
-      self_(static_cast<std::size_t>(rank)),
       own_(own),
       pages_(static_cast<std::size_t>(world_size), nullptr),
       rung_(static_cast<std::size_t>(world_size)) {
@@ -40,11 +44,13 @@ Result<const FrontPage*> Doorbell::page_of(Rank rank) {
 
 Doorbell::Cores Doorbell::cores() {
   const std::lock_guard lock(mutex_);
-  Cores cores{{}, self_};
-  cores.by_rank.reserve(pages_.size());
+  Cores cores;
   for (const FrontPage* page : pages_) {
-    const int64_t core = page == nullptr ? 0 : page->core.load(std::memory_order_relaxed);
-    cores.by_rank.push_back(static_cast<int>(core - 1));
+    if (page == nullptr) continue;
+    if (page == &own_) cores.self = cores.cores.size();
+    // Another rank's number is trusted by nobody: far too large ones are none.
+    const int64_t core = page->core.load(std::memory_order_relaxed);
+    cores.cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
   }
   return cores;
 }

@@ -29,10 +29,10 @@ class Doorbell final : public Pollable {
     return *pages_[static_cast<std::size_t>(rank)];
   }  // later
 
-  // Where ranks wait; see seat.h. By rank of the world, -1: not known, or no neighbour.
+  // Where this rank and its known neighbours wait, in the order of their ranks; -1: not known. See seat.h.
   struct Cores {
-    std::vector<int> by_rank;
-    std::size_t self;
+    std::vector<int> cores;
+    std::size_t self = 0;
   };
   Cores cores();
   void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
@@ -62,7 +62,6 @@ class Doorbell final : public Pollable {
   void stay_awake();   // mutex_ held
 
   Neighbours& neighbours_;
-  const std::size_t self_;
   FrontPage& own_;
   std::vector<const FrontPage*> pages_;      // by world rank, once known; each is set before it is used
   std::vector<std::atomic<uint32_t>> rung_;  // by world rank: the sleep for which we have rung already

