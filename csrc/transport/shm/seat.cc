@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 namespace pc {
@@ -62,7 +63,12 @@ void Seat::gave_way() {
   const Clock::duration::rep now = Clock::now().time_since_epoch().count();
   Clock::duration::rep next = next_.load(std::memory_order_relaxed);
   const Clock::duration::rep later = now + Clock::duration(kLooks).count();
-  if (now >= next && next_.compare_exchange_strong(next, later, std::memory_order_relaxed)) look();
+  if (now >= next && next_.compare_exchange_strong(next, later, std::memory_order_relaxed)) {
+    try {
+      look();
+    } catch (const std::bad_alloc&) {  // then it stays where it is
+    }
+  }
 }
 
 void Seat::look() {
