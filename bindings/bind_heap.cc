@@ -1,7 +1,5 @@
 #include "bind_heap.h"
 
-#include <unistd.h>
-
 #include <memory>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "bind_group.h"
 #include "comm/runtime.h"
 #include "engine/shm/heap.h"
+#include "kept_runtime.h"
 #include "numpy_memory.h"
 
 namespace py = pybind11;
@@ -26,27 +25,21 @@ class HeapBlock {
   HeapBlock(const HeapBlock&) = delete;
   HeapBlock& operator=(const HeapBlock&) = delete;
   ~HeapBlock() {
-    if (::getpid() != made_in_) {  // a fork may have come while somebody held a lock of the heap
-      new std::shared_ptr<Runtime>(std::move(runtime_));
-      return;
-    }
-    runtime_->heap()->free(memory_);
-    const py::gil_scoped_release released;  // its end may wait
-    runtime_.reset();
+    if (!runtime_.in_child()) runtime_.heap().free(memory_);
   }
   py::buffer_info buffer() const {
     return {memory_, 1, py::format_descriptor<uint8_t>::format(), static_cast<py::ssize_t>(nbytes_)};
   }
 
  private:
-  std::shared_ptr<Runtime> runtime_;
+  const KeptRuntime runtime_;
   std::byte* const memory_;
   const std::size_t nbytes_;
-  const pid_t made_in_ = ::getpid();
 };
 
+// Null: no rank shares memory with this one, or the world is that of the process that this one was forked from.
 std::shared_ptr<Runtime> runtime_with_heap(const State& state) {
-  if (state.world == nullptr) return nullptr;
+  if (state.world == nullptr || state.world->session->forked) return nullptr;
   std::shared_ptr<Runtime> runtime = state.world->session->runtime;
   return runtime != nullptr && runtime->heap() != nullptr ? runtime : nullptr;
 }

@@ -54,6 +54,14 @@ bool Blocks::note_write(const State& state) const {
   return false;
 }
 
+int Blocks::traverse(visitproc visit, void* arg) const {
+  if (held_ != nullptr) Py_VISIT(held_->get());
+  for (std::size_t i = 0; views_ != nullptr && i < count_; ++i) {
+    if (const int stop = views_[i].traverse(visit, arg); stop != 0) return stop;
+  }
+  return 0;
+}
+
 PyObject* finish_blocks(const GroupObject& group, const Status& status, const Blocks* written,
                         PyObject* result) {
   PyObject* const ended = finish(group, status, nullptr, result);

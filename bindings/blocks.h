@@ -20,7 +20,8 @@ class Blocks {
   std::span<const View> views() const { return {views_.get(), count_}; }
   PyObject* arrays() const { return held_->get(); }  // a tuple of as many
   const View* single() const { return count_ == 1 ? &views_[0] : nullptr; }
-  bool note_write(const State& state) const;  // of all; a Python error that is set stays
+  bool note_write(const State& state) const;       // of all; a Python error that is set stays
+  int traverse(visitproc visit, void* arg) const;  // for the garbage collector
 
  private:
   std::unique_ptr<Ref> held_;  // a tuple of the arrays

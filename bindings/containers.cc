@@ -40,8 +40,16 @@ bool Containers::take(PyObject* x) {
   return *kept_ && keep(x) && add(x);
 }
 
+// One may hold itself.
 bool Containers::add(PyObject* x) {
   if (!PyList_Check(x) && !PyTuple_Check(x) && !PyDict_Check(x)) return true;
+  if (Py_EnterRecursiveCall(" while a call was planned") != 0) return false;
+  const bool added = add_container(x);
+  Py_LeaveRecursiveCall();
+  return added;
+}
+
+bool Containers::add_container(PyObject* x) {
   Container container = {x, {}};
   if (PyDict_Check(x)) {
     Item item = {};

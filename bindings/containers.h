@@ -29,6 +29,7 @@ class Containers {
     std::vector<Item> items;
   };
   bool add(PyObject* x);
+  bool add_container(PyObject* x);
   bool keep(PyObject* object) const { return PyList_Append(kept(), object) == 0; }
 
   std::unique_ptr<Ref> kept_;  // what follows is borrowed from it

@@ -1,14 +1,13 @@
 #include "numpy_memory.h"
 
 #include <pybind11/numpy.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 
-#include "engine/shm/heap.h"
+#include "kept_runtime.h"
 
 namespace py = pybind11;
 
@@ -33,38 +32,33 @@ constexpr const char* kCapsule = "mem_handler";
 constexpr std::size_t kSetHandler = 304;
 using SetHandler = PyObject* (*)(PyObject*);
 
-// One rank's heap as NumPy sees it. NumPy calls with the GIL. A forked child must not touch the heap, which is its parent's:
-// it gets ordinary memory, and what its parent had taken stays.
+// One rank's heap as NumPy sees it. A forked child gets ordinary memory, and what its parent had taken stays.
+// Thread-safety: with the GIL.
 class NumpyMemory {
  public:
   explicit NumpyMemory(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
-  NumpyMemory(const NumpyMemory&) = delete;
-  NumpyMemory& operator=(const NumpyMemory&) = delete;
-  ~NumpyMemory() {
-    if (in_child()) {
-      new std::shared_ptr<Runtime>(std::move(runtime_));
-      return;
-    }
-    const py::gil_scoped_release released;  // its end may wait
-    runtime_.reset();
-  }
 
+  // Null: there is no more.
   void* take(std::size_t nbytes) {
-    const bool in_heap = !in_child();
-    void* memory = nullptr;
-    if (in_heap) {
-      const Result<std::byte*> found = runtime_->heap()->allocate(nbytes);
-      if (found.is_ok()) memory = found.value();
-    } else {
-      memory = std::malloc(std::max<std::size_t>(nbytes, 1));
+    const bool in_heap = !runtime_.in_child();
+    void* const memory = in_heap ? from_heap(nbytes) : std::malloc(std::max<std::size_t>(nbytes, 1));
+    if (memory == nullptr) return nullptr;
+    try {
+      blocks_.insert_or_assign(memory, Block{nbytes, in_heap});
+    } catch (...) {
+      let_go(memory, in_heap);
+      throw;
     }
-    if (memory != nullptr) blocks_[memory] = {nbytes, in_heap};
-    return memory;  // null: NumPy raises MemoryError
+    return memory;
   }
+  // What grows once often grows again, a little each time: it gets half as much in addition.
   void* take_again(void* memory, std::size_t nbytes) {
-    const std::size_t had = blocks_.at(memory).nbytes;
+    const auto found = blocks_.find(memory);
+    if (found == blocks_.end()) return nullptr;
+    const std::size_t had = found->second.nbytes;
     if (nbytes <= had) return memory;
-    void* const more = take(nbytes);
+    void* more = nbytes < had + had / 2 ? take(had + had / 2) : nullptr;
+    if (more == nullptr) more = take(nbytes);
     if (more == nullptr) return nullptr;
     std::memcpy(more, memory, had);
     give_back(memory);
@@ -72,54 +66,78 @@ class NumpyMemory {
   }
   void give_back(void* memory) {
     const auto found = blocks_.find(memory);
+    if (found == blocks_.end()) return;
     const bool in_heap = found->second.in_heap;
     blocks_.erase(found);
-    if (!in_heap) {
-      std::free(memory);
-    } else if (!in_child()) {
-      runtime_->heap()->free(static_cast<std::byte*>(memory));
-    }
+    let_go(memory, in_heap);
   }
 
  private:
   struct Block {
-    std::size_t nbytes;
+    std::size_t nbytes;  // at least what NumPy asked for
     bool in_heap;
   };
-  bool in_child() const { return ::getpid() != made_in_; }
+  void* from_heap(std::size_t nbytes) const {
+    const Result<std::byte*> found = runtime_.heap().allocate(nbytes);
+    return found.is_ok() ? found.value() : nullptr;
+  }
+  void let_go(void* memory, bool in_heap) const {
+    if (!in_heap) {
+      std::free(memory);
+    } else if (!runtime_.in_child()) {
+      try {
+        runtime_.heap().free(static_cast<std::byte*>(memory));
+      } catch (...) {  // what cannot be given back stays
+      }
+    }
+  }
 
-  std::shared_ptr<Runtime> runtime_;
-  const pid_t made_in_ = ::getpid();
+  const KeptRuntime runtime_;
   std::unordered_map<void*, Block> blocks_;
 };
 
-NumpyMemory& memory_of(void* ctx) { return *static_cast<NumpyMemory*>(ctx); }
+// NumPy calls with the GIL or without: np.fromstring() and np.fromfile() let it go while what they read grows.
+class WithGil {
+ public:
+  WithGil() = default;
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+  ~WithGil() { PyGILState_Release(before_); }
 
-// NumPy is C, and knows no exceptions.
+ private:
+  const PyGILState_STATE before_ = PyGILState_Ensure();
+};
+
+// NumPy is C, and knows no exceptions. The GIL is asked for outside: when the interpreter ends, that unwinds the thread.
 template <class Body>
-void* or_null(Body&& body) {
+void* or_null(void* ctx, Body&& body) {
+  const WithGil gil;
   try {
-    return body();
-  } catch (const std::bad_alloc&) {
+    return body(*static_cast<NumpyMemory*>(ctx));
+  } catch (...) {
     return nullptr;
   }
 }
 
 void* take(void* ctx, std::size_t nbytes) {
-  return or_null([&] { return memory_of(ctx).take(nbytes); });
+  return or_null(ctx, [&](NumpyMemory& memory) { return memory.take(nbytes); });
 }
 void* take_zeros(void* ctx, std::size_t count, std::size_t nbytes) {
   std::size_t all = 0;
   if (__builtin_mul_overflow(count, nbytes, &all)) return nullptr;
-  void* const memory = take(ctx, all);
-  return memory == nullptr ? nullptr : std::memset(memory, 0, all);
+  void* const block = take(ctx, all);
+  return block == nullptr ? nullptr : std::memset(block, 0, all);
 }
-void* take_again(void* ctx, void* memory, std::size_t nbytes) {
-  if (memory == nullptr) return take(ctx, nbytes);
-  return or_null([&] { return memory_of(ctx).take_again(memory, nbytes); });
+void* take_again(void* ctx, void* block, std::size_t nbytes) {
+  if (block == nullptr) return take(ctx, nbytes);
+  return or_null(ctx, [&](NumpyMemory& memory) { return memory.take_again(block, nbytes); });
 }
-void give_back(void* ctx, void* memory, std::size_t) {
-  if (memory != nullptr) memory_of(ctx).give_back(memory);
+void give_back(void* ctx, void* block, std::size_t) {
+  if (block == nullptr) return;
+  or_null(ctx, [&](NumpyMemory& memory) -> void* {
+    memory.give_back(block);
+    return nullptr;
+  });
 }
 
 void end(PyObject* capsule) {

@@ -81,8 +81,9 @@ PyObject* make_steps(const PlannedCall& plan) {
   State& state = *group.state;
   const Clock::time_point began = Clock::now();
   const char* const site = site_of(group);  // before the arrays: it may run Python code
-  for (const PlannedStep& step : plan.steps) {
-    if (!step.arrays.are_the_same(state)) return nullptr;
+  // Looking at one may run code that changes those of another: the first step's come last, just before it is made.
+  for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
+    if (!step->arrays.are_the_same(state)) return nullptr;
   }
   PyObject* result = nullptr;
   for (const PlannedStep& step : plan.steps) {
@@ -120,12 +121,13 @@ int planned_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   const PlannedCall* const plan = planned_of(self).plan;
   if (plan == nullptr) return 0;
+  Py_VISIT(plan->group.get());
   for (const std::unique_ptr<Ref>* each : {&plan->in, &plan->out, &plan->again}) {
     if (*each != nullptr) Py_VISIT((*each)->get());
   }
   Py_VISIT(plan->x.kept());
   for (const PlannedStep& step : plan->steps) {
-    if (step.call->list != nullptr) Py_VISIT(step.call->list->arrays());
+    if (const int stop = step.call->traverse(visit, arg); stop != 0) return stop;
   }
   return 0;
 }

@@ -42,6 +42,14 @@ bool PreparedCall::note_write(const State& state) const {
   return written == nullptr || written->note_write(state);
 }
 
+int PreparedCall::traverse(visitproc visit, void* arg) const {
+  if (made != nullptr) Py_VISIT(made->get());
+  for (const View* view : {&in_view, &out_view}) {
+    if (const int stop = view->traverse(visit, arg); stop != 0) return stop;
+  }
+  return list == nullptr ? 0 : list->traverse(visit, arg);
+}
+
 bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x); }
 
 PyObject* run_prepared(GroupObject& group, const PreparedCall& call) {

@@ -44,6 +44,7 @@ struct PreparedCall {
   std::size_t nbytes() const;
   bool note_write(const State& state) const;  // as View's, of what is written
   OutgoingMessage outgoing() const;
+  int traverse(visitproc visit, void* arg) const;  // all references that it owns, for the garbage collector
 };
 
 bool is_collection(PyObject* x);  // a list, tuple or dict

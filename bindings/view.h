@@ -25,6 +25,8 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
   virtual ~Hold() = default;  // with the GIL; without it nothing is let go (ref.h)
+  // For the garbage collector. What a DLPack capsule carries does not say whose it is.
+  virtual int traverse(visitproc, void*) const { return 0; }
 };
 
 // A view of one argument, for the time of one call. Thread-safety: created, used and destroyed with the GIL.
@@ -45,6 +47,9 @@ class View {
   bool fits(const State& state, ReduceOp op, const Use& use) const;
   // To be called after the memory was written, or may have been. False: a Python error is set.
   bool note_write(const State& state) const;
+  int traverse(visitproc visit, void* arg) const {
+    return hold_ == nullptr ? 0 : hold_->traverse(visit, arg);
+  }
 
  private:
   friend class ViewBuilder;

@@ -14,6 +14,10 @@ class BufferHold final : public Hold {
   ~BufferHold() override {
     if (exported && holds_gil()) PyBuffer_Release(&raw);
   }
+  int traverse(visitproc visit, void* arg) const override {
+    if (exported) Py_VISIT(raw.obj);
+    return 0;
+  }
   Py_buffer raw{};
   bool exported = false;
 };

@@ -14,6 +14,10 @@ namespace {
 class StorageHold final : public Hold {
  public:
   explicit StorageHold(PyObject* storage) : storage_(storage) {}
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(storage_.get());
+    return 0;
+  }
 
  private:
   const Ref storage_;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from pycollective import _core, heap, lifetime
 from pycollective._version import __version__
@@ -42,6 +43,11 @@ class Info:
     groups: int  # that this rank is in or was, the world included
 
 
+# Rank, size, local rank and size, hosts, addresses, neighbours, why there are none, groups.
+_Facts: TypeAlias = "tuple[int, int, int, int, tuple[str, ...], tuple[str, ...], tuple[int, ...], str, int]"
+_NO_WORLD = (None, None, None, None, (), (), (), "", 0)
+
+
 def info() -> Info:
     """Say what this process knows of itself and its world. Nobody is asked: it is quick, and no rank need do the same.
 
@@ -61,19 +67,19 @@ def info() -> Info:
         (0, 1, None, 1)
         >>> pc.shutdown()
     """
-    found = _core._world_facts()
-    hosts, addresses, neighbours, why_none, groups = found if found is not None else ((), (), (), "", 0)
-    world = _core.world() if found is not None else None
+    # All at once: another thread may end the world meanwhile.
+    found = cast("_Facts | None", _core._world_facts())
+    rank, size, local_rank, local_size, hosts, addresses, neighbours, why_none, groups = found or _NO_WORLD
     usage = heap.usage()
     return Info(
         version=__version__,
         host=os.uname().nodename,
         pid=os.getpid(),
-        launcher=None if world is None else lifetime.launcher(),
-        rank=None if world is None else world.rank,
-        size=None if world is None else world.size,
-        local_rank=None if world is None else world.local_rank,
-        local_size=None if world is None else world.local_size,
+        launcher=None if found is None else lifetime.launcher(),
+        rank=rank,
+        size=size,
+        local_rank=local_rank,
+        local_size=local_size,
         hosts=hosts,
         addresses=addresses,
         transport=_transport(len(hosts), len(neighbours)),

@@ -6,7 +6,8 @@
         x = np.load("x.npy")               # whatever makes NumPy arrays
 
 They are ordinary arrays. Where no rank shares memory with this one (a world of one, TCP), their memory is ordinary
-too. What is freed is used again; what was reserved once stays until the world and its arrays are gone.
+too; so it is in a forked child. What is freed is used again; what was reserved once stays until the world and its
+arrays are gone.
 """
 
 from __future__ import annotations
@@ -129,8 +130,11 @@ def heap_arrays() -> Iterator[None]:
     """Let NumPy make its arrays in memory that the ranks of this host share, until the `with` block ends.
 
     For arrays of any shape and dtype that other code makes: np.arange, np.load, the result of an expression. Arrays
-    that were there before stay where they are. The block counts for its own thread or task. NumPy takes memory for
-    temporary results there as well (NEP 49), so keep it to what makes the arrays that collectives see.
+    that were there before stay where they are. The block counts for its own context (contextvars): thread or task.
+    A context copied inside it goes on taking memory there, also after its end: that of an asyncio task begun inside,
+    of contextvars.copy_context(), of a thread where threads inherit theirs (Python 3.14, -X thread_inherit_context).
+    NumPy takes memory for temporary results there as well (NEP 49), so keep it to what makes the arrays that
+    collectives see.
 
     An array's memory lives as long as any array on it, also beyond the block and beyond shutdown(). Where no rank
     shares memory with this one (a world of one, TCP, no world), and in a forked child, it is NumPy's ordinary memory.

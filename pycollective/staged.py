@@ -31,7 +31,7 @@ from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.fusion import is_bundle, move_bundle, plan_bundle
 from pycollective.messages import Incoming
 from pycollective.parts import Counts, Parts, cut, row_of, whole_of
-from pycollective.reproducible import sum_of_leaves
+from pycollective.reproducible import OPS, sum_of_leaves
 from pycollective.staging import Room
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def plan_allreduce(
     reproducible: str | None = None,
 ) -> PlannedCall[Any]:
     """allreduce() for later: of a list whose arrays can be used as they lie, without coming here again."""
-    if is_bundle(x) and reproducible != "world":
+    if reproducible == "world":
+        _check_leaves("plan_allreduce", x, op, out)
+    elif is_bundle(x):
         if out is not None:
             raise InvalidArgument(
                 "plan_allreduce: out= is for one array, not for a list: copy the arrays first"
@@ -102,10 +104,25 @@ def plan_allreduce(
                 for blocks in planned.blocks
             ]
             return group._plan_lists(calls, x, planned.words)
-    elif not is_bundle(x):
+    else:
         check_block("plan_allreduce", "x", library_for("plan_allreduce", "x", x), x, op)
     call = functools.partial(allreduce, group, x, op, out=out, timeout=timeout, reproducible=reproducible)
     return group._plan_staged(call, x)
+
+
+def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
+    """Refuses what sum_of_leaves() would, as far as this rank knows."""
+    why = f'{function}: reproducible="world"'
+    if out is not None:
+        raise InvalidArgument(f"{why} gives a new array: copy it into yours")
+    if op not in OPS:
+        raise Unsupported(f"{why} takes op {', '.join(OPS)}, not {op!r}")
+    if is_bundle(x):
+        raise InvalidArgument(f"{why} takes an array of leaves, x[0], x[1], ..., not a {type(x).__name__}")
+    library = library_for(function, "x", x)
+    if not library.shape(x):
+        raise InvalidArgument(f"{why} takes an array of leaves, x[0], x[1], ...: x is 0-d")
+    check_block(function, "x", library, x, op)
 
 
 def scan(

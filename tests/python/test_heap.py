@@ -1,16 +1,20 @@
 """Arrays in memory that the ranks of a host share."""
 
 import contextlib
+import contextvars
+import ctypes
 import gc
 import os
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import pycollective as pc
-from pycollective import heap, testing
+from pycollective import _core, heap, lifetime, testing
 
 
 def used() -> int:
@@ -196,7 +200,8 @@ def blocks_end() -> None:
         with pc.heap_arrays():
             pass
         kept.append(np.ones(1000))
-        thread = threading.Thread(target=lambda: kept.append(np.ones(100_000)))
+        elsewhere = contextvars.Context()  # some versions of Python let a thread begin with a copy
+        thread = threading.Thread(target=elsewhere.run, args=(lambda: kept.append(np.ones(100_000)),))
         thread.start()
         thread.join()
     assert before + 24_000 <= used() < before + 100_000, "other threads have their own"
@@ -258,6 +263,121 @@ def forked_inside() -> None:
 
 def test_a_forked_child_takes_nothing_of_the_heap() -> None:
     testing.run(forked_inside, 2, timeout_s=60)
+
+
+def forked_outside() -> None:
+    x = pc.empty(100_000)
+    x[:] = 5
+    kept = lifetime._runtime  # as anybody may, in the child too
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # locks of the parent's threads would be held for ever
+        status = 1
+        with contextlib.suppress(BaseException):
+            y = pc.zeros(100_000)
+            with pc.heap_arrays():
+                z = np.full(100_000, 6.0)
+            info = pc.info()
+            ordinary = heap.usage() == (0, 0) and info.heap_used_nbytes == info.heap_reserved_nbytes == 0
+            status = 0 if ordinary and not y.any() and (z == 6).all() and (x == 5).all() else 2
+            del x, y, z
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert kept is lifetime._runtime
+    after = pc.zeros(100_000)
+    assert (x == 5).all()
+    assert not after.any()
+
+
+def test_a_forked_child_has_no_heap() -> None:
+    testing.run(forked_outside, 2, timeout_s=60)
+
+
+class Handler(ctypes.Structure):
+    """numpy/ndarraytypes.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("ctx", ctypes.c_void_p),
+        ("malloc", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
+        ("calloc", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)),
+        ("realloc", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
+        ("free", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
+    )
+
+
+def inside(capsule: object) -> Handler:
+    """What NumPy calls; by ctypes, that is without the GIL."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return Handler.from_address(pointer(capsule, b"mem_handler"))
+
+
+def grows() -> None:
+    before = used()
+    capsule = _core._heap_handler()
+    numpy = inside(capsule)
+    memory = numpy.malloc(numpy.ctx, 4096)
+    ctypes.memset(memory, 7, 4096)
+    moves = 0
+    for nbytes in range(8192, 4096 * 1000, 4096):
+        again = numpy.realloc(numpy.ctx, memory, nbytes)
+        ctypes.memset(again + nbytes - 4096, 7, 4096)
+        moves += again != memory
+        memory = again
+    assert moves < 30, "each of them copies all"
+    assert ctypes.string_at(memory, nbytes) == b"\7" * nbytes
+    numpy.free(numpy.ctx, memory, nbytes)
+    assert used() == before
+
+
+def test_what_grows_little_by_little_is_not_copied_each_time() -> None:
+    testing.run(grows, 2, timeout_s=60)
+
+
+def unknown_memory() -> None:
+    capsule = _core._heap_handler()
+    numpy = inside(capsule)
+    foreign = ctypes.create_string_buffer(b"abc")
+    numpy.free(numpy.ctx, ctypes.addressof(foreign), 4)
+    assert numpy.realloc(numpy.ctx, ctypes.addressof(foreign), 8) is None
+    assert numpy.calloc(numpy.ctx, 1 << 40, 1 << 40) is None
+    assert numpy.malloc(numpy.ctx, 1 << 62) is None
+    assert foreign.value == b"abc"
+
+
+def test_what_is_not_ours_is_let_alone() -> None:
+    testing.run(unknown_memory, 2, timeout_s=60)
+
+
+def without_the_gil() -> None:
+    before = used()
+    with pc.heap_arrays():
+        contexts = [contextvars.copy_context() for _ in range(2)]
+    text = " ".join(map(str, range(20_000)))
+
+    def read() -> None:
+        for _ in range(100):
+            assert (np.fromstring(text, sep=" ") == np.arange(20_000)).all()
+
+    capsule = _core._heap_handler()
+    numpy = inside(capsule)
+
+    def take() -> None:
+        for _ in range(10_000):
+            memory = numpy.realloc(numpy.ctx, numpy.malloc(numpy.ctx, 64), 256)
+            numpy.free(numpy.ctx, memory, 256)
+
+    with ThreadPoolExecutor(4) as threads:
+        readers = [threads.submit(context.run, read) for context in contexts]
+        for done in [*readers, *(threads.submit(take) for _ in range(2))]:
+            done.result(timeout=100)
+    assert used() == before
+
+
+def test_numpy_may_take_memory_without_the_gil() -> None:
+    testing.run(without_the_gil, 2, timeout_s=120)
 
 
 def test_without_a_heap_numpy_has_its_ordinary_memory() -> None:

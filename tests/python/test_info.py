@@ -9,7 +9,7 @@ import re
 import pytest
 
 import pycollective as pc
-from pycollective import debug, testing
+from pycollective import _core, debug, testing
 
 
 def test_before_init_it_says_what_is_known() -> None:
@@ -76,3 +76,14 @@ def ends() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_after_shutdown_it_is_as_before_init(n: int) -> None:
     testing.run(ends, n, timeout_s=60)
+
+
+def test_a_shutdown_meanwhile_is_no_error(world_of_one: pc.Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that it says of the world comes from one look at it."""
+
+    def ended() -> None:
+        raise pc.NotInitialized("shut down by another thread")
+
+    monkeypatch.setattr(_core, "world", ended)
+    info = pc.info()
+    assert (info.rank, info.size, info.local_rank, info.local_size, info.groups) == (0, 1, 0, 1, 1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import array
 import gc
 import re
-import threading
-import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -174,23 +173,31 @@ def test_a_mismatch_is_the_plain_calls() -> None:
 
 
 def late() -> str:
-    x = np.zeros(3)
-    call = pc.plan_allreduce(x, timeout=1)
-    time.sleep(1.5)  # the seconds begin with a call, not with the plan
-    pc.barrier()
-    call()
-    if pc.rank() == 1:
-        time.sleep(3)
+    """The second plan is older than its seconds when it is called: they begin with the call."""
+    gate = pc.world().split(0)
+    assert gate is not None
+    said, token = "", np.zeros(1)
+    first = pc.plan_allreduce(np.zeros(3), timeout=LATE_S)
+    second = gate.plan_allreduce(np.zeros(3), timeout=LATE_S)
+    if gate.rank == 1:
+        gate.recv(token, 0)  # until the other has waited in vain
     try:
-        call()
+        first()
     except pc.CollectiveTimeout as error:
-        return str(error)
-    return ""
+        said = str(error)
+    if gate.rank == 0:
+        gate.send(token, 1)
+    gate.barrier()
+    second()
+    return said
+
+
+LATE_S = 3
 
 
 def test_the_timeout_is_that_of_each_call() -> None:
     first, second = testing.run(late, 2, timeout_s=60)
-    assert re.search(r"on rank 0 after 1(\.\d+)? s", first)
+    assert re.search(rf"on rank 0 after {LATE_S}(\.\d+)? s", first)
     assert "gave up" in second
 
 
@@ -267,6 +274,29 @@ def test_lists_that_hold_other_arrays_are_refused(world_of_one: pc.Group) -> Non
     refused(call, "another object at 1")
 
 
+class Meddler(Dlpack):
+    """Looking at it changes another array."""
+
+    other: np.ndarray[Any, Any] | None = None
+
+    def __dlpack__(self, **words: Any) -> Any:
+        if self.other is not None:
+            self.other.shape = (2, 3)
+        return super().__dlpack__(**words)
+
+
+def test_what_changes_while_the_others_are_looked_at_is_refused(world_of_one: pc.Group) -> None:
+    x = np.ones(6)
+    meddler = Meddler(np.ones(3, np.int64))
+    for arrays in ([x, meddler], [meddler, x], [x, meddler, np.ones(2, np.int32)]):
+        x.shape = (6,)
+        call = pc.plan_allreduce(arrays)
+        call()
+        meddler.other = x
+        refused(call, r"of shape \(2, 3\) now")
+        meddler.other = None
+
+
 @pytest.mark.skipif(torch is None, reason="no torch")
 def test_tensors_that_moved_are_refused(world_of_one: pc.Group) -> None:
     for planned in (lambda t: pc.plan_allreduce(t), lambda t: pc.plan_allreduce([t, torch.ones(2)])):
@@ -323,6 +353,38 @@ def test_what_cannot_be_right_is_refused_when_it_is_planned(world_of_one: pc.Gro
         pc.PlannedCall()
 
 
+def test_leaves_are_looked_at_when_they_are_planned(world_of_one: pc.Group) -> None:
+    x = np.ones((2, 3))
+    rows: list[tuple[Any, Any, str]] = [
+        ([x, x], {}, "not a list"),
+        ({"a": x}, {}, "not a dict"),
+        (x, {"op": "total"}, 'plan_allreduce: op "total"'),
+        (x, {"op": "avg"}, "takes op sum, .*not 'avg'"),
+        (x, {"out": x}, "gives a new array"),
+        (np.float64(1), {}, "0-d"),
+        (object(), {}, "plan_allreduce: x"),
+        (np.array(["a"]), {}, "plan_allreduce: x"),
+    ]
+    for leaves, words, why in rows:
+        with pytest.raises(pc.CollectiveError, match=why):
+            pc.plan_allreduce(leaves, reproducible="world", **words)
+
+
+def test_a_list_in_itself_is_refused(world_of_one: pc.Group) -> None:
+    """In a process of its own it would end that one."""
+    x: list[Any] = []
+    x.append(x)
+    y: dict[str, Any] = {}
+    y["y"] = (y,)
+    for each in (x, y):
+        with pytest.raises(RecursionError):
+            pc.plan_allreduce(each)
+        with pytest.raises(pc.InvalidArgument):
+            pc.plan_allreduce(each, reproducible="world")
+        with pytest.raises(RecursionError):
+            world_of_one._plan_staged(list, each)
+
+
 def ends() -> None:
     x, pair = np.ones(2), [np.ones(2), np.ones(3, np.int32)]
     calls = [pc.plan_allreduce(x), pc.plan_allreduce(pair), pc.plan_allreduce(np.ones((3, 3)).T)]
@@ -361,6 +423,21 @@ def test_arrays_that_hold_their_plans_are_collected(world_of_one: pc.Group) -> N
         assert gone() is None
 
 
+class Bytes(bytearray):
+    """May have attributes."""
+
+
+def test_so_are_exporters_of_memory(world_of_one: pc.Group) -> None:
+    for plan in (lambda x: pc.plan_allreduce(x), lambda x: pc.plan_allreduce([x, np.ones(2)])):
+        x = Bytes(b"abc")
+        x.plan = plan(x)  # type: ignore[attr-defined]
+        x.plan()  # type: ignore[attr-defined]
+        gone = weakref.ref(x)
+        del x
+        gc.collect()
+        assert gone() is None
+
+
 def test_a_plan_keeps_its_arrays(world_of_one: pc.Group) -> None:
     x = np.ones(1000)
     gone = weakref.ref(x)
@@ -387,11 +464,9 @@ def in_threads() -> None:
             call()
             assert (x == (i + place) * group.size).all()
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(work, place) for place in range(2)]:
+            done.result(timeout=50)
 
 
 def test_threads_may_have_plans_of_their_own() -> None:
