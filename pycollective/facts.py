@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TypeAlias, cast
 
 from pycollective import _core, heap, lifetime
 from pycollective._version import __version__
@@ -44,7 +43,6 @@ class Info:
 
 
 # Rank, size, local rank and size, hosts, addresses, neighbours, why there are none, groups.
-_Facts: TypeAlias = "tuple[int, int, int, int, tuple[str, ...], tuple[str, ...], tuple[int, ...], str, int]"
 _NO_WORLD = (None, None, None, None, (), (), (), "", 0)
 
 
@@ -68,7 +66,7 @@ def info() -> Info:
         >>> pc.shutdown()
     """
     # All at once: another thread may end the world meanwhile.
-    found = cast("_Facts | None", _core._world_facts())
+    found = _core._world_facts()
     rank, size, local_rank, local_size, hosts, addresses, neighbours, why_none, groups = found or _NO_WORLD
     usage = heap.usage()
     return Info(
