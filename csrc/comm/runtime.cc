@@ -14,7 +14,9 @@
 #include "comm/progress.h"
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
+#include "engine/shm/hier/hier_executor.h"
 #include "engine/shm/shared_executor.h"
+#include "transport/shm/lone_neighbours.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -23,6 +25,7 @@ namespace {
 
 constexpr uint32_t kWorldGroup = 0;
 constexpr double kGoodbyeS = 1;
+constexpr std::size_t kMostSharing = 4096;  // a line of each is looked at in every call
 constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
 Status check(const RuntimeOptions& options) {
@@ -123,6 +126,8 @@ struct Runtime::State {
   Result<Meeting> find_the_others(Deadline deadline);
   Status share_memory(const Meeting& meeting);
   bool share_memory(const std::vector<Rank>& ranks) const;  // all of these, with each other
+  std::vector<Rank> islands_of(std::span<const Rank> ranks) const;
+  shm::Islands shape_of(std::span<const Rank> ranks) const;
   Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
   GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
@@ -138,11 +143,13 @@ struct Runtime::State {
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
-  std::unique_ptr<Doorbell> doorbell;      // likewise
+  std::unique_ptr<Neighbours> alone;       // instead, if others share memory in groups with this rank
+  std::unique_ptr<Doorbell> doorbell;      // null: neither
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<shm::Host> shared_host;  // likewise
   std::unique_ptr<shm::SharedExecutor> shared_executor;
+  std::unique_ptr<shm::HierExecutor> hier_executor;  // null: no group has islands of several ranks
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
@@ -189,6 +196,9 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.transport = alone ? nullptr : transport.get();
   parts.shares_memory = !alone && share_memory(ranks);
   if (parts.shares_memory) parts.calls.executor = shared_executor.get();
+  if (!alone && !parts.shares_memory && hier_executor != nullptr && ranks.size() <= kMostSharing)
+    parts.islands = shape_of(ranks);
+  if (parts.islands.worth_it()) parts.calls.executor = hier_executor.get();
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;
@@ -198,19 +208,52 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
 
 bool Runtime::State::share_memory(const std::vector<Rank>& ranks) const {
   const int32_t ours = hosts.ranks[static_cast<std::size_t>(options.rank)].island;
-  constexpr std::size_t kMost = 4096;  // a line of each is looked at in every call
-  return shared_executor != nullptr && ranks.size() <= kMost &&
+  return shared_executor != nullptr && ranks.size() <= kMostSharing &&
          std::all_of(ranks.begin(), ranks.end(),
                      [&](Rank rank) { return hosts.ranks[static_cast<std::size_t>(rank)].island == ours; });
 }
 
+// By any number that only ranks with common memory have in common.
+std::vector<Rank> Runtime::State::islands_of(std::span<const Rank> ranks) const {
+  std::vector<Rank> islands;
+  for (const Rank rank : ranks) {
+    const HostMap::Entry& entry = hosts.ranks[static_cast<std::size_t>(rank)];
+    islands.push_back(entry.why_alone.empty() ? entry.island : rank);
+  }
+  return islands;
+}
+
+shm::Islands Runtime::State::shape_of(std::span<const Rank> ranks) const {
+  return shm::GroupTable(islands_of(ranks), 0).shape();
+}
+
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
-  if (neighbours == nullptr || meeting.selection.to_string() != SelectionTable::defaults().to_string())
-    return Status::ok();
-  PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(*neighbours, *doorbell, options.single_copy));
-  shared_executor = std::make_unique<shm::SharedExecutor>(
-      *shared_host, *reactor, more_ranks_than_cores(hosts.local_size), meeting.profile.tuning.limits());
+  if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
+  std::vector<Rank> world_ranks(static_cast<std::size_t>(options.size));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  const bool is_divided = shape_of(world_ranks).worth_it();
+  const bool crowded = more_ranks_than_cores(hosts.local_size);
+  if (neighbours == nullptr && !is_divided) return Status::ok();
+  if (neighbours == nullptr) {
+    PC_ASSIGN_OR_RETURN(alone, make_lone_neighbours(options.rank));
+    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*alone, options.rank, options.size));
+  }
+  Neighbours& sharing = neighbours == nullptr ? *alone : *neighbours;
+  PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(sharing, *doorbell, options.single_copy));
+  if (neighbours != nullptr) {
+    shared_executor = std::make_unique<shm::SharedExecutor>(*shared_host, *reactor, crowded,
+                                                            meeting.profile.tuning.limits());
+  }
+  if (!is_divided) return Status::ok();
+  const auto choose = [table = SelectionTable::defaults()](Collective collective, uint64_t nbytes, Rank size,
+                                                           bool fixed_order) {
+    const Choice choice = table.choose(collective, {nbytes, true, fixed_order}, {size, size});
+    return shm::ChosenPlan{choice.algorithm, choice.split};
+  };
+  hier_executor = std::make_unique<shm::HierExecutor>(
+      shm::HierExecutor::Parts{shared_host.get(), transport.get(), reactor.get(), crowded,
+                               islands_of(world_ranks), meeting.profile.tuning.limits(), choose});
   return Status::ok();
 }
 
@@ -346,7 +389,9 @@ uint32_t Runtime::next_group_id() const {
 }
 
 const HostMap& Runtime::hosts() const { return state_->hosts; }
-shm::Heap* Runtime::heap() { return state_->shared_host == nullptr ? nullptr : &state_->shared_host->heap(); }
+shm::Heap* Runtime::heap() {
+  return state_->shared_executor == nullptr ? nullptr : &state_->shared_host->heap();
+}
 const std::string& Runtime::name() const { return state_->name; }
 
 std::vector<CallRecord> Runtime::last_calls() const {
@@ -382,6 +427,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
   if (state_->neighbours) state_->neighbours->close_in_child();
+  if (state_->alone) state_->alone->close_in_child();
 }
 
 }  // namespace pc

@@ -282,6 +282,16 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   }
 }
 
+bool Reactor::poll(CompletionQueue& queue) {
+  if (!queue.empty()) return true;
+  if (state_->try_take()) {
+    state_->poll_all();
+    state_->baton.store(false);
+    state_->hand_over();
+  }
+  return !queue.empty();
+}
+
 // The stay of the thread in wait_in_background().
 class Reactor::Background {
  public:
