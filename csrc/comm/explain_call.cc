@@ -151,8 +151,9 @@ Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size, c
   ExplainedCall here = call;
   here.group = {size, islands.count};
   PC_TRY(check_call(here));
-  const std::string ranks = islands.even() ? std::to_string(islands.most)
-                                           : std::to_string(islands.least) + " to " + std::to_string(islands.most);
+  const std::string ranks = islands.even()
+                                ? std::to_string(islands.most)
+                                : std::to_string(islands.least) + " to " + std::to_string(islands.most);
   return std::string(name_of(call.collective)) + " of " + count_text(call.nbytes, "byte", "bytes") + ", " +
          count_text(static_cast<uint64_t>(size), "rank", "ranks") + " on " + std::to_string(islands.count) +
          " hosts\n" + "transport: shared memory on each host, " + std::string(call.transport) +

@@ -32,7 +32,7 @@ struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
   std::vector<Rank> islands = {};  // kIslands: their sizes; empty: two halves
-  double timeout_s = 20;  // of init and of every call
+  double timeout_s = 20;           // of init and of every call
   std::string tune = "";
   std::string tuning = "", others_tuning = "";  // of rank 0, and of the others
   Check check = Check::kOn;

@@ -13,8 +13,9 @@ namespace pc::shm {
 
 // How the ranks that share memory divide the array, so that those of other hosts cut it the same way.
 struct Division {
-  uint32_t slices = 0;  // combined by as many ranks, the first ones; 0: by all of them, and nobody exchanges anything
-  Rank most = 0;        // ranks that share memory anywhere: rounds must suit all
+  uint32_t slices =
+      0;  // combined by as many ranks, the first ones; 0: by all of them, and nobody exchanges anything
+  Rank most = 0;  // ranks that share memory anywhere: rounds must suit all
   bool operator==(const Division&) const = default;
 };
 

@@ -120,8 +120,8 @@ void Group::compare_last() {
     const uint64_t word = peers_[index(r)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed);
     const uint32_t theirs = high(word);
     if (low(word) != low(announced_) || ours == theirs || theirs == kVoid) continue;
-    strays_.push_back({announced_, peers_[index(r)].world,
-                       Status(Code::kMismatch, who(r) + " made another call")});
+    strays_.push_back(
+        {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
   }
 }
 

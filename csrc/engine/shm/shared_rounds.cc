@@ -35,8 +35,8 @@ bool SharedRun::announce_rounds() {
   // What others have just read and this rank then overwrites, as these calls do, must come back from their caches line by
   // line: that costs more than copies, unless the array is in no cache anyway.
   const bool is_overwritten = traffic_.passes_results_on() || request_.collective == Collective::kBroadcast;
-  const bool pays =
-      beyond_ == nullptr && (!is_overwritten || elements_of(request_, launch_.size).nbytes() >= group_.limits().in_place_from);
+  const bool pays = beyond_ == nullptr && (!is_overwritten || elements_of(request_, launch_.size).nbytes() >=
+                                                                  group_.limits().in_place_from);
   const bool stays = traffic_.writes() && traffic_.inputs_stay(arrays_.input() == arrays_.output());
   if (pays && stays) lend(kInputs, arrays_.input(), request_.in.nbytes());
   if (pays && traffic_.passes_results_on()) lend(kResults, arrays_.output(), request_.out.nbytes());

@@ -43,8 +43,8 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   whole_nbytes_ = moves_data(collective_) ? elements_of(request, size_).nbytes() : 0;
   const bool two_stages = collective_ == Collective::kAllreduce || collective_ == Collective::kReduce;
   const bool is_divided = division.slices != 0;  // exchanged between hosts round by round
-  in_rounds_ =
-      is_divided || !knows_size(request) || whole_nbytes_ > std::min(most_at_once(request, limits), largest_message);
+  in_rounds_ = is_divided || !knows_size(request) ||
+               whole_nbytes_ > std::min(most_at_once(request, limits), largest_message);
   knows_size_ = knows_size(request);
   combines_ = reduces(collective_);
   passes_results_on_ = two_stages && in_rounds_;
@@ -73,7 +73,8 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
     geometry_.bind(request, Shape{collective_, rank_, size_, root_, 1, request.counts.empty()}, chunks);
   largest_part_ = addressed_ && knows_size(request) ? aligned(geometry_.chunk_nbytes()) : 0;
   if (message_nbytes() > largest_message) in_rounds_ = true;
-  const std::size_t sharers = is_divided ? std::max<std::size_t>(static_cast<std::size_t>(division.most), 2) : ranks;
+  const std::size_t sharers =
+      is_divided ? std::max<std::size_t>(static_cast<std::size_t>(division.most), 2) : ranks;
   const std::size_t readers = addressed_ ? sharers - 1 : 1;
   const std::size_t most = std::max(
       (largest_message - std::min(sizes_nbytes(), largest_message)) / readers / kLine * kLine, kLine);

@@ -24,7 +24,7 @@ class Traffic {
   // Whether it was bound to a call like this.
   bool is_for(const Request& request, const Launch& launch, const Division& division = {}) const {
     return request.counts.empty() &&
-           like_ == Like{request.collective, request.in.dtype, request.out.dtype,  request.root,
+           like_ == Like{request.collective, request.in.dtype, request.out.dtype, request.root,
                          launch.size,        request.in.count, request.out.count, division};
   }
 

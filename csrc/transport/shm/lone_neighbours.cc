@@ -38,8 +38,7 @@ class LoneNeighbours final : public Neighbours {
 Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   nbytes = (nbytes + kPage - 1) / kPage * kPage;
-  void* const at =
-      ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return system_error("mmap of " + std::to_string(nbytes) + " bytes", errno);
   const uint64_t offset = pieces_.empty() ? 0 : pieces_.back().offset + pieces_.back().memory.size();
   pieces_.push_back({offset, {static_cast<std::byte*>(at), nbytes}});

@@ -37,7 +37,7 @@ class Column final : public Beyond {
     Collective collective = Collective::kAllreduce;
     DType dtype = DType::kU8;
     Reduction op;
-    Rank root = 0;               // by island
+    Rank root = 0;  // by island
     bool fixed_order = false;
     uint32_t contributions = 1;  // that each of the ranks has combined already
   };
@@ -70,7 +70,7 @@ class Column final : public Beyond {
   CompletionSink* const bell_;
   const uint64_t token_;
   Part part_;
-  Launch launch_;                   // this rank's in the column
+  Launch launch_;                     // this rank's in the column
   std::vector<Rank> ranks_, worlds_;  // by island
   std::array<Slot, kMost> slots_;
   uint32_t begun_ = 0, taken_ = 0;  // rounds

@@ -25,7 +25,8 @@ bool goes_by_islands(const Request& request, const Islands& islands);
 
 // Into how many parts the array is cut, each for one rank of every island.
 uint32_t slices_of(Collective collective, std::size_t nbytes, const Islands& islands);
-std::string describe_by_islands(Collective collective, std::size_t nbytes, const Islands& islands);  // for people
+std::string describe_by_islands(Collective collective, std::size_t nbytes,
+                                const Islands& islands);  // for people
 
 class GroupTable {
  public:

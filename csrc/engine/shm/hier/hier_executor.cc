@@ -81,8 +81,9 @@ struct HierExecutor::State {
   std::mutex mutex;                                // guards what follows
   std::vector<std::unique_ptr<HierGroup>> groups;  // few, and they stay
   std::map<uint32_t, Status> ended_groups;
-  std::map<uint32_t, std::vector<std::pair<uint64_t, Status>>> cancelled;  // before the group's first call here
-  std::vector<Rank> left;                                                  // of the world
+  std::map<uint32_t, std::vector<std::pair<uint64_t, Status>>>
+      cancelled;           // before the group's first call here
+  std::vector<Rank> left;  // of the world
   Status aborted;
 };
 
@@ -118,7 +119,8 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
   auto work = std::make_unique<LineWork>(state_, group.line);  // first: once it runs, somebody must own it
   std::unique_ptr<Run> run;
   if (launch.algorithm == &by_islands(request.collective)) {
-    run = group.line.take_idle([](const Run& idle) { return dynamic_cast<const IslandRun*>(&idle) != nullptr; });
+    run = group.line.take_idle(
+        [](const Run& idle) { return dynamic_cast<const IslandRun*>(&idle) != nullptr; });
     if (run == nullptr) {
       run = std::make_unique<IslandRun>(*state_->parts.host, group.group, group.waiter, group.members,
                                         *state_->parts.transport, state_->plans, state_->parts.choose);

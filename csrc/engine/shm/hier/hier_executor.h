@@ -25,9 +25,9 @@ class HierExecutor final : public Executor {
     Host* host = nullptr;
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
-    bool crowded = false;             // more ranks than cores share the host
+    bool crowded = false;              // more ranks than cores share the host
     std::vector<Rank> island_of = {};  // by world rank: any number that only its island has
-    LimitsByRanks limits = {};        // as SharedExecutor's
+    LimitsByRanks limits = {};         // as SharedExecutor's
     ChoosePlan choose = {};
   };
   explicit HierExecutor(Parts parts);
