@@ -143,7 +143,7 @@ struct Runtime::State {
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
-  std::unique_ptr<Neighbours> alone;       // instead, if others share memory in groups with this rank
+  std::unique_ptr<Neighbours> lone;        // instead, if others share memory in groups with this rank
   std::unique_ptr<Doorbell> doorbell;      // null: neither
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
@@ -236,10 +236,10 @@ Status Runtime::State::share_memory(const Meeting& meeting) {
   const bool crowded = more_ranks_than_cores(hosts.local_size);
   if (neighbours == nullptr && !is_divided) return Status::ok();
   if (neighbours == nullptr) {
-    PC_ASSIGN_OR_RETURN(alone, make_lone_neighbours(options.rank));
-    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*alone, options.rank, options.size));
+    PC_ASSIGN_OR_RETURN(lone, make_lone_neighbours(options.rank));
+    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*lone, options.rank, options.size));
   }
-  Neighbours& sharing = neighbours == nullptr ? *alone : *neighbours;
+  Neighbours& sharing = neighbours == nullptr ? *lone : *neighbours;
   PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(sharing, *doorbell, options.single_copy));
   if (neighbours != nullptr) {
     shared_executor = std::make_unique<shm::SharedExecutor>(*shared_host, *reactor, crowded,
@@ -427,7 +427,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
   if (state_->neighbours) state_->neighbours->close_in_child();
-  if (state_->alone) state_->alone->close_in_child();
+  if (state_->lone) state_->lone->close_in_child();
 }
 
 }  // namespace pc
