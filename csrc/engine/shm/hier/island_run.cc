@@ -16,7 +16,9 @@ Reduction inside(const Request& request) {
 void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   const GroupTable& table = members_.table;
   Request whole = request;
-  if (request.collective == Collective::kBarrier) {  // whoever has the result knows that all are here
+  // Whoever has the result knows that all are here; and ranks that have nothing are compared with those that have something.
+  if (request.collective == Collective::kBarrier || elements_of(request, launch.size).count == 0) {
+    whole = Request{};
     whole.collective = Collective::kAllreduce;
     whole.op = ReduceOp::kMax;
     whole.in = whole.out = Buffer{&nothing_, 1, DType::kU8};

@@ -40,7 +40,7 @@ class IslandRun final : public SharedRun {
  private:
   const IslandMembers& members_;
   Column column_;
-  std::byte nothing_{};  // what a barrier combines
+  std::byte nothing_{};  // what is combined where there is nothing to combine
 };
 
 }  // namespace pc::shm
