@@ -16,6 +16,8 @@ struct Division {
   uint32_t slices =
       0;  // combined by as many ranks, the first ones; 0: by all of them, and nobody exchanges anything
   Rank most = 0;  // ranks that share memory anywhere: rounds must suit all
+  // Where each rank has a part: it stands here for so many parts, one of each host, and a round has a piece of each. Else 1.
+  uint32_t parts = 1;
   bool operator==(const Division&) const = default;
 };
 
@@ -34,7 +36,10 @@ class Beyond {
   // Goes on with all. Whether that round, the oldest, is done, which it says once.
   virtual Result<bool> take(uint32_t round) = 0;
   virtual void end(const Status& why) = 0;  // withdraws everything
-  virtual Rank waits_for() const = 0;       // as errors call it; -1: nobody
+  // Whose parts a rank that shares memory with this one stands for, and which of them is its own.
+  virtual std::span<const Rank> parts_of(Rank member) const = 0;
+  virtual std::size_t own_part() const = 0;
+  virtual Rank waits_for() const = 0;  // as errors call it; -1: nobody
 };
 
 }  // namespace pc::shm

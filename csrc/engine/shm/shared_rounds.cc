@@ -203,7 +203,9 @@ bool SharedRun::put_inputs() {
   const std::optional<uint64_t> room = group_.room(nbytes, use, way_);
   if (!room) return false;
   std::byte* to = group_.at(*room);
-  if (!traffic_.is_addressed() && arrays_.has_input()) {  // else it comes from another host
+  if (!traffic_.is_addressed() && is_of_parts()) {
+    put_parts(launch_.rank, put_, nbytes, to);
+  } else if (!traffic_.is_addressed() && arrays_.has_input()) {  // else it comes from another host
     const Traffic::Span part = part_of(launch_.rank);
     arrays_.put(to, part.begin, part.nbytes, way_);
   }
@@ -215,7 +217,8 @@ bool SharedRun::put_inputs() {
   for (Rank r = 0; r < launch_.size && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = part_of(r);
-    arrays_.put(parts, part.begin, part.nbytes, way_);
+    is_of_parts() ? put_parts(r, put_, part.nbytes, parts)
+                  : arrays_.put(parts, part.begin, part.nbytes, way_);
     parts += chunk;
     if (sizes == 0) continue;
     const uint64_t whole = traffic_.outgoing(r).nbytes;
@@ -265,9 +268,13 @@ bool SharedRun::combine_round() {
     if (!room) return false;
     also = group_.at(*room);
   }
-  const std::size_t out_begin = beyond_ == nullptr ? all.begin + offset : CallArrays::kNowhere;
-  arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also,
-                  way_);
+  if (is_of_parts()) {
+    combine_parts(combined_, nbytes, also);
+  } else {
+    const std::size_t out_begin = beyond_ == nullptr ? all.begin + offset : CallArrays::kNowhere;
+    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also,
+                    way_);
+  }
   if (beyond_ != nullptr) {
     exchange(combined_, *room, nbytes);
   } else if (others_want_it) {
@@ -292,7 +299,8 @@ bool SharedRun::take(StreamKind kind, Rank peer) {
   if (message == nullptr) return false;
   if (sizes != 0 && !has_size(peer, message - chunk * number - sizes + number * sizeof(uint64_t)))
     return false;
-  arrays_.take(message, all.begin + offset, nbytes, way_);
+  is_of_parts() ? take_parts(peer, from.next, nbytes, message)
+                : arrays_.take(message, all.begin + offset, nbytes, way_);
   ++from.next;
   return true;
 }

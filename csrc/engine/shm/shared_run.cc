@@ -351,7 +351,7 @@ std::span<const std::byte*> SharedRun::contributions() {
 // What a rank has for itself, piece by piece. False: all of it is where it belongs.
 bool SharedRun::keep_own_part() {
   const bool moves = !traffic_.combines() && moves_data(request_.collective);
-  if (!moves || !arrays_.has_input() || !arrays_.has_output()) return false;
+  if (!moves || is_of_parts() || !arrays_.has_input() || !arrays_.has_output()) return false;
   const Traffic::Span from = traffic_.outgoing(launch_.rank), to = traffic_.incoming(launch_.rank);
   const std::size_t nbytes = std::min(from.nbytes, to.nbytes), most = std::min(nbytes - kept_, kKeptAtOnce);
   if (most == 0) return false;

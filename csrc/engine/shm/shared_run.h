@@ -87,6 +87,13 @@ class SharedRun : public Run {
   bool put_inputs();
   bool combine_round();
   bool pass_on();
+  bool is_of_parts() const;
+  // Round `round` of what `member` stands for: calls `each(begin of a part's piece in the whole array, its bytes)`.
+  template <class Each>
+  void for_parts_of(Rank member, uint32_t round, std::size_t nbytes, Each&& each) const;
+  void put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::byte* to) const;
+  void take_parts(Rank writer, uint32_t round, std::size_t nbytes, const std::byte* from) const;
+  void combine_parts(uint32_t round, std::size_t nbytes, std::byte* to);
   void exchange(uint32_t round, uint64_t position, std::size_t nbytes);
   bool others_want_results() const;
   void note_whom_it_waits_for();

@@ -82,6 +82,10 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
                            : has_parts(collective_) || addressed_ ? geometry_.chunk_nbytes()
                                                                   : whole_nbytes_;
   chunk_nbytes_ = std::min(chunk_for(span, limits), most);
+  if (division.parts > 1) {  // as much of each
+    const std::size_t piece = chunk_nbytes_ / division.parts / kLine * kLine;
+    chunk_nbytes_ = std::max(piece, kLine) * division.parts;
+  }
 }
 
 uint32_t Traffic::name(Rank writer, Rank reader) const {

@@ -34,10 +34,15 @@ Request Column::request_for(std::span<std::byte> memory) const {
   request.op = part_.op;
   request.root = part_.root;
   request.fixed_order = part_.fixed_order;
+  // In place where ranks have parts, too: this rank's is one of those in `memory`.
+  Buffer own{nullptr, memory.size() / size_of(part_.dtype) / ranks_.size(), part_.dtype};
+  own.data = memory.data() + own_part() * own.nbytes();
   const Buffer buffer{memory.data(), memory.size() / size_of(part_.dtype), part_.dtype};
   const bool at_root = launch_.rank == part_.root;
   if (part_.collective != Collective::kBroadcast || at_root) request.in = buffer;
   if (part_.collective != Collective::kReduce || at_root) request.out = buffer;
+  if (part_.collective == Collective::kAllgather) request.in = own;
+  if (part_.collective == Collective::kReduceScatter) request.out = own;
   return request;
 }
 

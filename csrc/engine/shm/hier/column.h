@@ -22,11 +22,12 @@ using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank si
 class Column final : public Beyond {
  public:
   // None of them is owned. `bell` is completed with `token` whenever take() has something to do.
-  Column(Transport& transport, PlanCache& plans, const ChoosePlan& choose, CompletionSink* bell,
-         uint64_t token)
+  Column(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
+         const std::vector<std::vector<Rank>>& columns, CompletionSink* bell, uint64_t token)
       : transport_(transport),
         plans_(plans),
         choose_(choose),
+        columns_(columns),
         bell_(bell),
         token_(token) {}
   ~Column() override {
@@ -51,6 +52,10 @@ class Column final : public Beyond {
   Result<bool> take(uint32_t round) override;
   void end(const Status& why) override;
   Rank waits_for() const override;
+  std::span<const Rank> parts_of(Rank member) const override {
+    return columns_[static_cast<std::size_t>(member)];
+  }
+  std::size_t own_part() const override { return static_cast<std::size_t>(launch_.rank); }
 
  private:
   // So many rounds at once hide the way there and back.
@@ -67,6 +72,7 @@ class Column final : public Beyond {
   Transport& transport_;
   PlanCache& plans_;
   const ChoosePlan& choose_;
+  const std::vector<std::vector<Rank>>& columns_;  // by place in the island
   CompletionSink* const bell_;
   const uint64_t token_;
   Part part_;

@@ -8,6 +8,7 @@ namespace {
 
 // Up to here one rank of each island speaks for it: more messages would cost more than they carry.
 constexpr std::size_t kThroughLeaders = 8 * 1024;
+constexpr Rank kMostPieces = 512;  // a message with a piece for each fits into the smallest ring
 
 }  // namespace
 
@@ -20,12 +21,17 @@ bool goes_by_islands(const Request& request, const Islands& islands) {
     case Collective::kReduce:
       // A mean of means is the mean only where all are of as many.
       return request.op != ReduceOp::kAvg || islands.even();
+    case Collective::kAllgather:
+    case Collective::kReduceScatter:
+      // Each rank stands for one part of each island.
+      return islands.even() && request.counts.empty() && islands.count * islands.most <= kMostPieces;
     default: return false;
   }
 }
 
 uint32_t slices_of(Collective collective, std::size_t nbytes, const Islands& islands) {
-  const bool one = collective == Collective::kBroadcast || nbytes <= kThroughLeaders;
+  const bool one =
+      collective == Collective::kBroadcast || (nbytes <= kThroughLeaders && !has_parts(collective));
   return one ? 1 : static_cast<uint32_t>(islands.least);
 }
 

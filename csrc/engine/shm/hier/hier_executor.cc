@@ -20,8 +20,10 @@ IslandMembers members_of(const HierExecutor::Parts& parts, const Launch& launch)
   std::vector<Rank> islands;
   for (const Rank world : worlds) islands.push_back(parts.island_of[static_cast<std::size_t>(world)]);
   GroupTable table(islands, launch.rank);
-  IslandMembers members{std::move(table), {}, {}};
+  IslandMembers members{std::move(table), {}, {}, {}};
   members.shape = members.table.shape();
+  for (Rank place = 0; place < members.shape.least; ++place)
+    members.columns.push_back(members.table.column(place));
   for (const Rank rank : members.table.members())
     members.worlds.push_back(worlds[static_cast<std::size_t>(rank)]);
   return members;

@@ -25,7 +25,9 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   }
   const bool moves = whole.collective == Collective::kBroadcast;
   const std::size_t nbytes = elements_of(whole, launch.size).nbytes();
-  const Division division{slices_of(whole.collective, nbytes, members_.shape), members_.shape.most};
+  const bool of_parts = has_parts(whole.collective);
+  const Division division{slices_of(whole.collective, nbytes, members_.shape), members_.shape.most,
+                          of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
 
   Request near = whole;
   near.op = inside(whole);
@@ -34,7 +36,8 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
     ranks = table.column(0, whole.root);
     near.root = table.place_here(ranks[static_cast<std::size_t>(table.own_island())]);
   } else {
-    if (static_cast<uint32_t>(table.own_place()) < division.slices) ranks = table.column(table.own_place());
+    if (static_cast<uint32_t>(table.own_place()) < division.slices)
+      ranks = members_.columns[static_cast<std::size_t>(table.own_place())];
     if (whole.collective == Collective::kReduce) near.root = table.place_here(whole.root);
   }
   Launch here = launch;
@@ -43,7 +46,7 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   here.world_ranks = members_.worlds.data();
   here.names = table.members().data();
 
-  Column::Part part{whole.collective, moves ? DType::kU8 : whole.in.dtype, whole.op};
+  Column::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
   if (is_rooted(whole.collective)) part.root = table.island_of(whole.root);
   part.fixed_order = whole.fixed_order;
   // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.

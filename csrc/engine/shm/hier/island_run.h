@@ -21,6 +21,8 @@ struct IslandMembers {
   GroupTable table;
   Islands shape;
   std::vector<Rank> worlds;  // of the table's members()
+  std::vector<std::vector<Rank>>
+      columns;  // one rank of each island, by place: as many as the smallest has ranks
 };
 
 class IslandRun final : public SharedRun {
@@ -30,7 +32,7 @@ class IslandRun final : public SharedRun {
             PlanCache& plans, const ChoosePlan& choose)
       : SharedRun(host, group, waiter),
         members_(members),
-        column_(transport, plans, choose, bell(), kWake) {}
+        column_(transport, plans, choose, members.columns, bell(), kWake) {}
   ~IslandRun() override {
     if (started_ && !ended()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }

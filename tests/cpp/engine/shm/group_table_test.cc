@@ -39,6 +39,12 @@ TEST(GroupTable, what_goes_by_islands) {
   EXPECT_FALSE(goes_by_islands(request, uneven));
   request.collective = Collective::kAlltoall;
   EXPECT_FALSE(goes_by_islands(request, even));
+  request.collective = Collective::kAllgather;
+  EXPECT_TRUE(goes_by_islands(request, even));
+  EXPECT_FALSE(goes_by_islands(request, uneven));
+  const std::vector<uint64_t> counts = {1, 2, 3, 4};
+  request.counts = counts;
+  EXPECT_FALSE(goes_by_islands(request, even));
 }
 
 TEST(GroupTable, small_arrays_are_not_cut) {
