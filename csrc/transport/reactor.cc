@@ -292,6 +292,8 @@ bool Reactor::poll(CompletionQueue& queue) {
   return !queue.empty();
 }
 
+bool Reactor::polls_in_background() const { return state_->held_in_background.load(); }
+
 // The stay of the thread in wait_in_background().
 class Reactor::Background {
  public:

@@ -200,7 +200,9 @@ bool SharedRun::ready() {
 WaitEnd SharedRun::wait(Reactor& reactor, const WaitContext& context) {
   const auto look = [this] { return ready() || !queue_.empty(); };
   const bool polls = beyond_ != nullptr && beyond_->is_active();
-  if (waiter_.briefly([&] { return look() || (polls && reactor.poll(queue_)); })) return WaitEnd::kReady;
+  const bool stays_awake = !polls || !reactor.polls_in_background();
+  if (stays_awake && waiter_.briefly([&] { return look() || (polls && reactor.poll(queue_)); }))
+    return WaitEnd::kReady;
   host_.list(queue_, kWakeToken);
   // Only now: either this sees what the others have written, or they see that this rank sleeps.
   const WaitEnd end = look() ? WaitEnd::kReady : reactor.wait(queue_, context);
