@@ -12,11 +12,9 @@
 #include "comm/group_communicator.h"
 #include "comm/islands.h"
 #include "comm/progress.h"
+#include "comm/shared_memory.h"
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
-#include "engine/shm/hier/hier_executor.h"
-#include "engine/shm/shared_executor.h"
-#include "transport/shm/lone_neighbours.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -25,7 +23,6 @@ namespace {
 
 constexpr uint32_t kWorldGroup = 0;
 constexpr double kGoodbyeS = 1;
-constexpr std::size_t kMostSharing = 4096;  // a line of each is looked at in every call
 constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
 Status check(const RuntimeOptions& options) {
@@ -125,9 +122,6 @@ struct Runtime::State {
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
   Status share_memory(const Meeting& meeting);
-  bool share_memory(const std::vector<Rank>& ranks) const;  // all of these, with each other
-  std::vector<Rank> islands_of(std::span<const Rank> ranks) const;
-  shm::Islands shape_of(std::span<const Rank> ranks) const;
   Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
   GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
@@ -143,13 +137,10 @@ struct Runtime::State {
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
-  std::unique_ptr<Neighbours> lone;        // instead, if others share memory in groups with this rank
-  std::unique_ptr<Doorbell> doorbell;      // null: neither
+  std::unique_ptr<Doorbell> doorbell;      // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
-  std::unique_ptr<shm::Host> shared_host;  // likewise
-  std::unique_ptr<shm::SharedExecutor> shared_executor;
-  std::unique_ptr<shm::HierExecutor> hier_executor;  // null: no group has islands of several ranks
+  std::unique_ptr<SharedMemory> memory;  // null: no group uses any
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
@@ -194,11 +185,10 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
   parts.transport = alone ? nullptr : transport.get();
-  parts.shares_memory = !alone && share_memory(ranks);
-  if (parts.shares_memory) parts.calls.executor = shared_executor.get();
-  if (!alone && !parts.shares_memory && hier_executor != nullptr && ranks.size() <= kMostSharing)
-    parts.islands = shape_of(ranks);
-  if (parts.islands.worth_it()) parts.calls.executor = hier_executor.get();
+  const SharedMemory::Use use = memory == nullptr ? SharedMemory::Use{} : memory->of(ranks);
+  if (use.executor != nullptr) parts.calls.executor = use.executor;
+  parts.shares_memory = use.all;
+  parts.islands = use.islands;
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;
@@ -206,54 +196,14 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   return parts;
 }
 
-bool Runtime::State::share_memory(const std::vector<Rank>& ranks) const {
-  const int32_t ours = hosts.ranks[static_cast<std::size_t>(options.rank)].island;
-  return shared_executor != nullptr && ranks.size() <= kMostSharing &&
-         std::all_of(ranks.begin(), ranks.end(),
-                     [&](Rank rank) { return hosts.ranks[static_cast<std::size_t>(rank)].island == ours; });
-}
-
-// By any number that only ranks with common memory have in common.
-std::vector<Rank> Runtime::State::islands_of(std::span<const Rank> ranks) const {
-  std::vector<Rank> islands;
-  for (const Rank rank : ranks) {
-    const HostMap::Entry& entry = hosts.ranks[static_cast<std::size_t>(rank)];
-    islands.push_back(entry.why_alone.empty() ? entry.island : rank);
-  }
-  return islands;
-}
-
-shm::Islands Runtime::State::shape_of(std::span<const Rank> ranks) const {
-  return shm::GroupTable(islands_of(ranks), 0).shape();
-}
-
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
-  std::vector<Rank> world_ranks(static_cast<std::size_t>(options.size));
-  std::iota(world_ranks.begin(), world_ranks.end(), 0);
-  const bool is_divided = shape_of(world_ranks).worth_it();
-  const bool crowded = more_ranks_than_cores(hosts.local_size);
-  if (neighbours == nullptr && !is_divided) return Status::ok();
-  if (neighbours == nullptr) {
-    PC_ASSIGN_OR_RETURN(lone, make_lone_neighbours(options.rank));
-    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*lone, options.rank, options.size));
-  }
-  Neighbours& sharing = neighbours == nullptr ? *lone : *neighbours;
-  PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(sharing, *doorbell, options.single_copy));
-  if (neighbours != nullptr) {
-    shared_executor = std::make_unique<shm::SharedExecutor>(*shared_host, *reactor, crowded,
-                                                            meeting.profile.tuning.limits());
-  }
-  if (!is_divided) return Status::ok();
-  const auto choose = [table = SelectionTable::defaults()](Collective collective, uint64_t nbytes, Rank size,
-                                                           bool fixed_order) {
-    const Choice choice = table.choose(collective, {nbytes, true, fixed_order}, {size, size});
-    return shm::ChosenPlan{choice.algorithm, choice.split};
-  };
-  hier_executor = std::make_unique<shm::HierExecutor>(
-      shm::HierExecutor::Parts{shared_host.get(), transport.get(), reactor.get(), crowded,
-                               islands_of(world_ranks), meeting.profile.tuning.limits(), choose});
+  SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get()};
+  parts.crowded = more_ranks_than_cores(hosts.local_size);
+  parts.single_copy = options.single_copy;
+  parts.limits = meeting.profile.tuning.limits();
+  PC_ASSIGN_OR_RETURN(memory, SharedMemory::create(hosts, options.rank, parts));
   return Status::ok();
 }
 
@@ -389,9 +339,7 @@ uint32_t Runtime::next_group_id() const {
 }
 
 const HostMap& Runtime::hosts() const { return state_->hosts; }
-shm::Heap* Runtime::heap() {
-  return state_->shared_executor == nullptr ? nullptr : &state_->shared_host->heap();
-}
+shm::Heap* Runtime::heap() { return state_->memory == nullptr ? nullptr : state_->memory->heap(); }
 const std::string& Runtime::name() const { return state_->name; }
 
 std::vector<CallRecord> Runtime::last_calls() const {
@@ -427,7 +375,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
   if (state_->neighbours) state_->neighbours->close_in_child();
-  if (state_->lone) state_->lone->close_in_child();
+  if (state_->memory) state_->memory->close_in_child();
 }
 
 }  // namespace pc
