@@ -15,6 +15,8 @@
 #include "object_docs.h"
 #include "part_calls.h"
 #include "part_docs.h"
+#include "planned_call.h"
+#include "planned_docs.h"
 #include "ref.h"
 #include "running_call.h"
 #include "subgroups.h"
@@ -85,6 +87,7 @@ PyMethodDef* group_methods() {
       {"send_async", fast(on_group<send_async>), kFast, docs::kSendAsync},
       {"recv_async", fast(on_group<recv_async>), kFast, docs::kRecvAsync},
       {"barrier_async", fast(on_group<barrier_async>), kFast, docs::kBarrierAsync},
+      {"plan_allreduce", fast(on_group<plan_allreduce>), kFast, docs::kPlanAllreduce},
       {"resync", fast(on_group<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
@@ -99,6 +102,8 @@ PyMethodDef* group_methods() {
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
       {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
       {"_begin_list", fast(on_group<begin_list>), kFast, docs::kBeginList},
+      {"_plan_lists", fast(on_group<plan_lists>), kFast, docs::kPlanLists},
+      {"_plan_staged", fast(on_group<plan_staged>), kFast, docs::kPlanStaged},
       {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
       {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
       {"_find", fast(on_group<find_message>), kFast, docs::kFind},
@@ -142,6 +147,7 @@ PyMethodDef* world_methods() {
       {"send_async", fast(on_world<send_async>), kFast, docs::kSendAsync},
       {"recv_async", fast(on_world<recv_async>), kFast, docs::kRecvAsync},
       {"barrier_async", fast(on_world<barrier_async>), kFast, docs::kBarrierAsync},
+      {"plan_allreduce", fast(on_world<plan_allreduce>), kFast, docs::kPlanAllreduce},
       {"resync", fast(on_world<resync>), kFast, docs::kResync},
       {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
       {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},

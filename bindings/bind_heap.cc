@@ -9,6 +9,7 @@
 #include "bind_group.h"
 #include "comm/runtime.h"
 #include "engine/shm/heap.h"
+#include "numpy_memory.h"
 
 namespace py = pybind11;
 
@@ -75,6 +76,15 @@ void bind_heap(py::module_& m, State* state) {
   m.def(
       "_heap_block", [state](std::size_t nbytes) { return make_block(*state, nbytes); }, py::arg("nbytes"),
       "Memory of the current world's heap; None where no rank shares memory with this one.");
+  m.def(
+      "_heap_handler",
+      [state] {
+        std::shared_ptr<Runtime> runtime = runtime_with_heap(*state);
+        return runtime == nullptr ? py::object(py::none()) : numpy_handler(std::move(runtime));
+      },
+      "NumPy's memory handler of the current world's heap; None where there is none.");
+  m.def("_set_numpy_handler", &set_numpy_handler, py::arg("handler"),
+        "Sets NumPy's memory handler in this context, None for its own, and returns the one before.");
   m.def(
       "_heap_usage", [state] { return usage(*state); },
       "Bytes reserved and bytes in use of the current world's heap; None where there is none.");

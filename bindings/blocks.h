@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "base/scattered.h"
 #include "bind_group.h"
@@ -16,6 +17,8 @@ class Blocks {
   // `arrays`: an array, or a list of at least one. False: a Python error is set.
   bool take(State& state, PyObject* arrays, const Use& use);
   Buffer buffer() const;
+  std::span<const View> views() const { return {views_.get(), count_}; }
+  PyObject* arrays() const { return held_->get(); }  // a tuple of as many
   const View* single() const { return count_ == 1 ? &views_[0] : nullptr; }
   bool note_write(const State& state) const;  // of all; a Python error that is set stays
 

@@ -4,27 +4,28 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "planned_call.h"
 #include "prepared_call.h"
 #include "running_call.h"
 
 namespace pc {
 namespace {
 
-// The names of a function and of its form that does not wait.
-enum class Form : uint8_t { kBlocking, kAsync };
+// A function, its form that does not wait, and the one that makes a call for later.
+enum class Form : uint8_t { kBlocking, kAsync, kPlanned };
 constexpr const char* either(Form form, const char* blocking, const char* async) {
   return form == Form::kAsync ? async : blocking;
 }
 
 // Other code may run before the call is over, or while it looks at its arguments.
-bool holds(const GroupObject& group, Form form) { return waits(group) || form == Form::kAsync; }
+bool holds(const GroupObject& group, Form form) { return waits(group) || form != Form::kBlocking; }
 
 // allreduce, scan and exscan: every rank has an array, and gets one of the same shape.
 constexpr const char* name_of_elementwise(Collective collective, Form form) {
   switch (collective) {
     case Collective::kScan: return either(form, "scan", "scan_async");
     case Collective::kExscan: return either(form, "exscan", "exscan_async");
-    default: return either(form, "allreduce", "allreduce_async");
+    default: return form == Form::kPlanned ? "plan_allreduce" : either(form, "allreduce", "allreduce_async");
   }
 }
 
@@ -152,6 +153,15 @@ PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
 PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return in_background<prepare_elementwise<Form::kAsync, Collective::kAllreduce>, true>(group, args, nargs,
                                                                                         kwnames);
+}
+
+PyObject* plan_allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  auto call = std::make_unique<PreparedCall>();
+  const bool prepared =
+      prepare_elementwise<Form::kPlanned, Collective::kAllreduce>(group, args, nargs, kwnames, *call);
+  if (prepared) return usable(group) == nullptr ? nullptr : plan_prepared(group, std::move(call));
+  const bool stageable = call->is_staged || call->in_view.stageable() || call->out_view.stageable();
+  return stageable ? staged(call->function, group, args, nargs, kwnames) : nullptr;
 }
 
 PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -21,6 +21,9 @@ PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t 
 PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* barrier_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
+// The same as allreduce, for later: it returns a PlannedCall (planned_call.h).
+PyObject* plan_allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs);  // METH_VARARGS | METH_KEYWORDS

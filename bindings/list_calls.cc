@@ -11,10 +11,8 @@
 #include "running_call.h"
 
 namespace pc {
-namespace {
 
-// The first eight arguments. False: a Python error is set.
-bool prepare(GroupObject& group, PyObject* const* args, PreparedCall& call) {
+bool prepare_list(GroupObject& group, PyObject* const* args, PreparedCall& call) {
   State& state = *group.state;
   const char* const name = PyUnicode_AsUTF8(args[0]);
   if (name == nullptr) return false;
@@ -45,20 +43,18 @@ bool prepare(GroupObject& group, PyObject* const* args, PreparedCall& call) {
   return true;
 }
 
-}  // namespace
-
 PyObject* run_list(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs != 8 || kwnames != nullptr)
     return PyErr_Format(PyExc_TypeError, "_run_list() takes eight arguments by position");
   PreparedCall call;
-  return prepare(group, args, call) ? run_prepared(group, call) : nullptr;
+  return prepare_list(group, args, call) ? run_prepared(group, call) : nullptr;
 }
 
 PyObject* begin_list(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs != 9 || kwnames != nullptr)
     return PyErr_Format(PyExc_TypeError, "_begin_list() takes nine arguments by position");
   auto call = std::make_unique<PreparedCall>();
-  if (!prepare(group, args, *call)) return nullptr;
+  if (!prepare_list(group, args, *call)) return nullptr;
   call->result = args[8];
   return launch_prepared(group, std::move(call));
 }

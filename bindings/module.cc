@@ -7,6 +7,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "bind_heap.h"
+#include "bind_info.h"
 #include "bind_kernels.h"
 #include "bind_ops.h"
 #include "bind_plan.h"
@@ -16,6 +17,7 @@
 #include "calls.h"
 #include "kernels/dtypes_page.h"
 #include "kernels/reduce.h"
+#include "planned_call.h"
 
 namespace py = pybind11;
 
@@ -54,10 +56,13 @@ PYBIND11_MODULE(_core, m) {
   // Lives as long as the process: functions of the module may outlive it.
   pc::State* state = new pc::State();
   state->ended_calls = new pc::EndedCalls();
-  if (!state->load() || !pc::add_work(m.ptr(), state) || !pc::add_group(m.ptr(), state))
+  if (!state->load() || !pc::add_work(m.ptr(), state) || !pc::add_planned_call(m.ptr(), state) ||
+      !pc::add_group(m.ptr(), state)) {
     throw py::error_already_set();
+  }
   pc::bind_runtime(m, state);
   pc::bind_heap(m, state);
+  pc::bind_info(m, state);
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);
   pc::bind_kernels(m, state);

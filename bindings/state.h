@@ -75,7 +75,7 @@ struct State {
   PyObject* increment_version = nullptr;         // torch's, once torch is seen
   bool increment_takes_tuple = false;
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
-  PyTypeObject *group_type = nullptr, *work_type = nullptr;
+  PyTypeObject *group_type = nullptr, *work_type = nullptr, *planned_type = nullptr;
   std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
   CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =

@@ -38,11 +38,11 @@ bool ViewBuilder::refuse_dtype(const std::string& name, Code code) const {
 }
 
 bool ViewBuilder::refuse_read_only() const {
-  return refuse_it(
-      std::string("is read-only and ") + use_.function + " writes it: pass a copy" +
-      (std::string_view(use_.function).starts_with("allreduce") && std::string_view(use_.argument) == "x"
-           ? ", or out="
-           : ""));
+  return refuse_it(std::string("is read-only and ") + use_.function + " writes it: pass a copy" +
+                   (std::string_view(use_.function).find("allreduce") != std::string_view::npos &&
+                            std::string_view(use_.argument) == "x"
+                        ? ", or out="
+                        : ""));
 }
 
 bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const {

@@ -18,6 +18,7 @@ try:
     from pycollective._core import (
         ANY_SOURCE,
         Group,
+        PlannedCall,
         Work,
         allgather,
         allgather_async,
@@ -37,6 +38,7 @@ try:
         gather_async,
         gather_object,
         group,
+        plan_allreduce,
         recv,
         recv_async,
         recv_object,
@@ -89,7 +91,8 @@ from pycollective.plan import explain
 from pycollective.store import Store, store
 
 if typing.TYPE_CHECKING:
-    from pycollective.heap import empty, empty_like, zeros
+    from pycollective.facts import Info, info
+    from pycollective.heap import empty, empty_like, heap_arrays, zeros
 
 __all__ = [
     "ANY_SOURCE",
@@ -100,6 +103,7 @@ __all__ = [
     "Excluded",
     "ForkedProcess",
     "Group",
+    "Info",
     "InvalidArgument",
     "Mesh",
     "NotInitialized",
@@ -107,6 +111,7 @@ __all__ = [
     "PeerFailure",
     "PeerInterrupted",
     "PeerUnresponsive",
+    "PlannedCall",
     "Store",
     "Unsupported",
     "Work",
@@ -133,10 +138,13 @@ __all__ = [
     "gather_async",
     "gather_object",
     "group",
+    "heap_arrays",
+    "info",
     "init",
     "is_initialized",
     "local_rank",
     "local_size",
+    "plan_allreduce",
     "rank",
     "recv",
     "recv_async",
@@ -164,7 +172,15 @@ __all__ = [
 ]
 
 
-_LATER = {"empty", "empty_like", "zeros"}  # imported when they are first used
+# Imported when they are first used, from these modules.
+_LATER = {
+    "Info": "facts",
+    "empty": "heap",
+    "empty_like": "heap",
+    "heap_arrays": "heap",
+    "info": "facts",
+    "zeros": "heap",
+}
 
 
 def __dir__() -> list[str]:
@@ -174,6 +190,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module 'pycollective' has no attribute {name!r}")
-    from pycollective import heap
+    from importlib import import_module
 
-    return getattr(heap, name)
+    return getattr(import_module(f"pycollective.{_LATER[name]}"), name)

@@ -1,6 +1,6 @@
 # The C++ core as mypy sees it. tests/python/test_import.py compares it with the module.
 import types
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload
 
 import numpy.typing as npt
@@ -149,6 +149,14 @@ def allreduce_async(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
+def plan_allreduce(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> PlannedCall[A]: ...
 def broadcast_async(x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
 def reduce_async(
     x: A,
@@ -287,6 +295,10 @@ class Work(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]: ...
     def _watch(self, fd: int, /) -> bool: ...
     def _unwatch(self, fd: int, /) -> None: ...
+
+@final
+class PlannedCall(Generic[R]):
+    def __call__(self) -> R: ...
 
 @final
 class Group:
@@ -444,6 +456,15 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> Work[A]: ...
+    def plan_allreduce(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> PlannedCall[A]: ...
     def broadcast_async(self, x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
     def reduce_async(
         self,
@@ -624,6 +645,14 @@ class Group:
         result: A,
         /,
     ) -> Work[A]: ...
+    def _plan_lists(
+        self,
+        calls: list[tuple[str, list[Any], bool, object, int, int, float | None, bool]],
+        x: A,
+        words: str,
+        /,
+    ) -> PlannedCall[A]: ...
+    def _plan_staged(self, call: Callable[[], R], x: object, /) -> PlannedCall[R]: ...
     def explain(
         self, collective: str, *, nbytes: int = 0, root: int = 0, rank: int = -1, model: str = ""
     ) -> str: ...
@@ -631,7 +660,11 @@ class Group:
 class _HeapBlock(Buffer): ...
 
 def _heap_block(nbytes: int) -> _HeapBlock | None: ...
+def _heap_handler() -> object: ...
+def _set_numpy_handler(handler: object) -> object: ...
 def _heap_usage() -> tuple[int, int] | None: ...
+def _world_facts() -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...], str, int] | None: ...
+def _memory_room() -> int | None: ...
 
 class Runtime:
     def __init__(

@@ -17,7 +17,7 @@ from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.staging import Room
 
-__all__ = ["begin_bundle", "is_bundle", "move_bundle"]
+__all__ = ["Planned", "begin_bundle", "is_bundle", "move_bundle", "plan_bundle"]
 
 ALIGNED_NBYTES = 64
 MOST_SHOWN = 8  # arrays of a list, in an error
@@ -119,13 +119,14 @@ def _telling(members: list[_Member]) -> Iterator[None]:
     try:
         yield
     except CollectiveMismatch as error:
-        shown = ", ".join(map(_text, members[:MOST_SHOWN]))
-        more = f", and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
-        words = (
-            f"Lists must be equal in order, keys, dtypes and shapes; this rank's is {shown or 'empty'}{more}"
-        )
-        error.args = (f"{error}\n{words}",)
+        error.args = (f"{error}\n{_words(members)}",)
         raise
+
+
+def _words(members: list[_Member]) -> str:
+    shown = ", ".join(map(_text, members[:MOST_SHOWN]))
+    more = f", and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
+    return f"Lists must be equal in order, keys, dtypes and shapes; this rank's is {shown or 'empty'}{more}"
 
 
 def move_bundle(
@@ -175,6 +176,25 @@ def begin_bundle(
             f"{function.removesuffix('_async')}(), which takes them all"
         )
     return begin([member.array for member in members] or [_nothing(op)], _digest(members))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A list whose arrays can be used as they lie, looked at."""
+
+    blocks: list[list[Any]]  # of each element type
+    digest: int
+    words: str  # for a mismatch
+
+
+def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
+    """What the calls on `x` need that write it; None if they would copy."""
+    members = _members(function, "x", x)
+    _check(function, members, op, writes=True)
+    if not all(member.library.mutable and member.library.is_block(member.array) for member in members):
+        return None
+    blocks = [[members[place].array for place in places] for places in _by_dtype(members)]
+    return Planned(blocks or [[_nothing(op)]], _digest(members), _words(members))
 
 
 def _nothing(op: Any) -> Any:

@@ -2,6 +2,8 @@
 
     g = pc.empty(1 << 20, "float32")       # NumPy
     t = pc.zeros((1024, 1024), torch.float32)
+    with pc.heap_arrays():
+        x = np.load("x.npy")               # whatever makes NumPy arrays
 
 They are ordinary arrays. Where no rank shares memory with this one (a world of one, TCP), their memory is ordinary
 too. What is freed is used again; what was reserved once stays until the world and its arrays are gone.
@@ -9,8 +11,10 @@ too. What is freed is used again; what was reserved once stays until the world a
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +22,7 @@ import numpy as np
 from pycollective import _core
 from pycollective.errors import InvalidArgument
 
-__all__ = ["HeapUsage", "empty", "empty_like", "usage", "zeros"]
+__all__ = ["HeapUsage", "empty", "empty_like", "heap_arrays", "usage", "zeros"]
 
 
 class HeapUsage(NamedTuple):
@@ -118,3 +122,38 @@ def empty_like(x: Any) -> Any:  # noqa: ANN401
         dtype('int32')
     """
     return empty(tuple(x.shape), x.dtype)
+
+
+@contextlib.contextmanager
+def heap_arrays() -> Iterator[None]:
+    """Let NumPy make its arrays in memory that the ranks of this host share, until the `with` block ends.
+
+    For arrays of any shape and dtype that other code makes: np.arange, np.load, the result of an expression. Arrays
+    that were there before stay where they are. The block counts for its own thread or task. NumPy takes memory for
+    temporary results there as well (NEP 49), so keep it to what makes the arrays that collectives see.
+
+    An array's memory lives as long as any array on it, also beyond the block and beyond shutdown(). Where no rank
+    shares memory with this one (a world of one, TCP, no world), and in a forked child, it is NumPy's ordinary memory.
+
+    Raises:
+        MemoryError: from NumPy, in the block: the host has no memory for an array. pc.empty() says more about it.
+
+    Example:
+        >>> import numpy as np, pycollective as pc
+        >>> _ = pc.init()
+        >>> with pc.heap_arrays():
+        ...     x = np.arange(3) * 2
+        >>> pc.allreduce(x)
+        array([0, 2, 4])
+        >>> pc.shutdown()
+    """
+    handler = _core._heap_handler()
+    if handler is None:
+        yield
+        return
+    previous = _core._set_numpy_handler(handler)
+    del handler  # the arrays keep it
+    try:
+        yield
+    finally:
+        _core._set_numpy_handler(previous)

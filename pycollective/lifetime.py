@@ -40,6 +40,7 @@ PARENTS_PLACE = (
 
 _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
+_launcher: str | None = None  # of the last world
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
 _epochs: dict[tuple[str, str], int] = {}  # by launcher and job
 _parents_place: dict[str, str] | None = (
@@ -99,7 +100,7 @@ def init(
 def _init(
     address: str | None, rank: int | None, size: int | None, timeout: float | None, backend: str | None
 ) -> _core.Group:
-    global _runtime
+    global _launcher, _runtime
     if is_initialized():
         raise InvalidArgument(
             "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
@@ -116,7 +117,7 @@ def _init(
     runtime = _join(placement, epoch, timeout, backend)
     _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     _core._set_world(runtime.world)
-    _runtime = runtime
+    _runtime, _launcher = runtime, placement.launcher
     return runtime.world
 
 
@@ -246,6 +247,11 @@ def _close_server() -> None:
     server, _server = _server, None
     if server is not None:
         server.close()
+
+
+def launcher() -> str | None:
+    """Who told this process its place in the last world."""
+    return _launcher
 
 
 def native_store() -> _core.Store:

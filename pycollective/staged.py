@@ -28,14 +28,14 @@ from pycollective.blocks import (
 from pycollective.clock import Clock
 from pycollective.elementwise import Elementwise
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.fusion import is_bundle, move_bundle
+from pycollective.fusion import is_bundle, move_bundle, plan_bundle
 from pycollective.messages import Incoming
 from pycollective.parts import Counts, Parts, cut, row_of, whole_of
 from pycollective.reproducible import sum_of_leaves
 from pycollective.staging import Room
 
 if TYPE_CHECKING:
-    from pycollective._core import Group, Work
+    from pycollective._core import Group, PlannedCall, Work
 
 __all__ = [
     "allgather",
@@ -47,6 +47,7 @@ __all__ = [
     "exscan",
     "exscan_async",
     "gather",
+    "plan_allreduce",
     "recv",
     "reduce",
     "reduce_async",
@@ -77,6 +78,34 @@ def allreduce(
             raise InvalidArgument('allreduce: reproducible="world" gives a new array: copy it into yours')
         return sum_of_leaves(group, x, op, timeout)
     return Elementwise(group, "allreduce", op, timeout, fixed_order=reproducible is not None).make(x, out)
+
+
+def plan_allreduce(
+    group: Group,
+    x: Any,
+    op: Any = "sum",
+    *,
+    out: Any = None,
+    timeout: float | None = None,
+    reproducible: str | None = None,
+) -> PlannedCall[Any]:
+    """allreduce() for later: of a list whose arrays can be used as they lie, without coming here again."""
+    if is_bundle(x) and reproducible != "world":
+        if out is not None:
+            raise InvalidArgument(
+                "plan_allreduce: out= is for one array, not for a list: copy the arrays first"
+            )
+        if (planned := plan_bundle("plan_allreduce", x, op)) is not None:
+            fixed_order = reproducible is not None
+            calls = [
+                ("allreduce", blocks, True, op, 0, planned.digest, timeout, fixed_order)
+                for blocks in planned.blocks
+            ]
+            return group._plan_lists(calls, x, planned.words)
+    elif not is_bundle(x):
+        check_block("plan_allreduce", "x", library_for("plan_allreduce", "x", x), x, op)
+    call = functools.partial(allreduce, group, x, op, out=out, timeout=timeout, reproducible=reproducible)
+    return group._plan_staged(call, x)
 
 
 def scan(

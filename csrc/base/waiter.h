@@ -23,6 +23,16 @@ class WaitWatch {
   ~WaitWatch() = default;
 };
 
+// Hears that another process or thread has just run on the core of a wait, which therefore is not the wait's alone. In the
+// thread that waits, while it stays awake.
+class CoreWatch {
+ public:
+  virtual void gave_way() = 0;
+
+ protected:
+  ~CoreWatch() = default;
+};
+
 // What every wait in this process looks at besides its own condition. Copied freely; holds no ownership.
 struct WaitContext {
   Deadline deadline;
@@ -44,9 +54,10 @@ class Waiter {
   static Polls flags();
 
   // `crowded`: more local ranks than usable cores; starts with next to no spinning.
-  explicit Waiter(bool crowded = false, const Polls& polls = kSockets)
+  explicit Waiter(bool crowded = false, const Polls& polls = kSockets, CoreWatch* core = nullptr)
       : polls_(polls),
-        budget_(crowded ? polls.min : polls.max) {}
+        budget_(crowded ? polls.min : polls.max),
+        core_(core) {}
 
   // `ready()` polls once and says whether the wait is over. False: not within the time that is worth to stay awake for.
   template <class Ready>
@@ -55,7 +66,10 @@ class Waiter {
     const TimePoint began = now();
     for (bool first = true; now() - began < kYieldFor; first = false) {
       const bool gave_way = yield_gave_way();
-      if (gave_way && first) shrink();  // somebody else needs this core
+      if (gave_way && first) {  // somebody else needs this core
+        shrink();
+        if (core_ != nullptr) core_->gave_way();
+      }
       if (ready()) {
         if (!gave_way && first) grow(budget_);  // nearly long enough
         return true;
@@ -112,7 +126,8 @@ class Waiter {
   }
   void shrink() { budget_ = std::max(budget_ / 8, polls_.min); }
   Polls polls_;
-  int budget_;  // polls before the first yield
+  int budget_;       // polls before the first yield
+  CoreWatch* core_;  // may be null
 };
 
 }  // namespace pc

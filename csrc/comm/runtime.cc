@@ -15,6 +15,7 @@
 #include "comm/shared_memory.h"
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
+#include "transport/shm/seat.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -133,11 +134,13 @@ struct Runtime::State {
 
   RuntimeOptions options;
   HostMap hosts;
+  std::vector<std::string> addresses;  // by rank
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
   std::unique_ptr<Doorbell> doorbell;      // likewise
+  std::unique_ptr<Seat> seat;              // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<SharedMemory> memory;  // null: no group uses any
@@ -199,7 +202,7 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
-  SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get()};
+  SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
   parts.crowded = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
   parts.limits = meeting.profile.tuning.limits();
@@ -255,10 +258,12 @@ Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& mee
   PC_ASSIGN_OR_RETURN(neighbours, find_neighbours(*options.store, options, place, meeting, context));
   if (neighbours != nullptr) {
     PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*neighbours, options.rank, options.size));
+    seat = std::make_unique<Seat>(*doorbell);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
-                         .crowded = more_ranks_than_cores(meeting.hosts.local_size)};
+                         .crowded = more_ranks_than_cores(meeting.hosts.local_size),
+                         .core = seat.get()};
     PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *neighbours, *doorbell));
   }
   return transport->connect(meeting.addresses, context);
@@ -277,6 +282,7 @@ Status Runtime::State::start(Deadline deadline) {
   PC_ASSIGN_OR_RETURN(Meeting meeting, find_the_others(deadline));
   options.log.info([&] { return describe(options, *transport, meeting); });
   hosts = std::move(meeting.hosts);
+  addresses = std::move(meeting.addresses);
   name = std::move(meeting.world);
   options.check = meeting.check;
   reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
@@ -338,6 +344,12 @@ uint32_t Runtime::next_group_id() const {
   return state_->next_group_id;
 }
 
+std::size_t Runtime::group_count() const {
+  const std::lock_guard lock(state_->groups_mutex);
+  return state_->groups.size();
+}
+
+const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
 shm::Heap* Runtime::heap() { return state_->memory == nullptr ? nullptr : state_->memory->heap(); }
 const std::string& Runtime::name() const { return state_->name; }

@@ -85,6 +85,8 @@ class Runtime {
   // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.
   Result<Communicator*> make_group(uint32_t id, std::vector<Rank> world_ranks);
   uint32_t next_group_id() const;
+  std::size_t group_count() const;                    // that were made, besides the world
+  const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
   const HostMap& hosts() const;
   shm::Heap*
   heap();  // null: no rank shares memory with this one. Lives as long as the runtime, also when it is shut down

@@ -1,6 +1,8 @@
 """Arrays in memory that the ranks of a host share."""
 
+import contextlib
 import gc
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -138,3 +140,138 @@ def test_dtypes_with_objects_are_refused(bad: object) -> None:
 def test_a_negative_size_is_refused() -> None:
     with pytest.raises(pc.InvalidArgument, match="negative"):
         pc.zeros((3, -1))
+
+
+def made_inside(count: int) -> None:
+    rank, size = pc.rank(), pc.size()
+    before = used()
+    outside = np.ones(count)
+    assert used() == before
+    with pc.heap_arrays():
+        x = np.arange(count, dtype=np.float64)
+        zeros = np.zeros(count)
+        grown = np.ones(4)
+        grown.resize(count)
+        inside = used()
+        y = x * 2 + 1  # and what NumPy makes on the way
+    assert inside >= before + 24 * count
+    assert not zeros.any()
+    assert grown[:4].all()
+    assert not grown[4:].any()
+    after = used()
+    outside = np.concatenate([x, y])
+    assert used() == after, "the block has ended"
+    x += rank
+    pc.allreduce(x)
+    assert (x == np.arange(count) * size + sum(range(size))).all()
+    assert pc.allreduce(y) is y
+    assert (y == (np.arange(count) * 2 + 1) * size).all()
+    grown[:] = 7
+    grown.resize(3, refcheck=False)
+    assert (grown == 7).all()
+    view = x[1:3]
+    del outside, x, y, zeros, grown
+    assert used() >= before + 8 * count, "a view keeps it"
+    del view
+    assert used() == before
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("count", [100, 1_500_000])
+def test_numpys_own_arrays_in_the_heap(ranks: int, count: int) -> None:
+    testing.run(made_inside, ranks, count, timeout_s=60)
+
+
+def blocks_end() -> None:
+    import threading
+
+    before = used()
+    kept = []
+    with contextlib.suppress(KeyError), pc.heap_arrays():
+        kept.append(np.ones(1000))
+        raise KeyError
+    with pc.heap_arrays(), pc.heap_arrays():
+        kept.append(np.ones(1000))
+    with pc.heap_arrays():
+        with pc.heap_arrays():
+            pass
+        kept.append(np.ones(1000))
+        thread = threading.Thread(target=lambda: kept.append(np.ones(100_000)))
+        thread.start()
+        thread.join()
+    assert before + 24_000 <= used() < before + 100_000, "other threads have their own"
+    kept.append(np.ones(100_000))
+    assert used() < before + 100_000
+    kept.clear()
+    assert used() == before
+
+
+def test_the_block_is_of_its_thread_and_ends_with_errors_too() -> None:
+    testing.run(blocks_end, 2, timeout_s=60)
+
+
+def numpy_arrays_outlive() -> None:
+    pc.init()
+    with pc.heap_arrays():
+        x = np.zeros(1 << 20)
+        pc.allreduce(x)
+        pc.shutdown()
+        later = np.ones(100_000)
+    x += 3
+    assert (x == 3).all()
+    del x
+    gc.collect()
+    assert later.all()
+    pc.init()
+    with pc.heap_arrays():
+        y = np.ones(1 << 20)
+    pc.allreduce(y)
+    assert (y == pc.size()).all()
+    del later
+    pc.shutdown()
+
+
+def test_numpys_arrays_outlive_their_world() -> None:
+    testing.run(numpy_arrays_outlive, 2, init=False, timeout_s=60)
+
+
+def forked_inside() -> None:
+    with pc.heap_arrays():
+        x = np.full(100_000, 5.0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with contextlib.suppress(BaseException):
+                y = np.full(100_000, 6.0)
+                y.resize(200_000, refcheck=False)
+                own = np.concatenate([y, x])
+                x.resize(200_000, refcheck=False)
+                wrong = (own[:100_000] != 6).any() or (own[200_000:] != 5).any() or (x[:100_000] != 5).any()
+                del x, y, own
+                status = 2 if wrong else 0
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        other = np.full(100_000, 7.0)
+    assert (x == 5).all()
+    assert (other == 7).all()
+
+
+def test_a_forked_child_takes_nothing_of_the_heap() -> None:
+    testing.run(forked_inside, 2, timeout_s=60)
+
+
+def test_without_a_heap_numpy_has_its_ordinary_memory() -> None:
+    with pc.heap_arrays():
+        assert np.ones(1000).all()
+    assert heap.usage() == (0, 0)
+
+
+def too_much() -> None:
+    with pc.heap_arrays():
+        with pytest.raises(MemoryError):
+            np.empty(1 << 58, np.uint8)
+        assert np.ones(3).all()
+
+
+def test_too_much_is_a_memory_error() -> None:
+    testing.run(too_much, 2, timeout_s=60)

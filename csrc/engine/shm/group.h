@@ -87,6 +87,14 @@ class Group {
   // A message in a member's ring. Null: it cannot be there, and `why` says so.
   const std::byte* message(Rank peer, const Place& place, Status& why);
   Place place_of(Rank peer) const;
+  // How the member gave what message() has returned.
+  Way way_of(Rank peer, const std::byte* message) const {
+    const std::span<const std::byte> ring = peers_[index(peer)].ring;
+    return !ring.empty() && message >= ring.data() + limits_.ring / 2 * 3 &&
+                   message < ring.data() + ring.size()
+               ? Way::kSmallRing
+               : Way::kLargeRing;
+  }
   void everybody_is_here() { everybody_ = compared_ = announced_; }
 
   // Where a member's array lies. An error: it cannot be there.

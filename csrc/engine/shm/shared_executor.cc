@@ -16,11 +16,12 @@ namespace pc::shm {
 namespace {
 
 struct SharedGroup {
-  SharedGroup(Host& host, Reactor& reactor, bool crowded, const Limits& limits, const Launch& launch)
+  SharedGroup(Host& host, Reactor& reactor, const Limits& limits, const Launch& launch, bool crowded,
+              CoreWatch* core)
       : line(reactor, launch.group, [](uint64_t) {}),  // void calls are announced with the next one
         group(host, launch.group, launch.rank, {launch.world_ranks, static_cast<std::size_t>(launch.size)},
               limits),
-        waiter(crowded, Waiter::flags()) {}
+        waiter(crowded, Waiter::flags(), core) {}
   GroupLine line;
   Group group;                      // the baton's
   Waiter waiter;                    // likewise
@@ -69,11 +70,12 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
 }
 
 struct SharedExecutor::State {
-  State(Host& host_, Reactor& reactor_, bool crowded_, LimitsByRanks limits_)
+  State(Host& host_, Reactor& reactor_, bool crowded_, LimitsByRanks limits_, CoreWatch* core_)
       : host(host_),
         reactor(reactor_),
         crowded(crowded_),
-        limits(std::move(limits_)) {}
+        limits(std::move(limits_)),
+        core(core_) {}
   SharedGroup* find(uint32_t id) {  // mutex held
     const auto known =
         std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g->line.group() == id; });
@@ -86,7 +88,7 @@ struct SharedExecutor::State {
     SharedGroup* group = find(launch.group);
     if (group == nullptr) {
       const Limits ours = limits_for(limits, static_cast<std::size_t>(launch.size));
-      groups.push_back(std::make_unique<SharedGroup>(host, reactor, crowded, ours, launch));
+      groups.push_back(std::make_unique<SharedGroup>(host, reactor, ours, launch, crowded, core));
       group = groups.back().get();
       const auto ended = ended_groups.find(launch.group);
       for (const Rank world : left) group->group.note_left(world);
@@ -101,6 +103,7 @@ struct SharedExecutor::State {
   Reactor& reactor;
   const bool crowded;
   const LimitsByRanks limits;
+  CoreWatch* const core;                             // may be null
   std::atomic<SharedGroup*> used_last{nullptr};      // of `groups`, most often the right one
   std::mutex mutex;                                  // guards what follows
   std::vector<std::unique_ptr<SharedGroup>> groups;  // few, and they stay
@@ -109,8 +112,9 @@ struct SharedExecutor::State {
   Status aborted;
 };
 
-SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits)
-    : state_(std::make_shared<State>(host, reactor, crowded, std::move(limits))) {}
+SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits,
+                               CoreWatch* core)
+    : state_(std::make_shared<State>(host, reactor, crowded, std::move(limits), core)) {}
 SharedExecutor::~SharedExecutor() { abort(Status(Code::kAborted, "the executor was closed")); }
 
 bool SharedExecutor::supports(const Request& request, Rank) const {

@@ -18,8 +18,9 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
 class SharedExecutor final : public Executor {
  public:
   // Host and reactor are not owned; both outlive this. `crowded`: more ranks than cores share the host. `limits`: of groups
-  // that have not the usual ones, the same on all ranks.
-  SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits = {});
+  // that have not the usual ones, the same on all ranks. `core` hears of its waits; null, or it outlives this.
+  SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits = {},
+                 CoreWatch* core = nullptr);
   ~SharedExecutor() override;
   SharedExecutor(const SharedExecutor&) = delete;
   SharedExecutor& operator=(const SharedExecutor&) = delete;

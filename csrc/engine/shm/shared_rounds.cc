@@ -300,7 +300,7 @@ bool SharedRun::take(StreamKind kind, Rank peer) {
   if (sizes != 0 && !has_size(peer, message - chunk * number - sizes + number * sizeof(uint64_t)))
     return false;
   is_of_parts() ? take_parts(peer, from.next, nbytes, message)
-                : arrays_.take(message, all.begin + offset, nbytes, way_);
+                : arrays_.take(message, all.begin + offset, nbytes, group_.way_of(peer, message));
   ++from.next;
   return true;
 }

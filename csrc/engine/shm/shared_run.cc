@@ -140,7 +140,7 @@ void SharedRun::tell_time() {
 // `stays`: the others may read the input where it lies.
 void SharedRun::choose_way(bool stays) {
   chosen_ = true;
-  if (traffic_.nbytes() < Ways::kLeast) return;
+  if (traffic_.nbytes() < Ways::kLeast || !traffic_.writes()) return;
   WaySet possible;
   possible.add(Way::kLargeRing).add(Way::kPastCaches);
   if (group_.fits_small_ring(traffic_.in_rounds() ? round_nbytes() : traffic_.message_nbytes()))
@@ -311,7 +311,7 @@ bool SharedRun::take_small(Rank peer) {
   if (part.nbytes == 0) return true;
   const std::byte* const message = small_message(peer);
   if (message == nullptr) return false;
-  arrays_.take(message, part.begin, part.nbytes, way_);
+  arrays_.take(message, part.begin, part.nbytes, group_.way_of(peer, message));
   return true;
 }
 

@@ -10,10 +10,12 @@ constexpr std::size_t kLine = 128;
 std::size_t aligned(std::size_t nbytes) { return (nbytes + kLine - 1) / kLine * kLine; }
 
 // What a rank writes in one go.
-std::size_t most_at_once(const Request& request, const Limits& limits) {
+std::size_t most_at_once(const Request& request, Rank ranks, const Limits& limits) {
   switch (request.collective) {
     case Collective::kAllreduce:
     case Collective::kReduce: return limits.combined_at_once;
+    case Collective::kBroadcast:  // a single reader would be idle while the root writes
+      return ranks == 2 ? limits.moved_at_once / 2 : limits.moved_at_once;
     default: return limits.moved_at_once;
   }
 }
@@ -44,7 +46,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   const bool two_stages = collective_ == Collective::kAllreduce || collective_ == Collective::kReduce;
   const bool is_divided = division.slices != 0;  // exchanged between hosts round by round
   in_rounds_ = is_divided || !knows_size(request) ||
-               whole_nbytes_ > std::min(most_at_once(request, limits), largest_message);
+               whole_nbytes_ > std::min(most_at_once(request, launch.size, limits), largest_message);
   knows_size_ = knows_size(request);
   combines_ = reduces(collective_);
   passes_results_on_ = two_stages && in_rounds_;

@@ -1,6 +1,8 @@
 // How a rank gives the others what it has for them. Which way is fastest depends on the processor, on where a virtual machine has
 // put its cores, on the size and on what is done with the bytes, by a factor of two either way: ordinary stores into lines that
 // another core holds run at 2 to 25 GB/s. So all ways are tried, in turn, and the fastest is used.
+// A trial is a few calls in a row: in the first of them the way's memory, the kernel's tables and the readers' caches are cold, which made
+// the kernel's copy look five times as slow as it is.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +50,8 @@ class Ways {
   // `possible`: one at least.
   Chosen next(const Kind& kind, WaySet possible) {
     Tried& tried = tried_[index(kind)];
-    const uint32_t enough = kind.nbytes < kLong ? 3 : 1;  // a long call is disturbed less
-    const bool is_first = tried.calls == 0;               // it finds arrays that nobody has touched
+    const bool is_long = kind.nbytes >= kLong;  // and disturbed less
+    const bool is_first = tried.calls == 0;     // it finds arrays that nobody has touched
     const bool again = ++tried.calls % kAgain == 0;
     int best = -1, newest = -1;
     for (int way = 0; way < kWayCount; ++way) {
@@ -57,9 +59,15 @@ class Ways {
       if (best < 0 || tried.ways[at(way)].took < tried.ways[at(best)].took) best = way;
       if (newest < 0 || tried.ways[at(way)].trials < tried.ways[at(newest)].trials) newest = way;
     }
-    const bool on_trial = again || (!is_first && tried.ways[at(newest)].trials < enough);
-    if (on_trial) ++tried.ways[at(newest)].trials;
-    return {static_cast<Way>(on_trial ? newest : best), on_trial};
+    if (tried.left == 0 && (again || (!is_first && tried.ways[at(newest)].trials < (is_long ? 1 : 2)))) {
+      ++tried.ways[at(newest)].trials;
+      tried.trying = newest;
+      tried.left = is_long ? 2 : 4;
+    }
+    if (tried.left == 0) return {static_cast<Way>(best), false};
+    --tried.left;
+    return possible.has(tried.trying) ? Chosen{static_cast<Way>(tried.trying), true}
+                                      : Chosen{static_cast<Way>(best), false};
   }
   // From when this rank began until nobody had to do anything for this call any more. Who came last did not wait: so the
   // shortest time counts. It is forgotten slowly, for virtual machines change.
@@ -69,7 +77,7 @@ class Ways {
   }
 
  private:
-  static constexpr uint32_t kAgain = 128;
+  static constexpr uint32_t kAgain = 256;
   static constexpr std::size_t kLong = 4UL * 1024 * 1024;
   static constexpr std::size_t kSizes = 16;  // classes by powers of two, up to 128 MiB and more
   struct One {
@@ -79,6 +87,8 @@ class Ways {
   struct Tried {
     std::array<One, kWayCount> ways = {};
     uint32_t calls = 0;
+    int trying = 0;
+    uint32_t left = 0;  // calls of this trial
   };
   static std::size_t at(int way) { return static_cast<std::size_t>(way); }
   static std::size_t index(const Kind& kind) {

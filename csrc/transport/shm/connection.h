@@ -23,6 +23,7 @@ class ShmConnection {
     std::size_t ring_nbytes = 0;
     uint32_t epoch = 0;
     bool crowded = false;
+    CoreWatch* core = nullptr;
   };
   // Both outlive it; `page` is the peer's.
   ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const FrontPage& page, const Ends& ends,

@@ -7,6 +7,7 @@ namespace pc {
 
 Doorbell::Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size)
     : neighbours_(neighbours),
+      self_(static_cast<std::size_t>(rank)),
       own_(own),
       pages_(static_cast<std::size_t>(world_size), nullptr),
       rung_(static_cast<std::size_t>(world_size)) {
@@ -35,6 +36,17 @@ Result<const FrontPage*> Doorbell::page_of(Rank rank) {
   }
   known = page;
   return known;
+}
+
+Doorbell::Cores Doorbell::cores() {
+  const std::lock_guard lock(mutex_);
+  Cores cores{{}, self_};
+  cores.by_rank.reserve(pages_.size());
+  for (const FrontPage* page : pages_) {
+    const int64_t core = page == nullptr ? 0 : page->core.load(std::memory_order_relaxed);
+    cores.by_rank.push_back(static_cast<int>(core - 1));
+  }
+  return cores;
 }
 
 void Doorbell::list(CompletionQueue& queue, uint64_t token) {

@@ -29,6 +29,14 @@ class Doorbell final : public Pollable {
     return *pages_[static_cast<std::size_t>(rank)];
   }  // later
 
+  // Where ranks wait; see seat.h. By rank of the world, -1: not known, or no neighbour.
+  struct Cores {
+    std::vector<int> by_rank;
+    std::size_t self;
+  };
+  Cores cores();
+  void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
+
   // After a write that a neighbour may sleep for; the write and this are sequentially consistent. page_of() came before.
   void wake(Rank rank) {
     const uint32_t sleep = pages_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
@@ -54,6 +62,7 @@ class Doorbell final : public Pollable {
   void stay_awake();   // mutex_ held
 
   Neighbours& neighbours_;
+  const std::size_t self_;
   FrontPage& own_;
   std::vector<const FrontPage*> pages_;      // by world rank, once known; each is set before it is used
   std::vector<std::atomic<uint32_t>> rung_;  // by world rank: the sleep for which we have rung already

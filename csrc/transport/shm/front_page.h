@@ -10,7 +10,7 @@
 
 namespace pc {
 
-inline constexpr uint64_t kFrontPageMagic = 0x32306d6873637970;  // "pycshm02"
+inline constexpr uint64_t kFrontPageMagic = 0x33306d6873637970;  // "pycshm03"
 // Of lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 inline constexpr std::size_t kMaxGroups = 1024;
@@ -21,6 +21,7 @@ struct alignas(4096) FrontPage {
   // Who can read these bytes in this rank's private memory can read all of it; engine/shm. pid 0: nobody shall.
   std::atomic<uint64_t> pid{0}, proof_address{0};
   std::atomic<uint64_t> proof[2] = {};
+  std::atomic<int64_t> core{0};  // plus 1, that this rank was last seen waiting on (seat.h)
   // Not 0: this rank sleeps, and who writes for it rings, once for each number.
   alignas(kApart) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {

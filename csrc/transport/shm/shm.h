@@ -14,6 +14,7 @@ struct ShmOptions {
   uint32_t epoch = 0;
   bool crowded = false;  // more ranks than cores share the host
   LinkLimits limits = {};
+  CoreWatch* core = nullptr;  // of its waits; may be null, else outlives the transport
 };
 // `inner` connects every pair, has the control sockets, and says when a neighbour ends. It is not connected yet. The other two
 // are not owned; they outlive the transport, which polls the doorbell for all who use it.

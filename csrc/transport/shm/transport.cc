@@ -157,6 +157,7 @@ Status ShmTransport::install() {
   ends.ring_nbytes = ring_nbytes_for(ranks.size());
   ends.epoch = options_.epoch;
   ends.crowded = options_.crowded;
+  ends.core = options_.core;
   for (std::size_t place = 0; place < ranks.size(); ++place) {
     if (place == ends.my_place) continue;
     ends.peer = ranks[place];

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
@@ -129,6 +130,36 @@ TEST(Waiter, a_blocked_wait_uses_less_than_a_twentieth_of_a_core) {
   const double before = thread_cpu_s();
   EXPECT_EQ(waiter.wait(WaitContext{Deadline::after(0.3)}, never, block), WaitEnd::kTimeout);
   EXPECT_LT(thread_cpu_s() - before, 0.3 / 20);
+}
+
+TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
+  struct Watch final : CoreWatch {
+    void gave_way() override { told.store(true); }
+    std::atomic<bool> told{false};
+  } watch;
+  const int core = ::sched_getcpu();
+  const auto stay_there = [core] {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof only, &only), 0);
+  };
+  const Deadline deadline = Deadline::after(20);
+  const auto is_over = [&] { return watch.told.load() || deadline.expired(); };
+  std::thread busy([&] {
+    stay_there();
+    while (!is_over()) {
+    }
+  });
+  std::thread waiting([&] {
+    stay_there();
+    Waiter waiter(true, Waiter::flags(), &watch);
+    while (!waiter.briefly(is_over)) {
+    }
+  });
+  busy.join();
+  waiting.join();
+  EXPECT_TRUE(watch.told.load());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct HierGroup {
         group(*parts.host, launch.group, members.table.own_place(), members.worlds,
               limits_for(parts.limits, static_cast<std::size_t>(members.shape.most)),
               members.table.members()),
-        waiter(parts.crowded),
+        waiter(parts.crowded, Waiter::kSockets, parts.core),
         line(*parts.reactor, launch.group,
              [transport = parts.transport, id = launch.group](uint64_t sequence) {
                transport->discard(id, sequence);

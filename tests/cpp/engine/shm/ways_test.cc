@@ -33,15 +33,15 @@ TEST(Ways, the_fastest_is_taken_after_all_were_tried) {
     Times take = {100, 100, 100, 100};
     take[fastest] = 50;
     const Times count = make(ways, 1000, take);
-    EXPECT_GT(count[fastest], 970) << fastest;
-    for (const int each : count) EXPECT_GE(each, 3);
+    EXPECT_GT(count[fastest], 950) << fastest;
+    for (const int each : count) EXPECT_GE(each, 8);
   }
 }
 
 TEST(Ways, what_is_not_possible_is_never_taken) {
   Ways ways;
   const Times count = make(ways, 1000, {100, 90, 80, 10}, WaySet().add(Way::kLargeRing).add(Way::kSmallRing));
-  EXPECT_GT(count[2], 970);
+  EXPECT_GT(count[2], 950);
   EXPECT_EQ(count[1] + count[3], 0);
 }
 
@@ -66,9 +66,22 @@ TEST(Ways, sizes_collectives_and_roles_are_apart) {
                                   Ways::Kind{Collective::kAlltoall, false, kWhat.nbytes},
                                   Ways::Kind{kWhat.collective, true, kWhat.nbytes}}) {
     EXPECT_FALSE(ways.next(other, all()).on_trial);  // the first call
-    EXPECT_EQ(ways.next(other, all()).way, Way::kLargeRing);
-    EXPECT_EQ(ways.next(other, all()).way, Way::kPastCaches);
+    EXPECT_TRUE(ways.next(other, all()).on_trial);
   }
+}
+
+TEST(Ways, a_trial_is_several_calls_in_a_row_because_the_first_is_slow) {
+  Ways ways;
+  Way last = Way::kLargeRing;
+  int in_a_row = 0;
+  for (int i = 0; i < 1000; ++i) {  // the kernel's copy is the best one, but not when it comes out of nowhere
+    const auto [way, on_trial] = ways.next(kWhat, all());
+    in_a_row = way == last ? in_a_row + 1 : 1;
+    last = way;
+    const int took = way != Way::kPrivateMemory ? 50 : in_a_row == 1 ? 200 : 30;
+    if (on_trial) ways.took(way, kWhat, std::chrono::microseconds(took));
+  }
+  EXPECT_GT(make(ways, 100, {50, 50, 50, 30})[3], 90);
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#include "bind_info.h"
+
+#include <cstdint>
+#include <memory>
+
+#include "bind_group.h"
+#include "transport/shm/memory_room.h"
+
+namespace py = pybind11;
+
+namespace pc {
+namespace {
+
+// Of the current world, from what init() left here. None: there is none, or it is the parent process's.
+py::object world_facts(const State& state) {
+  if (state.world == nullptr || state.world->session->forked) return py::none();
+  const std::shared_ptr<Runtime> runtime = state.world->session->runtime;
+  if (runtime == nullptr) return py::none();
+  const HostMap& map = runtime->hosts();
+  const HostMap::Entry& here = map.ranks[static_cast<std::size_t>(state.world->rank)];
+  py::list hosts, addresses, neighbours;
+  for (std::size_t rank = 0; rank < map.ranks.size(); ++rank) {
+    hosts.append(map.ranks[rank].host_name);
+    if (here.why_alone.empty() && map.ranks[rank].island == here.island) neighbours.append(rank);
+  }
+  for (const std::string& address : runtime->addresses()) addresses.append(address);
+  return py::make_tuple(py::tuple(hosts), py::tuple(addresses), py::tuple(neighbours), here.why_alone,
+                        runtime->group_count() + 1);
+}
+
+// None where the kernel does not say.
+py::object room() {
+  const uint64_t nbytes = memory_room();
+  return nbytes == UINT64_MAX ? py::object(py::none()) : py::int_(nbytes);
+}
+
+}  // namespace
+
+void bind_info(py::module_& module, State* state) {
+  module.def(
+      "_world_facts", [state] { return world_facts(*state); },
+      "Of the current world: hosts and addresses by rank, the ranks that this one shares memory with, why "
+      "there are none, "
+      "and the number of groups. None without a world.");
+  module.def(
+      "_memory_room", [] { return room(); },
+      "Bytes that this process may still take before the kernel begins to end processes; None: unknown.");
+}
+
+}  // namespace pc

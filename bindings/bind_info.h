@@ -1,0 +1,13 @@
+// What pycollective.info() asks of the core.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "state.h"
+
+namespace pc {
+
+// `state` lives as long as the process.
+void bind_info(pybind11::module_& module, State* state);
+
+}  // namespace pc

@@ -1,0 +1,74 @@
+#include "transport/shm/seat.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace pc {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kLooks{1};       // between two looks
+constexpr milliseconds kAfterMove{10};  // twice as long after each further move, which helps less and less
+constexpr int kMostDoublings = 6;
+constexpr milliseconds kForgotten{1000};  // then a move is a first one
+
+std::vector<int> cores_in(const cpu_set_t& set) {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// This thread goes to that core, and may then be moved again as before.
+bool move_to(int core, const cpu_set_t& usable) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  const bool moved = ::sched_setaffinity(0, sizeof only, &only) == 0;
+  return ::sched_setaffinity(0, sizeof usable, &usable) == 0 && moved;
+}
+
+}  // namespace
+
+std::optional<int> better_core(std::span<const int> cores, std::size_t self, std::span<const int> usable) {
+  const auto ranks_on = [&](int core) { return std::count(cores.begin(), cores.end(), core); };
+  const int own = cores[self];
+  const std::span<const int> later = cores.subspan(self + 1);
+  if (own < 0 || usable.empty() || std::find(later.begin(), later.end(), own) != later.end())
+    return std::nullopt;
+  const int best = *std::min_element(usable.begin(), usable.end(),
+                                     [&](int a, int b) { return ranks_on(a) < ranks_on(b); });
+  return ranks_on(best) + 1 < ranks_on(own) ? std::optional(best) : std::nullopt;
+}
+
+Seat::Seat(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.sit_on(::sched_getcpu()); }
+
+void Seat::gave_way() {
+  const Clock::duration::rep now = Clock::now().time_since_epoch().count();
+  Clock::duration::rep next = next_.load(std::memory_order_relaxed);
+  const Clock::duration::rep later = now + Clock::duration(kLooks).count();
+  if (now >= next && next_.compare_exchange_strong(next, later, std::memory_order_relaxed)) look();
+}
+
+void Seat::look() {
+  const int own = ::sched_getcpu();
+  if (own < 0) return;
+  doorbell_.sit_on(own);
+  const auto [cores, self] = doorbell_.cores();
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // more cores than a set has
+  const std::optional<int> core = better_core(cores, self, cores_in(set));
+  if (!core || !move_to(*core, set)) return;
+  doorbell_.sit_on(*core);
+  const Clock::duration now = Clock::now().time_since_epoch();
+  const Clock::duration before(moved_.exchange(now.count(), std::memory_order_relaxed));
+  const int moves =
+      now - before > kForgotten ? 0 : std::min(moves_.load(std::memory_order_relaxed) + 1, kMostDoublings);
+  moves_.store(moves, std::memory_order_relaxed);
+  next_.store((now + kAfterMove * (1 << moves)).count(), std::memory_order_relaxed);
+}
+
+}  // namespace pc

@@ -1,0 +1,96 @@
+// Ranks that the kernel has put on one core part; nobody else is moved, and nobody's cores are taken away.
+#include "transport/shm/seat.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "transport/shm/thread_neighbours.h"
+
+namespace pc {
+namespace {
+
+using Cores = std::vector<int>;
+
+TEST(Seat, is_better_where_two_ranks_fewer_are) {
+  struct Case {
+    Cores cores;
+    std::size_t self;
+    Cores usable;
+    std::optional<int> better;
+  };
+  const std::vector<Case> cases = {
+      {{0, 0}, 1, {0, 1}, 1},
+      {{0, 0}, 0, {0, 1}, std::nullopt},  // the last of those who share a core goes
+      {{0, 1}, 1, {0, 1}, std::nullopt},
+      {{5, 5}, 1, {5}, std::nullopt},  // bound to it
+      {{5, 5}, 1, {5, 9}, 9},
+      {{0, 0, 1}, 1, {0, 1}, std::nullopt},  // two here and one there is as good as it gets
+      {{0, 0, 0, 1}, 2, {0, 1}, 1},
+      {{0, 0, 0, 1}, 1, {0, 1}, std::nullopt},
+      {{0, 0, 1, 1}, 3, {0, 1}, std::nullopt},
+      {{0, 0, 1}, 1, {0, 1, 2, 3}, 2},
+      {{-1, 0}, 1, {0, 1}, std::nullopt},  // nobody is known to be here
+      {{0, -1}, 1, {0, 1}, std::nullopt},  // nor where this rank is
+      {{0, 0}, 1, {}, std::nullopt},
+  };
+  for (const Case& each : cases) {
+    EXPECT_EQ(better_core(each.cores, each.self, each.usable), each.better)
+        << "rank " << each.self << " of " << each.cores.size() << " on core " << each.cores[each.self];
+  }
+}
+
+// Two ranks of this process.
+struct Pair {
+  std::shared_ptr<ThreadHost> host = ThreadHost::create(2).value();
+  std::unique_ptr<Neighbours> neighbours[2] = {host->neighbours_of(0), host->neighbours_of(1)};
+  std::unique_ptr<Doorbell> doorbells[2] = {Doorbell::create(*neighbours[0], 0, 2).value(),
+                                            Doorbell::create(*neighbours[1], 1, 2).value()};
+  Seat seats[2] = {Seat(*doorbells[0]), Seat(*doorbells[1])};
+  Pair() {
+    EXPECT_TRUE(doorbells[0]->page_of(1).is_ok());
+    EXPECT_TRUE(doorbells[1]->page_of(0).is_ok());
+  }
+  int core_of(std::size_t rank) { return doorbells[0]->cores().by_rank[rank]; }
+};
+
+std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU_COUNT(&set)); }
+
+TEST(Seat, of_a_rank_is_known_to_its_neighbours) {
+  Pair pair;
+  pair.doorbells[1]->sit_on(77);
+  EXPECT_EQ(pair.core_of(1), 77);
+  EXPECT_EQ(pair.doorbells[1]->cores().self, 1U);
+}
+
+TEST(Seat, is_left_by_the_last_of_two_who_share_a_core) {
+  cpu_set_t usable;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
+  Pair pair;
+  int shared = -1;
+  std::thread waiting([&] {
+    shared = ::sched_getcpu();
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(shared, &here);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof here, &here), 0);  // until all is ready
+    pair.doorbells[0]->sit_on(shared);
+    pair.seats[1].gave_way();
+    EXPECT_EQ(pair.core_of(1), shared);  // it may not go
+
+    Seat free(*pair.doorbells[1]);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);
+    free.gave_way();
+    EXPECT_EQ(pair.core_of(1) == shared, count_of(usable) == 1);
+    cpu_set_t after;
+    EXPECT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&after, &usable));
+  });
+  waiting.join();
+}
+
+}  // namespace
+}  // namespace pc
