@@ -21,11 +21,13 @@ uint32_t fingerprint_of(uint64_t digest) {
   return folded == kVoid ? 1 : folded;
 }
 
-Group::Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits)
+Group::Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits,
+             std::vector<Rank> names)
     : host_(host),
       group_(group),
       rank_(rank),
       limits_(limits),
+      names_(std::move(names)),
       left_(world_ranks.size()) {
   peers_.reserve(world_ranks.size());
   for (const Rank world : world_ranks) peers_.push_back({world});
@@ -118,8 +120,8 @@ void Group::compare_last() {
     const uint64_t word = peers_[index(r)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed);
     const uint32_t theirs = high(word);
     if (low(word) != low(announced_) || ours == theirs || theirs == kVoid) continue;
-    strays_.push_back({announced_, peers_[index(r)].world,
-                       Status(Code::kMismatch, "rank " + std::to_string(r) + " made another call")});
+    strays_.push_back(
+        {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
   }
 }
 
@@ -189,9 +191,9 @@ const std::byte* Group::message(Rank peer, const Place& place, Status& why) {
                          place.nbytes <= from.ring.size() - place.position;
   if (is_inside) [[likely]]
     return from.ring.data() + place.position;
-  why = Status(Code::kMismatch, "rank " + std::to_string(peer) +
-                                    " says that a message is where none can be; its shared memory is damaged")
-            .with_peer(peer);
+  why = Status(Code::kMismatch,
+               who(peer) + " says that a message is where none can be; its shared memory is damaged")
+            .with_peer(named(peer));
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,9 @@ struct Stray {
 // what they wait for.
 class Group {
  public:
-  Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits);
+  // `names`: what errors call the members; empty: their ranks.
+  Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits,
+        std::vector<Rank> names = {});
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
   const Limits& limits() const { return limits_; }
@@ -135,6 +138,10 @@ class Group {
     const GroupArea* area = nullptr;
     std::span<const std::byte> ring = {};
   };
+  std::string who(Rank rank) const {
+    return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
+  }
+  Rank named(Rank rank) const { return names_.empty() ? rank : names_[index(rank)]; }
   static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
   bool have_announced(uint64_t sequence);
   void compare_last();
@@ -149,6 +156,7 @@ class Group {
   const uint32_t group_;
   const Rank rank_;
   const Limits limits_;
+  const std::vector<Rank> names_;
   std::vector<Peer> peers_;              // by rank; our own has our area
   std::size_t joined_ = 0, agreed_ = 0;  // of peers_, in order
   bool reads_all_ = false;               // once joined

@@ -9,6 +9,7 @@
 
 #include "engine/bind.h"
 #include "engine/request.h"
+#include "engine/shm/beyond.h"
 #include "engine/shm/limits.h"
 
 namespace pc::shm {
@@ -18,12 +19,13 @@ class Traffic {
   struct Span {  // of an array of this rank
     std::size_t begin = 0, nbytes = 0;
   };
-  void bind(const Request& request, const Launch& launch, const Limits& limits);
+  void bind(const Request& request, const Launch& launch, const Limits& limits,
+            const Division& division = {});
   // Whether it was bound to a call like this.
-  bool is_for(const Request& request, const Launch& launch) const {
+  bool is_for(const Request& request, const Launch& launch, const Division& division = {}) const {
     return request.counts.empty() &&
            like_ == Like{request.collective, request.in.dtype, request.out.dtype, request.root,
-                         launch.size,        request.in.count, request.out.count};
+                         launch.size,        request.in.count, request.out.count, division};
   }
 
   std::size_t nbytes() const {
@@ -68,6 +70,7 @@ class Traffic {
     DType in, out;
     Rank root, size;
     std::size_t in_count, out_count;
+    Division division;
     bool operator==(const Like&) const = default;
   };
   Like like_ = {};

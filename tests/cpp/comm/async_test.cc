@@ -82,7 +82,8 @@ class Async : public ::testing::TestWithParam<std::tuple<Over, Check>> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Async,
-                         ::testing::Combine(::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         ::testing::Combine(::testing::Values(Over::kInproc, Over::kTcp, Over::kShared,
+                                                              Over::kIslands),
                                             ::testing::Values(Check::kOn, Check::kStrict)),
                          [](const ::testing::TestParamInfo<std::tuple<Over, Check>>& each) {
                            return name_of(std::get<0>(each.param)) +
