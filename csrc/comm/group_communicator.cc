@@ -227,8 +227,8 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 
 Choice GroupCommunicator::choose(const Request& request) const {
   if (parts_.shares_memory) return {&shm::shared_memory(request.collective)};
-  if (shm::goes_by_islands(request, parts_.islands)) return {&shm::by_islands(request.collective)};
   const uint64_t nbytes = knows_size(request) ? elements_of(request, size_).nbytes() : kUnknownSize;
+  if (shm::goes_by_islands(request, nbytes, parts_.islands)) return {&shm::by_islands(request.collective)};
   const SelectionTable::Call call{nbytes, request.counts.empty(), request.fixed_order};
   return selection_.choose(request.collective, call, {size_, parts_.hosts});
 }
@@ -484,7 +484,9 @@ Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {
   if (parts_.shares_memory) return explain_shared_call(call, size_);
   Request plain;  // an explained call has the usual operation
   plain.collective = call.collective;
-  if (shm::goes_by_islands(plain, parts_.islands)) return explain_divided_call(call, size_, parts_.islands);
+  plain.root = call.root;
+  if (shm::goes_by_islands(plain, call.nbytes, parts_.islands))
+    return explain_divided_call(call, size_, parts_.islands);
   call.group = {size_, parts_.hosts};
   call.transport = parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only";
   if (call.rank == -1) call.rank = rank_;

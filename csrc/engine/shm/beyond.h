@@ -1,5 +1,5 @@
-// What a call in rounds has to do with ranks that share no memory with this one. Before a rank passes on what it has for a
-// round, it exchanges it with those ranks.
+// What a call has to do with ranks that share no memory with this one. Before a rank passes on what it has for a round, it
+// exchanges it with those ranks. A small call is a single round.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ struct Division {
   Rank most = 0;  // ranks that share memory anywhere: rounds must suit all
   // Where each rank has a part: it stands here for so many parts, one of each host, and a round has a piece of each. Else 1.
   uint32_t parts = 1;
+  // A small call, in one exchange: this one of the ranks that share memory combines what they have, and exchanges that. -1: none.
+  Rank leader = -1;
   bool operator==(const Division&) const = default;
 };
 

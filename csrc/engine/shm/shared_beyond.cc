@@ -11,9 +11,9 @@ bool SharedRun::others_want_results() const {
          (request_.collective == Collective::kAllreduce || launch_.rank != request_.root);
 }
 
-void SharedRun::exchange(uint32_t round, uint64_t position, std::size_t nbytes) {
+void SharedRun::exchange(uint32_t round, uint64_t position, std::span<std::byte> memory) {
   positions_.push_back(position);
-  beyond_->exchange(round, {group_.at(position), nbytes});
+  beyond_->exchange(round, memory);
 }
 
 bool SharedRun::pass_on() {

@@ -45,7 +45,7 @@ bool SharedRun::announce_rounds() {
     lends_[kInputs] = true;
     opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(arrays_.input())};
   }
-  std::memcpy(group_.payload(launch_.sequence), &opening, sizeof opening);
+  std::memcpy(group_.payload(), &opening, sizeof opening);
   note_rounds();
   group_.announce(launch_.sequence, fingerprint_of(launch_.digest));
   tell_what_is_not_read();
@@ -210,7 +210,7 @@ bool SharedRun::put_inputs() {
     arrays_.put(to, part.begin, part.nbytes, way_);
   }
   if (exchanges) {
-    exchange(put_++, *room, nbytes);
+    exchange(put_++, *room, {to, nbytes});
     return true;
   }
   std::byte* parts = to + sizes;
@@ -276,7 +276,7 @@ bool SharedRun::combine_round() {
                     way_);
   }
   if (beyond_ != nullptr) {
-    exchange(combined_, *room, nbytes);
+    exchange(combined_, *room, {also, nbytes});
   } else if (others_want_it) {
     group_.publish(kResults, combined_, room.value_or(0));
   }

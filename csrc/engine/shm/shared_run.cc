@@ -31,6 +31,8 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
   renew(request, launch);
   beyond_ = beyond;
   stage_ = Stage::kJoining;
+  next_peer_ = 0;
+  positions_.clear();
   announced_ = chosen_ = on_trial_ = false;
   way_ = Way::kLargeRing;
   kept_ = 0;
@@ -108,7 +110,7 @@ bool SharedRun::step() {
     stage_ = Stage::kAnnouncing;
   }
   if (stage_ == Stage::kAnnouncing) {
-    if (!(in_rounds ? announce_rounds() : announce())) return false;
+    if (!(leads() ? lead() : in_rounds ? announce_rounds() : announce())) return false;
     announced_ = true;
     next_peer_ = 0;
     stage_ = in_rounds ? Stage::kComparing : Stage::kSmall;
@@ -239,12 +241,12 @@ std::string SharedRun::where() const {
 bool SharedRun::announce() {
   if (!group_.catch_up(launch_.sequence)) return false;
   const std::size_t nbytes = traffic_.writes() ? traffic_.message_nbytes() : 0;
-  std::byte* const payload = group_.payload(launch_.sequence);
+  std::byte* const payload = group_.payload();
   const bool is_inline = nbytes <= kInlineNbytes;
   std::byte* message = payload;
   if (!is_inline) {
     if (Status made = group_.make_rings(); !made.is_ok()) return fail(std::move(made));
-    if (!chosen_) choose_way(false);
+    if (!chosen_ && beyond_ == nullptr) choose_way(false);  // else times would say nothing about ways
     const std::optional<uint64_t> room =
         group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs}, way_);
     if (!room) return false;
@@ -294,6 +296,7 @@ Status SharedRun::differs(Rank peer) const {
 // ---- small calls
 
 bool SharedRun::small() {
+  if (traffic_.leader() >= 0) return leads() || follow();
   for (; next_peer_ < launch_.size; ++next_peer_) {
     if (!traffic_.reads_from(next_peer_)) continue;
     if (!take_small(next_peer_)) return false;

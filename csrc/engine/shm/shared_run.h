@@ -71,6 +71,11 @@ class SharedRun : public Run {
   bool announce_rounds();
   bool compare(Rank peer);
   bool small();
+  bool leads() const { return traffic_.leader() == launch_.rank; }
+  bool lead();
+  bool gather();
+  bool combine_here(std::byte* to);
+  bool follow();
   bool take_small(Rank peer);
   const std::byte* small_message(Rank peer);
   bool combine_small();
@@ -94,7 +99,7 @@ class SharedRun : public Run {
   void put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::byte* to) const;
   void take_parts(Rank writer, uint32_t round, std::size_t nbytes, const std::byte* from) const;
   void combine_parts(uint32_t round, std::size_t nbytes, std::byte* to);
-  void exchange(uint32_t round, uint64_t position, std::size_t nbytes);
+  void exchange(uint32_t round, uint64_t position, std::span<std::byte> memory);
   bool others_want_results() const;
   void note_whom_it_waits_for();
   bool take(StreamKind kind, Rank peer);
@@ -139,8 +144,9 @@ class SharedRun : public Run {
   uint32_t put_ = 0, put_rounds_ = 0;            // inputs
   uint32_t combined_ = 0, combined_rounds_ = 0;  // of our piece
   uint32_t passed_ = 0;                          // of what was exchanged beyond: given to the others here
-  std::vector<uint64_t> positions_;              // of rounds that are being exchanged, by round
-  bool more_to_do_ = false;                      // without waiting
+  alignas(8) std::byte combined_here_[kInlineNbytes];  // of a small call that this rank leads
+  std::vector<uint64_t> positions_;                    // of rounds that are being exchanged, by round
+  bool more_to_do_ = false;                            // without waiting
   std::vector<Incoming> incoming_;
   std::vector<const std::byte*> sources_;
   Status failure_;

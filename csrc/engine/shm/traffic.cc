@@ -45,8 +45,11 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   whole_nbytes_ = moves_data(collective_) ? elements_of(request, size_).nbytes() : 0;
   const bool two_stages = collective_ == Collective::kAllreduce || collective_ == Collective::kReduce;
   const bool is_divided = division.slices != 0;  // exchanged between hosts round by round
-  in_rounds_ = is_divided || !knows_size(request) ||
-               whole_nbytes_ > std::min(most_at_once(request, launch.size, limits), largest_message);
+  const bool is_led = division.leader >= 0;      // or at once
+  in_rounds_ =
+      is_divided ||
+      (!is_led && (!knows_size(request) ||
+                   whole_nbytes_ > std::min(most_at_once(request, launch.size, limits), largest_message)));
   knows_size_ = knows_size(request);
   combines_ = reduces(collective_);
   passes_results_on_ = two_stages && in_rounds_;
@@ -74,7 +77,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   if (moves_data(collective_))
     geometry_.bind(request, Shape{collective_, rank_, size_, root_, 1, request.counts.empty()}, chunks);
   largest_part_ = addressed_ && knows_size(request) ? aligned(geometry_.chunk_nbytes()) : 0;
-  if (message_nbytes() > largest_message) in_rounds_ = true;
+  if (!is_led && message_nbytes() > largest_message) in_rounds_ = true;
   const std::size_t sharers =
       is_divided ? std::max<std::size_t>(static_cast<std::size_t>(division.most), 2) : ranks;
   const std::size_t readers = addressed_ ? sharers - 1 : 1;

@@ -32,6 +32,9 @@ class Traffic {
     return whole_nbytes_;
   }  // of the whole call; 0 where not all ranks know it alike
   bool in_rounds() const { return in_rounds_; }
+  Rank leader() const {
+    return like_.division.leader;
+  }  // of a small call that is exchanged between hosts; -1: it is not
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }  // of a round, for one reader; at least 128
   // Where only sender and receiver know a part's size: before the parts of round 0, the sizes of all of them, 8 bytes each.
   std::size_t sizes_nbytes() const;

@@ -32,8 +32,7 @@ Status failed(const std::string& why) { return Status(Code::kInternal, why); }
 
 class Hierarchical : public ::testing::TestWithParam<Sizes> {};
 INSTANTIATE_TEST_SUITE_P(Islands, Hierarchical,
-                         ::testing::Values(Sizes{2, 1}, Sizes{2, 2}, Sizes{3, 2}, Sizes{1, 3},
-                                           Sizes{2, 2, 2}),
+                         ::testing::Values(Sizes{2, 1}, Sizes{2, 2}, Sizes{1, 3}, Sizes{2, 2, 2}),
                          [](const ::testing::TestParamInfo<Sizes>& each) { return name_of(each.param); });
 
 TEST_P(Hierarchical, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {

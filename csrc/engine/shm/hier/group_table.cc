@@ -8,19 +8,35 @@ namespace {
 
 // Up to here one rank of each island speaks for it: more messages would cost more than they carry.
 constexpr std::size_t kThroughLeaders = 8 * 1024;
+// Above, a tree over all ranks is as fast if it goes between the islands as seldom. Its messages are large enough to wait for their
+// receiver: ranks that disagree about the root find out.
+constexpr uint64_t kThroughTrees = 128 * 1024;
 constexpr Rank kMostPieces = 512;  // a message with a piece for each fits into the smallest ring
 
 }  // namespace
 
-bool goes_by_islands(const Request& request, const Islands& islands) {
+Rank crossings_of_tree(const Islands& islands, Rank root) {
+  const auto island = [&](uint32_t place) {
+    return islands.island_of[(place + static_cast<uint32_t>(root)) % islands.island_of.size()];
+  };
+  Rank crossings = 0;
+  for (uint32_t place = 1; place < islands.island_of.size(); ++place)
+    crossings += island(place) != island(place & (place - 1)) ? 1 : 0;
+  return crossings;
+}
+
+bool goes_by_islands(const Request& request, uint64_t nbytes, const Islands& islands) {
   if (!islands.worth_it()) return false;
+  // A mean of means is the mean only where all are of as many.
+  const bool combines = request.op != ReduceOp::kAvg || islands.even();
+  const auto tree_is_worse = [&] {
+    return nbytes <= kThroughTrees || crossings_of_tree(islands, request.root) > islands.count - 1;
+  };
   switch (request.collective) {
-    case Collective::kBarrier:
-    case Collective::kBroadcast: return true;
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-      // A mean of means is the mean only where all are of as many.
-      return request.op != ReduceOp::kAvg || islands.even();
+    case Collective::kBarrier: return true;
+    case Collective::kBroadcast: return tree_is_worse();
+    case Collective::kAllreduce: return combines;
+    case Collective::kReduce: return combines && tree_is_worse();
     case Collective::kAllgather:
     case Collective::kReduceScatter:
       // Each rank stands for one part of each island.
@@ -29,14 +45,20 @@ bool goes_by_islands(const Request& request, const Islands& islands) {
   }
 }
 
-uint32_t slices_of(Collective collective, std::size_t nbytes, const Islands& islands) {
-  const bool one =
-      collective == Collective::kBroadcast || (nbytes <= kThroughLeaders && !has_parts(collective));
-  return one ? 1 : static_cast<uint32_t>(islands.least);
+bool goes_through_leaders(Collective collective, std::size_t nbytes) {
+  return nbytes <= kThroughLeaders && !has_parts(collective);
+}
+
+uint32_t slices_of(Collective collective, const Islands& islands) {
+  return collective == Collective::kBroadcast ? 1 : static_cast<uint32_t>(islands.least);
 }
 
 std::string describe_by_islands(Collective collective, std::size_t nbytes, const Islands& islands) {
-  const uint32_t slices = slices_of(collective, nbytes, islands);
+  if (goes_through_leaders(collective, nbytes))
+    return "one rank of each host combines the array there, exchanges it with those of the others, and "
+           "passes the result on; "
+           "one exchange";
+  const uint32_t slices = slices_of(collective, islands);
   if (slices == 1) return "one rank of each host exchanges the array with those of the others";
   return "cut into " + std::to_string(slices) +
          " slices; for each of them one rank of every host exchanges what its host has combined";
@@ -58,9 +80,14 @@ GroupTable::GroupTable(std::span<const Rank> island_of, Rank self) {
 
 Islands GroupTable::shape() const {
   Islands shape{static_cast<Rank>(islands_.size()), static_cast<Rank>(islands_.front().size()), 1};
-  for (const std::vector<Rank>& members : islands_) {
+  for (std::size_t i = 0; i < islands_.size(); ++i) {
+    const std::vector<Rank>& members = islands_[i];
     shape.least = std::min(shape.least, static_cast<Rank>(members.size()));
     shape.most = std::max(shape.most, static_cast<Rank>(members.size()));
+    for (const Rank rank : members) {
+      shape.island_of.resize(std::max(shape.island_of.size(), static_cast<std::size_t>(rank) + 1));
+      shape.island_of[static_cast<std::size_t>(rank)] = static_cast<Rank>(i);
+    }
   }
   return shape;
 }

@@ -14,19 +14,27 @@ namespace pc::shm {
 // What all ranks of a group know about its islands. One: nothing to divide.
 struct Islands {
   Rank count = 1;
-  Rank least = 1, most = 1;  // ranks of one
+  Rank least = 1, most = 1;          // ranks of one
+  std::vector<Rank> island_of = {};  // by rank: the number of its island
   bool worth_it() const { return count > 1 && most > 1; }
   bool even() const { return least == most; }
   bool operator==(const Islands&) const = default;
 };
 
-// Whether such a call goes through shared memory inside the islands and through plans between them. The same on all ranks.
-bool goes_by_islands(const Request& request, const Islands& islands);
+// Whether such a call goes through shared memory inside the islands and through plans between them: where that is possible, and
+// not slower than a plan over all ranks. The same on all ranks. `nbytes`: of the whole array.
+bool goes_by_islands(const Request& request, uint64_t nbytes, const Islands& islands);
 
-// Into how many parts the array is cut, each for one rank of every island.
-uint32_t slices_of(Collective collective, std::size_t nbytes, const Islands& islands);
+// Whether one rank of each island speaks for it, in one exchange.
+bool goes_through_leaders(Collective collective, std::size_t nbytes);
+
+// Into how many parts the array of a larger one is cut, each for one rank of every island.
+uint32_t slices_of(Collective collective, const Islands& islands);
 std::string describe_by_islands(Collective collective, std::size_t nbytes,
                                 const Islands& islands);  // for people
+
+// How often what a binomial tree over all ranks carries goes from one island to another. At best once for each but the root's.
+Rank crossings_of_tree(const Islands& islands, Rank root);
 
 class GroupTable {
  public:

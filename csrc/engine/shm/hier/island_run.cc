@@ -26,19 +26,26 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   const bool moves = whole.collective == Collective::kBroadcast;
   const std::size_t nbytes = elements_of(whole, launch.size).nbytes();
   const bool of_parts = has_parts(whole.collective);
-  const Division division{slices_of(whole.collective, nbytes, members_.shape), members_.shape.most,
-                          of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
+  const bool is_led = goes_through_leaders(whole.collective, nbytes),
+             is_rooted = pc::is_rooted(whole.collective);
 
   Request near = whole;
   near.op = inside(whole);
+  Division division{slices_of(whole.collective, members_.shape), members_.shape.most,
+                    of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
   std::vector<Rank> ranks;
-  if (moves) {
-    ranks = table.column(0, whole.root);
+  if (is_led || moves) {
+    ranks = table.column(0, is_rooted ? whole.root : -1);
     near.root = table.place_here(ranks[static_cast<std::size_t>(table.own_island())]);
   } else {
     if (static_cast<uint32_t>(table.own_place()) < division.slices)
       ranks = members_.columns[static_cast<std::size_t>(table.own_place())];
-    if (whole.collective == Collective::kReduce) near.root = table.place_here(whole.root);
+    if (is_rooted) near.root = table.place_here(whole.root);
+  }
+  if (is_led) {
+    division = {.leader = near.root};
+    if (table.own_place() != near.root) ranks.clear();
+    if (is_rooted && launch.rank != whole.root) (moves ? near.in : near.out) = {};
   }
   Launch here = launch;
   here.rank = table.own_place();
@@ -47,7 +54,7 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   here.names = table.members().data();
 
   Column::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
-  if (is_rooted(whole.collective)) part.root = table.island_of(whole.root);
+  if (is_rooted) part.root = table.island_of(whole.root);
   part.fixed_order = whole.fixed_order;
   // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));

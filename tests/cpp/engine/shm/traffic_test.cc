@@ -200,6 +200,18 @@ TEST(Traffic, islands_of_different_sizes_cut_an_array_alike) {
   }
 }
 
+TEST(Traffic, a_call_with_a_leader_is_one_exchange_whatever_the_limits_say) {
+  for (const std::size_t count : {0UL, 1UL, 2'000UL}) {
+    Side side;
+    fill(side, {Collective::kAllreduce, 3, count, false, 0}, 1);
+    Traffic traffic;
+    traffic.bind(side.request, side.launch, limits_of(3, 64), {.leader = 0});
+    EXPECT_FALSE(traffic.in_rounds());
+    EXPECT_EQ(traffic.message_nbytes(), traffic.nbytes());
+    EXPECT_EQ(traffic.incoming(0).nbytes, traffic.nbytes());
+  }
+}
+
 TEST(Traffic, a_round_has_a_whole_piece_of_every_part) {
   for (const uint32_t parts : {2U, 3U, 7U}) {
     for (const Collective collective : {Collective::kAllgather, Collective::kReduceScatter}) {
