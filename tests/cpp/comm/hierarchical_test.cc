@@ -2,8 +2,10 @@
 // middle, groups whose islands are others than the world's.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "comm/explain_call.h"
 #include "engine/shm/limits.h"
@@ -75,6 +77,48 @@ TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
     return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// The others make the call only when the root's has returned.
+TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
+  for (const std::size_t count : {1UL, 100UL}) {
+    std::atomic<int> returned{0};
+    const Outcomes outcomes = run_world(world_of(GetParam()), [&](Runtime&, Communicator& group) -> Status {
+      for (Rank root = 0; root < group.size(); ++root) {
+        PC_TRY(make_and_check(group, 0, 1));  // so that no rank has still to join, or is in the call before
+        std::vector<float> x = array_of(root, 0, count);
+        while (group.rank() != root && returned.load() == root) std::this_thread::yield();
+        Request request = request_of(Collective::kBroadcast, x, x, root);
+        if (group.rank() != root) {
+          std::fill(x.begin(), x.end(), -1.0F);
+          request.in = {};
+        }
+        PC_TRY(group.run(request));
+        if (group.rank() == root) returned = root + 1;
+        if (x != array_of(root, 0, count)) return failed("wrong result");
+      }
+      return Status::ok();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+// The root makes the call only when those of the others have returned.
+TEST_P(Hierarchical, nobody_waits_for_the_root_of_a_small_reduce) {
+  for (const std::size_t count : {1UL, 100UL}) {
+    std::atomic<int> returned{0};
+    const Outcomes outcomes = run_world(world_of(GetParam()), [&](Runtime&, Communicator& group) -> Status {
+      PC_TRY(make_and_check(group, 0, 1));
+      std::vector<float> x = array_of(group.rank(), 0, count), sum(count);
+      while (group.rank() == 0 && returned.load() != group.size() - 1) std::this_thread::yield();
+      PC_TRY(group.run(request_of(Collective::kReduce, x, sum, 0)));
+      if (group.rank() != 0) ++returned;
+      float wanted = 0;
+      for (Rank r = 0; r < group.size(); ++r) wanted += value(r, 0, 0);
+      return group.rank() == 0 ? expect(sum, 0, wanted, 0, Collective::kReduce) : Status::ok();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
 }
 
 // A root that is not waited for is ahead by as much as the protocol allows.
