@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Islands, Hierarchical,
 
 TEST_P(Hierarchical, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
-    for (uint64_t call = 0; call < 216; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
+    for (uint64_t call = 0; call < 72; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
     return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -124,9 +124,9 @@ TEST_P(Hierarchical, nobody_waits_for_the_root_of_a_small_reduce) {
 // A root that is not waited for is ahead by as much as the protocol allows.
 TEST_P(Hierarchical, roots_that_run_ahead_overwrite_nothing) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
-    for (uint64_t call = 0; call < 300; ++call) {
+    for (uint64_t call = 0; call < 120; ++call) {
       const std::size_t count = count_for(call);
-      const Rank root = static_cast<Rank>(call / 40) % group.size();
+      const Rank root = static_cast<Rank>(call / 16) % group.size();
       std::vector<float> x = array_of(root, call, count);
       if (group.rank() != root) std::fill(x.begin(), x.end(), -1.0F);
       Request request = request_of(Collective::kBroadcast, x, x, root);
@@ -157,7 +157,7 @@ Status go_wrong(Communicator& group, uint64_t call, std::size_t count, unsigned 
 TEST_P(Hierarchical, after_calls_that_are_given_up_anywhere_the_next_ones_are_exact) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
     std::mt19937 all(7);  // chooses alike on all ranks
-    for (uint64_t call = 0; call < 40; ++call) {
+    for (uint64_t call = 0; call < 16; ++call) {
       const Rank odd = static_cast<Rank>(all() % static_cast<uint64_t>(group.size()));
       const std::size_t count = count_for(all());
       const unsigned how = static_cast<unsigned>(all());
@@ -259,7 +259,7 @@ TEST_P(Hierarchical, calls_are_exact_at_the_ends_of_all_limits) {
     WorldOptions world = world_of(GetParam());
     world.tuning = tuning;
     const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
-      for (uint64_t call = 0; call < 144; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
+      for (uint64_t call = 0; call < 72; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
       return Status::ok();
     });
     EXPECT_TRUE(all_ok(outcomes)) << tuning << "\n" << text_of(outcomes);
