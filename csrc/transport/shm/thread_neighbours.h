@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "transport/shm/neighbours.h"
 
@@ -12,8 +11,7 @@ namespace pc {
 // The memory and the bells of all ranks; lives as long as the last neighbours_of(). Thread-safety: all methods.
 class ThreadHost {
  public:
-  // `islands`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
-  static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& islands = {});
+  static Result<std::shared_ptr<ThreadHost>> create(Rank size);
   virtual ~ThreadHost() = default;
   virtual std::unique_ptr<Neighbours> neighbours_of(Rank rank) = 0;
 };
