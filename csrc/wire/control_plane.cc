@@ -117,7 +117,8 @@ void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
 }
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
-  if (peers_.lives(peer)) bury(peer, cause, cause, now);
+  // Whoever left first was not told our goodbye, nor need tell us its own.
+  if (!said_goodbye_ && peers_.lives(peer)) bury(peer, cause, cause, now);
 }
 
 void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& told, TimePoint now) {

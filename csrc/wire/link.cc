@@ -444,6 +444,7 @@ Status Link::payload_arrived_at(std::span<const std::byte> where_it_is) {
   return state_->payload_arrived(where_it_is);
 }
 bool Link::peer_said_goodbye() const { return state_->goodbye_received; }
+bool Link::says_goodbye() const { return state_->goodbye_wanted; }
 void Link::say_goodbye() { state_->goodbye_wanted = true; }
 void Link::fail(const Status& why) { state_->fail(why); }
 Link::Counts Link::counts() const {

@@ -96,6 +96,7 @@ class Link {
   Status payload_arrived_at(std::span<const std::byte> where_it_is);
 
   bool peer_said_goodbye() const;
+  bool says_goodbye() const;  // say_goodbye() was called
   // Queues GOODBYE behind every send posted so far; later posts complete with kAborted. The peer's goodbye completes our
   // posted receives and the sends that wait for its CLEAR with kPeerExited; eager sends still go out.
   void say_goodbye();

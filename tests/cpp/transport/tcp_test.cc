@@ -216,6 +216,16 @@ TEST_F(AgainstRawPeer, AConnectionThatEndsInsideAFrameIsAFailure) {
   EXPECT_NE(status.message().find("connection closed"), std::string::npos) << status.to_string();
 }
 
+TEST_F(AgainstRawPeer, WhoShutsDownSeesNoFailureInAPeerThatHasLeft) {
+  Bytes in(4);
+  node.recv(1, message(0, 0), in);
+  peer->hang_up();
+  node.transport->shutdown(Deadline::after(kPatience));
+  const std::vector<Completion> done = node.wait(1);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status.code(), Code::kAborted) << done[0].status.to_string();
+}
+
 TEST_F(AgainstRawPeer, AResetIsAFailureOfThePeer) {
   Bytes in(100);
   node.recv(1, message(0, 0), in);

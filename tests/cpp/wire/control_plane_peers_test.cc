@@ -74,6 +74,7 @@ TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
   EXPECT_EQ(told(FrameType::kGoodbye), (Ranks{1, 2, 3}));
   plane.gave_up(kCall, kLate, now);
   plane.lost(1, "reset", now);
+  EXPECT_TRUE(host.died.empty());  // it read our goodbye, and left
   notice(2, {}, true);
   plane.say_goodbye(now);
   after(ControlPlane::kPatience);
