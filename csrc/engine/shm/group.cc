@@ -277,9 +277,18 @@ bool Group::is_free(const Ring::Use& use) {
     if (r == rank_) continue;
     const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
     const uint64_t word = read.load(std::memory_order_seq_cst);
-    if (!reached(word, wanted)) return wait_for(read, word, r);
+    // That word alone is worth waiting for: before the next call here, all have announced this one or a later one.
+    if (!reached(word, wanted) && !has_announced_after(r, use.sequence)) return wait_for(read, word, r);
   }
   return true;
+}
+
+// Then it reads nothing of that call any more. If it gave the call up before it was to announce it, nothing else says so.
+bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
+  const Line* const lines = peers_[index(peer)].area->lines;
+  return std::any_of(lines, lines + 2, [&](const Line& line) {
+    return is_before(low(sequence), low(line.word.load(std::memory_order_seq_cst)));
+  });
 }
 
 // ---- streams

@@ -149,6 +149,7 @@ class Group {
   Rank named(Rank rank) const { return names_.empty() ? rank : names_[index(rank)]; }
   static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
   bool have_announced(uint64_t sequence);
+  bool has_announced_after(Rank peer, uint64_t sequence) const;
   uint64_t newest_before(uint64_t sequence) const;
   bool wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other);
   void compare_last();

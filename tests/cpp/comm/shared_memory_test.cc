@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <future>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "engine/shm/heap.h"
@@ -99,6 +102,37 @@ TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
     return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// The root has filled its ring for ranks that come when they have heard that the call is over, and so never enter it.
+Status broadcast_in_vain(Communicator& group, std::vector<float>& x, std::shared_future<void> is_over) {
+  Request request = request_of(Collective::kBroadcast, x, x, 0);
+  if (group.rank() != 0) request.in = {};
+  if (group.rank() != 0) {
+    is_over.wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long the news may take
+  }
+  const Status ended = group.run(request, group.rank() == 0 ? 0.2 : kLong);
+  return ended.is_ok() ? Status(Code::kInternal, "it was not in vain") : Status::ok();
+}
+
+TEST_P(SharedMemory, a_broadcast_that_timed_out_at_its_root_leaves_room_for_the_next_calls) {
+  constexpr double kSoon = 5;
+  for (const std::size_t next : {std::size_t{2'000'000}, std::size_t{100}}) {
+    std::promise<void> over;
+    const std::shared_future<void> is_over = over.get_future().share();
+    const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .log_fd = -1};
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      PC_TRY(make_and_check(group, 0, 10));
+      std::vector<float> x = array_of(0, 1, 2'000'000);
+      const Status in_vain = broadcast_in_vain(group, x, is_over);
+      if (group.rank() == 0) over.set_value();
+      PC_TRY(in_vain);
+      for (const uint64_t kind : {1, 0}) PC_TRY(make_and_check(group, kind, next, kSoon));
+      return make_and_check(group, 1, 2'000'000, kSoon);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << next << "\n" << text_of(outcomes);
+  }
 }
 
 TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {

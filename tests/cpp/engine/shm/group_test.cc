@@ -159,5 +159,51 @@ TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
   EXPECT_EQ(world[0].look(2), Group::Seen::kSame);
 }
 
+// Puts messages of rounds there as long as there is room, which ends some time. How many.
+uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
+  group.awaited().clear();
+  for (uint32_t round = 0; round < 1000; ++round) {
+    const std::optional<uint64_t> room =
+        group.room(group.limits().largest_message() / 2, {sequence, round, kind}, Way::kLargeRing);
+    if (!room) return round;
+    group.publish(kind, round, *room);
+  }
+  ADD_FAILURE() << "there is always room";
+  return 0;
+}
+
+TEST(SharedGroup, what_ranks_never_entered_that_have_gone_on_leaves_room) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2));
+  world[0].announce(2, 77);
+  ASSERT_GT(fill(world[0], kInputs, 2), 0U);
+  world[0].give_up();
+  for (Group* const group : {&world[1], &world[2]}) {
+    ASSERT_TRUE(group->catch_up(3));
+    group->announce(3, 78);
+  }
+  ASSERT_TRUE(world[0].catch_up(3));
+  EXPECT_TRUE(world[0].room(100, {3, Ring::kByCall, kInputs}, Way::kLargeRing));
+  world[0].announce(3, 78);
+  EXPECT_GT(fill(world[0], kInputs, 3), 0U);
+}
+
+TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2) && world[1].catch_up(2));
+  world[0].announce(2, 77);
+  world[1].announce(2, 77);
+  ASSERT_TRUE(world[2].catch_up(3));
+  world[2].announce(3, 78);
+  ASSERT_GT(fill(world[0], kInputs, 2), 0U);
+  ASSERT_EQ(world[0].awaited().size(), 1U);
+  EXPECT_EQ(world[0].awaited().back().peer, 1);
+  world[1].give_up();
+  EXPECT_TRUE(world[0].awaited().back().has_changed());
+  EXPECT_TRUE(world[0].room(100, {2, 100, kInputs}, Way::kLargeRing));
+}
+
 }  // namespace
 }  // namespace pc::shm
