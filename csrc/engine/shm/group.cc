@@ -175,6 +175,7 @@ uint64_t Group::newest_before(uint64_t sequence) const {
 
 void Group::give_up() {
   fingerprint_ = kVoid;
+  hold_nothing();
   own_->gave_up.exchange(announced_, std::memory_order_seq_cst);
   set_read(kInputs, kAllRounds);
   set_read(kResults, kAllRounds);
@@ -189,6 +190,7 @@ void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   sought_ = {sequence, fingerprint};
   fingerprint_ = fingerprint;
   announced_ = sequence;
+  hold_nothing();
   const std::size_t line = next_;
   next_ ^= 1U;
   // In one order with Host::list(): either the sleeper sees this, or it is seen asleep.
@@ -270,6 +272,7 @@ bool Group::await_news(Rank peer) {
 // ---- ring
 
 bool Group::is_free(const Ring::Use& use) {
+  if (is_held(use)) return false;  // no member's word says when that ends: its owner comes again when it does
   if (use.sequence < everybody_) return true;
   if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
   const uint64_t wanted = round_word(use.sequence, use.round + 1);

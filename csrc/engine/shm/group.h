@@ -126,6 +126,9 @@ class Group {
   // Where the message of that round is in a member's ring. nullopt: not yet.
   std::optional<uint64_t> published(Rank peer, StreamKind kind, uint64_t base, uint32_t round);
   void set_read(StreamKind kind, uint32_t rounds);  // of the last announced call
+  // In the last announced call, rounds from there on are nobody else's yet: other hosts read and write their memory, whatever
+  // the members have read. Until the call is given up or another one is announced.
+  void hold(StreamKind kind, uint32_t from_round) { held_[kind] = from_round; }
   uint64_t stream_base(StreamKind kind) const { return count_[kind]; }
 
   std::vector<Awaited>& awaited() { return awaited_; }
@@ -154,6 +157,10 @@ class Group {
   bool wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other);
   void compare_last();
   bool is_free(const Ring::Use& use);
+  bool is_held(const Ring::Use& use) const {
+    return use.sequence == announced_ && use.round != Ring::kByCall && use.round >= held_[use.stream];
+  }
+  void hold_nothing() { held_[kInputs] = held_[kResults] = kAllRounds; }
   bool wait_for(const std::atomic<uint64_t>& word, uint64_t seen, Rank peer) {
     awaited_.push_back({&word, seen, peer});
     return false;
@@ -186,6 +193,7 @@ class Group {
   std::vector<std::atomic<bool>> left_;  // by rank
   std::vector<Awaited> awaited_;
   std::vector<Stray> strays_;
+  uint32_t held_[2] = {kAllRounds, kAllRounds};  // from which round on, by StreamKind
 };
 
 inline constexpr uint32_t kVoid = 0;  // the fingerprint of a call that this rank did not make

@@ -16,6 +16,10 @@ void SharedRun::exchange(uint32_t round, uint64_t position, std::span<std::byte>
   beyond_->exchange(round, memory);
 }
 
+void SharedRun::hold_what_is_not_passed_on() {
+  if (beyond_ != nullptr) group_.hold(traffic_.combines() ? kResults : kInputs, passed_);
+}
+
 bool SharedRun::pass_on() {
   if (passed_ == positions_.size()) return false;
   Result<bool> is_done = beyond_->take(passed_);
@@ -34,6 +38,7 @@ bool SharedRun::pass_on() {
   if (!combines || others_want_results())
     group_.publish(combines ? kResults : kInputs, passed_, positions_[passed_]);
   ++passed_;
+  hold_what_is_not_passed_on();
   return true;
 }
 

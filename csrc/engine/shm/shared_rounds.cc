@@ -48,6 +48,7 @@ bool SharedRun::announce_rounds() {
   std::memcpy(group_.payload(), &opening, sizeof opening);
   note_rounds();
   group_.announce(launch_.sequence, fingerprint_of(launch_.digest));
+  hold_what_is_not_passed_on();
   tell_what_is_not_read();
   return true;
 }

@@ -100,6 +100,7 @@ class SharedRun : public Run {
   void take_parts(Rank writer, uint32_t round, std::size_t nbytes, const std::byte* from) const;
   void combine_parts(uint32_t round, std::size_t nbytes, std::byte* to);
   void exchange(uint32_t round, uint64_t position, std::span<std::byte> memory);
+  void hold_what_is_not_passed_on();
   bool others_want_results() const;
   void note_whom_it_waits_for();
   bool take(StreamKind kind, Rank peer);

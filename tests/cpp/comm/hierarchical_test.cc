@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -264,6 +265,46 @@ TEST_P(Hierarchical, calls_are_exact_at_the_ends_of_all_limits) {
     });
     EXPECT_TRUE(all_ok(outcomes)) << tuning << "\n" << text_of(outcomes);
   }
+}
+
+// Calls of many rounds, in which one of the hosts is late: the others have as many on their way as they may.
+bool goes_in_rounds(uint64_t call) {
+  switch (call % 9) {  // as in make_and_check()
+    case 4:
+    case 6:
+    case 7:
+    case 8: return false;
+    default: return true;
+  }
+}
+
+TEST_P(Hierarchical, what_is_on_its_way_between_hosts_is_not_overwritten_however_small_the_ring) {
+  WorldOptions world = world_of(GetParam());
+  world.tuning = "2:ring=262144|3:ring=262144|";
+  const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
+    for (uint64_t call = 0; call < 36; ++call) {
+      if (!goes_in_rounds(call)) continue;
+      const Rank late = call / 9 % 2 == 0 ? group.size() - 1 : 0;
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      PC_TRY(make_and_check(group, call, 300'000));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// What the first one leaves of the ring has no room for as many rounds of the second one as may be on their way.
+TEST(HierarchicalOfTen, a_short_reduce_scatter_and_then_a_long_one_are_exact) {
+  constexpr uint64_t kReduceScatter = 5;  // in make_and_check()
+  const Outcomes outcomes = run_world(world_of({5, 5}), [](Runtime&, Communicator& group) -> Status {
+    for (uint64_t turn = 0; turn < 2; ++turn) {
+      PC_TRY(make_and_check(group, kReduceScatter, 128));
+      if (group.rank() >= 5) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      PC_TRY(make_and_check(group, kReduceScatter, 150'000));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 }  // namespace

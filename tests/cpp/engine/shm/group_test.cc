@@ -205,5 +205,24 @@ TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
   EXPECT_TRUE(world[0].room(100, {2, 100, kInputs}, Way::kLargeRing));
 }
 
+// In a reduce_scatter no member reads results, but the columns of other hosts write them.
+TEST(SharedGroup, what_is_held_is_not_free_though_all_have_read_it) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok());
+  world.make_call(2);
+  for (std::size_t rank = 0; rank < 3; ++rank) world[rank].set_read(kResults, kAllRounds);
+  world[0].hold(kResults, 0);
+  const uint32_t fit = fill(world[0], kResults, 2);
+  ASSERT_GT(fit, 0U);
+  EXPECT_TRUE(world[0].awaited().empty());
+  world[0].hold(kResults, 1);
+  const std::size_t nbytes = world[0].limits().largest_message() / 2;
+  EXPECT_TRUE(world[0].room(nbytes, {2, fit, kResults}, Way::kLargeRing));
+  EXPECT_FALSE(world[0].room(nbytes, {2, fit + 1, kResults}, Way::kLargeRing));
+  world[0].give_up();
+  EXPECT_TRUE(world[0].room(nbytes, {2, fit + 1, kResults}, Way::kLargeRing));
+}
+
 }  // namespace
 }  // namespace pc::shm
