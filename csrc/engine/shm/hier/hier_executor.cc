@@ -83,8 +83,6 @@ struct HierExecutor::State {
   std::mutex mutex;                                // guards what follows
   std::vector<std::unique_ptr<HierGroup>> groups;  // few, and they stay
   std::map<uint32_t, Status> ended_groups;
-  std::map<uint32_t, std::vector<std::pair<uint64_t, Status>>>
-      cancelled;           // before the group's first call here
   std::vector<Rank> left;  // of the world
   Status aborted;
 };
@@ -98,8 +96,6 @@ HierGroup& HierExecutor::State::group_of(const Launch& launch) {
     groups.push_back(std::make_unique<HierGroup>(parts, launch));
     group = groups.back().get();
     for (const Rank world : left) group->group.note_left(world);
-    for (const auto& [sequence, why] : std::exchange(cancelled[launch.group], {}))
-      group->line.cancel(sequence, why);
     const auto ended = ended_groups.find(launch.group);
     if (!aborted.is_ok()) group->line.abort(aborted);
     if (ended != ended_groups.end()) group->line.abort(ended->second);
@@ -142,7 +138,7 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
 void HierExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (HierGroup* const known = state_->find(group)) return known->line.cancel(sequence, why);
-  state_->cancelled[group].emplace_back(sequence, why);
+  state_->parts.transport->discard(group, sequence);  // nothing of the group is in line before it
 }
 
 void HierExecutor::peer_left(Rank world) {
