@@ -6,7 +6,6 @@
 namespace pc::shm {
 namespace {
 
-constexpr std::size_t kMostIdle = 16;
 // No plan for a round has so many messages between two ranks.
 constexpr uint32_t kMessagesOfRound = 1U << 12;
 

@@ -29,7 +29,9 @@ class Column final : public Beyond {
         choose_(choose),
         columns_(columns),
         bell_(bell),
-        token_(token) {}
+        token_(token) {
+    idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
+  }
   ~Column() override {
     if (is_active()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }
@@ -60,6 +62,7 @@ class Column final : public Beyond {
  private:
   // So many rounds at once hide the way there and back.
   static constexpr uint32_t kMost = 8;
+  static constexpr std::size_t kMostIdle = 16;
   struct Slot {
     std::unique_ptr<PlanRun> run;
     Scratch scratch;
