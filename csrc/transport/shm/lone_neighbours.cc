@@ -13,6 +13,13 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which the headers of older systems lack
+
+// Pages, not just addresses: one that cannot be had when it is touched ends the process. Kernels before Linux 5.14 know no
+// such request, and give them then.
+int make_pages(void* at, std::size_t nbytes) {
+  return ::madvise(at, nbytes, kPopulateWrite) == 0 || errno == EINVAL ? 0 : errno;
+}
 
 class LoneNeighbours final : public Neighbours {
  public:
@@ -40,6 +47,10 @@ Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
   nbytes = (nbytes + kPage - 1) / kPage * kPage;
   void* const at = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return system_error("mmap of " + std::to_string(nbytes) + " bytes", errno);
+  if (const int error = make_pages(at, nbytes); error != 0) {
+    ::munmap(at, nbytes);
+    return system_error("madvise of " + std::to_string(nbytes) + " bytes", error);
+  }
   const uint64_t offset = pieces_.empty() ? 0 : pieces_.back().offset + pieces_.back().memory.size();
   pieces_.push_back({offset, {static_cast<std::byte*>(at), nbytes}});
   return pieces_.back();
