@@ -104,15 +104,20 @@ bool SharedRun::compare_all() {
     const bool matters =
         traffic_.reads_from(next_peer_) || (traffic_.wants_results() && next_peer_ != launch_.rank);
     if (!matters) continue;
-    if (!compare(next_peer_)) {
-      while (failure_.is_ok() && put_inputs()) {  // meanwhile
-      }
-      return false;
-    }
+    if (!compare(next_peer_)) return go_on_meanwhile(), false;
     if (!find_arrays(next_peer_)) return false;
   }
   if (reads_from_all()) group_.everybody_is_here();
   return true;
+}
+
+// While a rank is late. Other hosts may wait for what the plans of this rank do next.
+void SharedRun::go_on_meanwhile() {
+  bool moved = true;
+  while (moved && failure_.is_ok()) {
+    moved = put_inputs();
+    if (beyond_ != nullptr) moved |= pass_on();
+  }
 }
 
 bool SharedRun::find_arrays(Rank peer) {

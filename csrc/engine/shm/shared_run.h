@@ -80,6 +80,7 @@ class SharedRun : public Run {
   const std::byte* small_message(Rank peer);
   bool combine_small();
   bool compare_all();
+  void go_on_meanwhile();
   void choose_way(bool stays);
   void tell_time();
   Ways::Kind kind() const;
