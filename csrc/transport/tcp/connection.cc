@@ -87,7 +87,9 @@ void Connection::broken(const Status& why) {
     return close(Status(Code::kPeerExited, "rank " + std::to_string(peer_) + " has shut down"));
   }
   // A peer that has read our goodbye may close before it has said its own: what ends here is this rank's doing.
-  if (link_.says_goodbye()) return close(Status(Code::kAborted, "this rank has shut down"));
+  // Damage and a reset stay what they are.
+  if (link_.says_goodbye() && reader_.closed())
+    return close(Status(Code::kAborted, "this rank has shut down"));
   // The operating system's word for it (connection reset, timed out) is the peer's failure to whoever waits for it.
   const Code code = why.code() == Code::kSystem ? Code::kPeerFailure : why.code();
   close(Status(code, "connection to rank " + std::to_string(peer_) + " (" + peer_address_ +
