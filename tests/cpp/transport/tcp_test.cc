@@ -226,6 +226,18 @@ TEST_F(AgainstRawPeer, WhoShutsDownSeesNoFailureInAPeerThatHasLeft) {
   EXPECT_EQ(done[0].status.code(), Code::kAborted) << done[0].status.to_string();
 }
 
+TEST_F(AgainstRawPeer, DamageIsToldToWhoShutsDownToo) {
+  Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
+  frame[20] ^= std::byte{1};
+  Bytes in(100);
+  node.recv(1, message(0, 0), in);
+  peer->say(frame);
+  node.transport->shutdown(Deadline::after(kPatience));
+  const std::vector<Completion> done = node.wait(1);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << done[0].status.to_string();
+}
+
 TEST_F(AgainstRawPeer, AResetIsAFailureOfThePeer) {
   Bytes in(100);
   node.recv(1, message(0, 0), in);
