@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/shm/hier/group_table.h"
 #include "engine/shm/shared_executor.h"
 #include "plan/contracts.h"
 #include "plan/cost.h"
@@ -143,6 +144,23 @@ Result<std::string> explain_shared_call(const ExplainedCall& call, Rank size) {
          "because:   all ranks of the group have passed each other their memory; PYCOLLECTIVE_TRANSPORT=tcp, "
          "or "
          "a table of algorithms in PYCOLLECTIVE_TUNE, runs plans over TCP instead\n" +
+         profile_text_for(call.profile, size);
+}
+
+Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size, const shm::Islands& islands) {
+  ExplainedCall here = call;
+  here.group = {size, islands.count};
+  PC_TRY(check_call(here));
+  const std::string ranks = islands.even()
+                                ? std::to_string(islands.most)
+                                : std::to_string(islands.least) + " to " + std::to_string(islands.most);
+  return std::string(name_of(call.collective)) + " of " + count_text(call.nbytes, "byte", "bytes") + ", " +
+         count_text(static_cast<uint64_t>(size), "rank", "ranks") + " on " + std::to_string(islands.count) +
+         " hosts\n" + "transport: shared memory on each host, " + std::string(call.transport) +
+         " between them\n" + "algorithm: hierarchical (" +
+         shm::describe_by_islands(call.collective, call.nbytes, islands) + ")\n" + "because:   " + ranks +
+         " ranks on each host have passed each other their memory; PYCOLLECTIVE_TRANSPORT=tcp, or a table of "
+         "algorithms in PYCOLLECTIVE_TUNE, runs one plan over all ranks instead\n" +
          profile_text_for(call.profile, size);
 }
 

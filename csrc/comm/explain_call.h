@@ -6,6 +6,7 @@
 
 #include "comm/profile.h"
 #include "comm/selection.h"
+#include "engine/shm/hier/group_table.h"
 
 namespace pc {
 
@@ -23,6 +24,8 @@ struct ExplainedCall {
 // InvalidArgument: a size, root, rank or model that does not exist.
 Result<std::string> explain_shared_call(const ExplainedCall& call,
                                         Rank size);  // in a group that shares memory
+Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
+                                         const shm::Islands& islands);  // that goes by islands
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
 
 }  // namespace pc

@@ -12,6 +12,7 @@
 #include "comm/message_search.h"
 #include "comm/progress.h"
 #include "engine/point_to_point.h"
+#include "engine/shm/hier/hier_executor.h"
 #include "engine/shm/shared_executor.h"
 #include "kernels/reduce.h"
 
@@ -227,6 +228,7 @@ Status GroupCommunicator::resync(double timeout_s, const char* site) {
 Choice GroupCommunicator::choose(const Request& request) const {
   if (parts_.shares_memory) return {&shm::shared_memory(request.collective)};
   const uint64_t nbytes = knows_size(request) ? elements_of(request, size_).nbytes() : kUnknownSize;
+  if (shm::goes_by_islands(request, nbytes, parts_.islands)) return {&shm::by_islands(request.collective)};
   const SelectionTable::Call call{nbytes, request.counts.empty(), request.fixed_order};
   return selection_.choose(request.collective, call, {size_, parts_.hosts});
 }
@@ -480,6 +482,11 @@ WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) co
 Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {
   call.profile = parts_.profile;
   if (parts_.shares_memory) return explain_shared_call(call, size_);
+  Request plain;  // an explained call has the usual operation
+  plain.collective = call.collective;
+  plain.root = call.root;
+  if (shm::goes_by_islands(plain, call.nbytes, parts_.islands))
+    return explain_divided_call(call, size_, parts_.islands);
   call.group = {size_, parts_.hosts};
   call.transport = parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only";
   if (call.rank == -1) call.rank = rank_;

@@ -11,6 +11,7 @@
 #include "comm/runtime.h"
 #include "comm/selection.h"
 #include "engine/plan_executor.h"
+#include "engine/shm/hier/group_table.h"
 
 namespace pc {
 
@@ -24,6 +25,7 @@ class GroupCommunicator final : public Communicator {
     Check check = Check::kOn;
     Rank hosts = 1;              // on how many the ranks are
     bool shares_memory = false;  // the executor runs collectives without plans
+    shm::Islands islands = {};   // worth it: the executor is one that goes by islands
     const Profile* profile = nullptr;
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,

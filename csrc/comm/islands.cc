@@ -289,6 +289,22 @@ std::unique_ptr<Neighbours> neighbours_of(const RuntimeOptions& options, const H
   return make_process_neighbours(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
 }
 
+// Of tests: who shares memory with whom is what the neighbours say.
+std::unique_ptr<Neighbours> made_neighbours(const RuntimeOptions& options, HostMap& map) {
+  std::unique_ptr<Neighbours> ours;
+  for (Rank rank = 0; rank < options.size; ++rank) {
+    std::unique_ptr<Neighbours> made = options.make_neighbours(rank);
+    Rank first = 0, others = 0;
+    while (!made->has(first)) ++first;
+    for (Rank other = 0; other < options.size; ++other) others += made->has(other) && other != rank ? 1 : 0;
+    HostMap::Entry& entry = map.ranks[static_cast<std::size_t>(rank)];
+    entry.island = first;
+    if (others == 0) entry.why_alone = "no other rank shares its memory";
+    if (rank == options.rank && others != 0) ours = std::move(made);
+  }
+  return ours;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeOptions& options,
@@ -296,8 +312,7 @@ Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeO
                                                     const WaitContext& context) {
   HostMap& map = meeting.hosts;
   if (options.make_neighbours) {
-    for (HostMap::Entry& entry : map.ranks) entry.island = 0;
-    return options.make_neighbours(options.rank);
+    return made_neighbours(options, map);
   }
   if (options.make_transport || meeting.transport == "tcp") {
     all_alone(map, options.make_transport ? "the ranks are threads of one process"

@@ -12,9 +12,9 @@
 #include "comm/group_communicator.h"
 #include "comm/islands.h"
 #include "comm/progress.h"
+#include "comm/shared_memory.h"
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
-#include "engine/shm/shared_executor.h"
 #include "transport/shm/seat.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
@@ -123,7 +123,6 @@ struct Runtime::State {
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
   Status share_memory(const Meeting& meeting);
-  bool share_memory(const std::vector<Rank>& ranks) const;  // all of these, with each other
   Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
   GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
@@ -144,8 +143,7 @@ struct Runtime::State {
   std::unique_ptr<Seat> seat;              // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Reactor> reactor;
-  std::unique_ptr<shm::Host> shared_host;  // likewise
-  std::unique_ptr<shm::SharedExecutor> shared_executor;
+  std::unique_ptr<SharedMemory> memory;  // null: no group uses any
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
@@ -190,8 +188,10 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
   parts.transport = alone ? nullptr : transport.get();
-  parts.shares_memory = !alone && share_memory(ranks);
-  if (parts.shares_memory) parts.calls.executor = shared_executor.get();
+  const SharedMemory::Use use = memory == nullptr ? SharedMemory::Use{} : memory->of(ranks);
+  if (use.executor != nullptr) parts.calls.executor = use.executor;
+  parts.shares_memory = use.all;
+  parts.islands = use.islands;
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;
@@ -199,22 +199,14 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   return parts;
 }
 
-bool Runtime::State::share_memory(const std::vector<Rank>& ranks) const {
-  const int32_t ours = hosts.ranks[static_cast<std::size_t>(options.rank)].island;
-  constexpr std::size_t kMost = 4096;  // a line of each is looked at in every call
-  return shared_executor != nullptr && ranks.size() <= kMost &&
-         std::all_of(ranks.begin(), ranks.end(),
-                     [&](Rank rank) { return hosts.ranks[static_cast<std::size_t>(rank)].island == ours; });
-}
-
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
-  if (neighbours == nullptr || meeting.selection.to_string() != SelectionTable::defaults().to_string())
-    return Status::ok();
-  PC_ASSIGN_OR_RETURN(shared_host, shm::Host::create(*neighbours, *doorbell, options.single_copy));
-  shared_executor =
-      std::make_unique<shm::SharedExecutor>(*shared_host, *reactor, more_ranks_than_cores(hosts.local_size),
-                                            meeting.profile.tuning.limits(), seat.get());
+  if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
+  SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
+  parts.crowded = more_ranks_than_cores(hosts.local_size);
+  parts.single_copy = options.single_copy;
+  parts.limits = meeting.profile.tuning.limits();
+  PC_ASSIGN_OR_RETURN(memory, SharedMemory::create(hosts, options.rank, parts));
   return Status::ok();
 }
 
@@ -359,7 +351,7 @@ std::size_t Runtime::group_count() const {
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }
 const HostMap& Runtime::hosts() const { return state_->hosts; }
-shm::Heap* Runtime::heap() { return state_->shared_host == nullptr ? nullptr : &state_->shared_host->heap(); }
+shm::Heap* Runtime::heap() { return state_->memory == nullptr ? nullptr : state_->memory->heap(); }
 const std::string& Runtime::name() const { return state_->name; }
 
 std::vector<CallRecord> Runtime::last_calls() const {
@@ -395,6 +387,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
   if (state_->neighbours) state_->neighbours->close_in_child();
+  if (state_->memory) state_->memory->close_in_child();
 }
 
 }  // namespace pc

@@ -27,7 +27,7 @@ class GroupLine {
 
   // Puts a run last in line, and starts it if it is also the first. Once in line it is the caller's to release().
   void enter(Run& run);
-  // An idle run of those that were released; null: none for which `fits(run)`. All runs of a line are of one class.
+  // An idle run of those that were released; null: none for which `fits(run)`.
   template <class Fits>
   std::unique_ptr<Run> take_idle(Fits&& fits) {
     const Lock lock(mutex_);

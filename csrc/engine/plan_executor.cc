@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "engine/line_work.h"
-#include "engine/plan_cache.h"
-#include "engine/plan_run.h"
+#include "engine/plan_run_for.h"
 
 namespace pc {
 
@@ -40,22 +39,6 @@ struct PlanExecutor::State {
   Status aborted;
 };
 
-namespace {
-
-Result<std::unique_ptr<Run>> run_for(const Request& request, const Launch& launch, Transport& transport,
-                                     GroupLine& line, PlanCache& plans) {
-  const Algorithm& algorithm = *launch.algorithm;
-  const Shape shape{request.collective, launch.rank,  launch.size,
-                    request.root,       launch.split, request.counts.empty()};
-  std::unique_ptr<Run> run = line.take_idle(
-      [&](const Run& idle) { return static_cast<const PlanRun&>(idle).runs(algorithm, shape); });
-  if (run != nullptr) return run;
-  PC_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPlan> plan, plans.get(algorithm, shape));
-  return std::unique_ptr<Run>(std::make_unique<PlanRun>(transport, algorithm, std::move(plan)));
-}
-
-}  // namespace
-
 PlanExecutor::PlanExecutor(Transport& transport, Reactor& reactor)
     : state_(std::make_shared<State>(transport, reactor)) {}
 PlanExecutor::~PlanExecutor() { abort(Status(Code::kAborted, "the executor was closed")); }
@@ -70,9 +53,9 @@ bool PlanExecutor::supports(const Request& request, Rank) const {
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
   GroupLine& line = state_->line(launch.group);
   auto work = std::make_unique<LineWork>(state_, line);  // first: once it runs, somebody must own it
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<Run> run,
-                      run_for(request, launch, state_->transport, line, state_->plans));
-  static_cast<PlanRun&>(*run).prepare(request, launch);
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> run,
+                      plan_run_for(request, launch, state_->transport, line, state_->plans));
+  run->prepare(request, launch);
   line.enter(*run);
   work->take(std::move(run));
   return std::unique_ptr<Work>(std::move(work));

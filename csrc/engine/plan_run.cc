@@ -213,7 +213,8 @@ void PlanRun::end(Status result) {
   if (ended()) return;
   if (started_ && incomplete_ != 0) {
     transport_.cancel(&queue_, result);
-    transport_.discard(launch_.group, launch_.sequence);
+    const bool is_part = launch_.names != nullptr;  // others of the same call may be posted still
+    if (!is_part) transport_.discard(launch_.group, launch_.sequence);
   }
   set_ended(std::move(result));
 }
@@ -239,16 +240,17 @@ Location PlanRun::at(Area area, Chunks chunks) const {
 
 MessageId PlanRun::id_of(uint32_t step) const {
   const Stream stream{launch_.group, StreamClass::kCollective, plan_->plan.steps[step].lane};
-  return {stream, launch_.sequence, plan_->message_index[step], launch_.digest};
+  return {stream, launch_.sequence, launch_.first_message + plan_->message_index[step], launch_.digest};
 }
 
 Weights PlanRun::weights_of(const Step& step) const {
-  return {step.dst_weight, step.src_weight, static_cast<uint32_t>(launch_.size)};
+  const uint32_t each = launch_.contributions;
+  return {step.dst_weight * each, step.src_weight * each, static_cast<uint32_t>(launch_.size) * each};
 }
 
 Status PlanRun::explain_failure(const Completion& completion) const {
   const uint32_t i = static_cast<uint32_t>(completion.token);
-  const Rank peer = plan_->plan.steps[i].peer;
+  const Rank peer = launch_.named(plan_->plan.steps[i].peer);
   const std::string who = "rank " + std::to_string(peer);
   std::string text = completion.status.message();
   if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
@@ -283,7 +285,7 @@ uint32_t PlanRun::waiting_step() const {
 
 Rank PlanRun::waits_for() const {
   const uint32_t step = waiting_step();
-  return step == kNone ? -1 : plan_->plan.steps[step].peer;
+  return step == kNone ? -1 : launch_.named(plan_->plan.steps[step].peer);
 }
 
 std::string PlanRun::where() const {
@@ -293,8 +295,9 @@ std::string PlanRun::where() const {
 }
 
 std::string PlanRun::describe(uint32_t i) const {
-  return "step " + std::to_string(i + 1) + "/" + std::to_string(states_.size()) + ": " +
-         to_string(plan_->plan.steps[i]);
+  Step step = plan_->plan.steps[i];
+  step.peer = launch_.named(step.peer);
+  return "step " + std::to_string(i + 1) + "/" + std::to_string(states_.size()) + ": " + to_string(step);
 }
 
 }  // namespace pc

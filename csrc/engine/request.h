@@ -89,6 +89,11 @@ struct Launch {
   uint32_t split = 1;
   CallListener* listener = nullptr;  // may be null; outlives the operation
   bool waits = false;                // the caller is going to wait for it at once
+  // Of a part of a collective, which some of the group's ranks make among themselves. `rank` and `size` are theirs then.
+  const Rank* names = nullptr;  // what errors call them: ranks of the group; null: they are
+  uint32_t contributions = 1;   // of the group's ranks, that each of them has combined already
+  uint32_t first_message = 0;   // the index of this part's first message: others have those before it
+  Rank named(Rank member) const { return names == nullptr || member < 0 ? member : names[member]; }
 };
 
 }  // namespace pc

@@ -282,6 +282,18 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   }
 }
 
+bool Reactor::poll(CompletionQueue& queue) {
+  if (!queue.empty()) return true;
+  if (state_->try_take()) {
+    state_->poll_all();
+    state_->baton.store(false);
+    state_->hand_over();
+  }
+  return !queue.empty();
+}
+
+bool Reactor::polls_in_background() const { return state_->held_in_background.load(); }
+
 // The stay of the thread in wait_in_background().
 class Reactor::Background {
  public:

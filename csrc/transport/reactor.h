@@ -57,7 +57,11 @@ class Reactor {
   // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
   // Called by the one thread that takes from `queue`.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  // The same for a thread that nobody waits for: it sleeps at once, and whoever comes to wait() polls in its place. One
+  // Polls once, if nobody else does. Whether `queue` has a completion. For who waits for something else as well.
+  bool poll(CompletionQueue& queue);
+  // Whether the thread in the background does it, which makes way for wait() alone.
+  bool polls_in_background() const;
+  // The same as wait() for a thread that nobody waits for: it sleeps at once, and whoever comes to wait() polls in its place. One
   // thread at a time.
   WaitEnd wait_in_background(CompletionQueue& queue, const WaitContext& context);
   void close_in_child() noexcept;  // in a forked child: closes the descriptors; nothing may follow

@@ -16,16 +16,23 @@
 
 namespace pc::testing {
 
-// kShared: memory that the ranks share, and inproc for messages.
-enum class Over : uint8_t { kInproc, kTcp, kShared };
+// kShared: memory that the ranks share, and inproc for messages. kIslands: some share it with each other, as on several hosts.
+enum class Over : uint8_t { kInproc, kTcp, kShared, kIslands };
 inline std::string name_of(Over over) {
-  return over == Over::kInproc ? "inproc" : over == Over::kTcp ? "tcp" : "shared";
+  switch (over) {
+    case Over::kInproc: return "inproc";
+    case Over::kTcp: return "tcp";
+    case Over::kShared: return "shared";
+    case Over::kIslands: break;
+  }
+  return "islands";
 }
 
 struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
-  double timeout_s = 20;  // of init and of every call
+  std::vector<Rank> islands = {};  // kIslands: their sizes; empty: two halves
+  double timeout_s = 20;           // of init and of every call
   std::string tune = "";
   std::string tuning = "", others_tuning = "";  // of rank 0, and of the others
   Check check = Check::kOn;
@@ -48,8 +55,11 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
   const auto store = std::make_shared<MemoryStore>();
   const std::shared_ptr<InprocHub> hub = world.over == Over::kTcp ? nullptr : InprocHub::create(world.size);
   std::shared_ptr<ThreadHost> host;
-  if (world.over == Over::kShared) {
-    Result<std::shared_ptr<ThreadHost>> made = ThreadHost::create(world.size);
+  if (world.over == Over::kShared || world.over == Over::kIslands) {
+    std::vector<Rank> islands = world.islands;
+    if (world.over == Over::kIslands && islands.empty())
+      islands = {world.size - world.size / 2, world.size / 2};
+    Result<std::shared_ptr<ThreadHost>> made = ThreadHost::create(world.size, islands);
     if (!made.is_ok()) return {made.status()};
     host = std::move(made).value();
   }

@@ -37,6 +37,9 @@ def exact() -> None:
             assert np.array_equal(pc.broadcast(ramp + rank, root=root), ramp + root)
             reduced = pc.reduce(ramp * (rank + 1), root=root)
             assert rank != root or np.array_equal(reduced, ramp * (size * (size + 1) // 2))
+        parts = pc.allgather(ramp + rank)
+        assert np.array_equal(parts, np.concatenate([ramp + each for each in range(size)]))
+        assert np.array_equal(pc.reduce_scatter(parts * 1.0), size * (ramp + rank))
         messages(ramp)
         pc.barrier()
 
@@ -61,6 +64,12 @@ def shared_memories() -> int:
     return sum(link.startswith("/memfd:pycollective") for link in links)
 
 
+def algorithm() -> str:
+    """Of a large allreduce."""
+    words = pc.explain("allreduce", nbytes=1 << 20).split()
+    return words[words.index("algorithm:") + 1]
+
+
 def until_broken() -> None:
     """Only an error ends it."""
     say(ready=pc.rank())
@@ -80,7 +89,7 @@ def main(what: str, address: str | None = None, rank: str | None = None, size: s
         {"exact": exact, "until_broken": until_broken}[what]()
         place = [pc.rank(), pc.size(), pc.local_rank(), pc.local_size(), os.uname().nodename]
         talks = {"talks_from": own_addresses(ME), "listens_at": own_addresses(ME, LISTENING)}
-        say(place=place, shared=shared_memories(), **talks)
+        say(place=place, shared=shared_memories(), algorithm=algorithm(), **talks)
         pc.shutdown()
     except pc.CollectiveError as error:
         say(error=type(error).__name__, message=str(error), seconds=time.monotonic() - began)

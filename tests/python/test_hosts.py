@@ -28,6 +28,7 @@ END_S = 40.0
 HOSTS_OF = {  # by rank
     "1+1": (0, 1),
     "2+1": (0, 0, 1),
+    "2+2 in turn": (0, 1, 0, 1),
     "1+2+1": (0, 1, 1, 2),
     "2+1+1 in turn": (0, 1, 2, 0),
     "2+1+1+1": (0, 0, 1, 2, 3),
@@ -152,6 +153,8 @@ def must_have_met(
     backend = os.environ.get("PYCOLLECTIVE_TRANSPORT", "auto")
     for rank, host in enumerate(of_ranks):
         beside = of_ranks.count(host)
+        by_hosts = backend == "auto" and 1 < len(set(of_ranks)) < len(of_ranks)
+        assert (said[rank]["algorithm"] == "hierarchical") == by_hosts, said
         assert said[rank]["shared"] == (beside if beside > 1 and backend == "auto" else 0), said
         place = [rank, len(of_ranks), of_ranks[:rank].count(host), of_ranks.count(host), made[host].name]
         assert said[rank]["place"] == place, said

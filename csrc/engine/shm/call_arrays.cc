@@ -73,7 +73,7 @@ void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_beg
   for (std::size_t done = 0; done < nbytes;) {
     std::size_t count = nbytes - done;
     std::byte* out = nullptr;
-    if (has_output()) {
+    if (has_output() && out_begin != kNowhere) {
       const std::span<std::byte> place = out_.at(out_begin + done, count);
       out = place.data();
       count = place.size();

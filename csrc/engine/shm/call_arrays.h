@@ -34,8 +34,9 @@ class CallArrays {
   }
   // From the input into the output, one piece of at most `nbytes`; returns how many bytes it had.
   std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes, Way way) const;
-  // Combines `sources`, in their order, into the output (if there is one), and into the ring at `also` (if it is not null).
+  // Combines `sources`, in their order, into the output (if there is one, and `out_begin` is not kNowhere), and into the ring at `also` (if it is not null).
   // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
                std::size_t nbytes, std::byte* also, Way way) const;
 

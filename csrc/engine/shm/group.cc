@@ -8,6 +8,7 @@ namespace pc::shm {
 namespace {
 
 constexpr uint64_t kSaidAgain = uint64_t{1} << 28;
+constexpr uint64_t kFurthest = uint64_t{1} << 29;  // numbers that are compared are no further from each other
 
 uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
@@ -21,11 +22,13 @@ uint32_t fingerprint_of(uint64_t digest) {
   return folded == kVoid ? 1 : folded;
 }
 
-Group::Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits)
+Group::Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits,
+             std::vector<Rank> names)
     : host_(host),
       group_(group),
       rank_(rank),
       limits_(limits),
+      names_(std::move(names)),
       left_(world_ranks.size()) {
   peers_.reserve(world_ranks.size());
   for (const Rank world : world_ranks) peers_.push_back({world});
@@ -101,25 +104,35 @@ bool Group::have_announced(uint64_t sequence) {
   if (everybody_ >= sequence) return true;
   for (Rank r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const std::atomic<uint64_t>& line = peers_[index(r)].area->lines[sequence & 1].word;
-    const uint64_t word = line.load(std::memory_order_seq_cst);
-    if (is_before(low(word), low(sequence))) return wait_for(line, word, r);
+    const GroupArea& area = *peers_[index(r)].area;
+    const std::size_t likely = next_ ^ 1U;  // where this rank's last one is
+    const uint64_t word = area.lines[likely].word.load(std::memory_order_seq_cst);
+    if (!is_before(low(word), low(sequence))) continue;
+    const uint64_t other = area.lines[likely ^ 1U].word.load(std::memory_order_seq_cst);
+    if (is_before(low(other), low(sequence))) return wait_for_line(r, likely, word, other);
   }
   everybody_ = sequence;
   return true;
 }
 
-// Who announced another call in the place of this rank's last one is told on. All have announced it.
+// For what a member announces next, which goes into the line with the older word; the first ever goes into line 1.
+bool Group::wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other) {
+  const bool is_older = low(word) == low(other) ? line == 1 : is_before(low(word), low(other));
+  const std::size_t next = is_older ? line : line ^ 1U;
+  return wait_for(peers_[index(peer)].area->lines[next].word, is_older ? word : other, peer);
+}
+
+// Who announced another call in the place of this rank's last one is told on. All have announced it, or a later one.
 void Group::compare_last() {
   if (compared_ == announced_) return;
   compared_ = announced_;
-  const uint32_t ours = fingerprints_[announced_ & 1];
-  for (Rank r = 0; r < size() && ours != kVoid; ++r) {
-    const uint64_t word = peers_[index(r)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed);
-    const uint32_t theirs = high(word);
-    if (low(word) != low(announced_) || ours == theirs || theirs == kVoid) continue;
-    strays_.push_back({announced_, peers_[index(r)].world,
-                       Status(Code::kMismatch, "rank " + std::to_string(r) + " made another call")});
+  for (Rank r = 0; r < size() && fingerprint_ != kVoid; ++r) {
+    for (const Line& line : peers_[index(r)].area->lines) {
+      const uint64_t word = line.word.load(std::memory_order_relaxed);
+      if (low(word) != low(announced_) || high(word) == fingerprint_ || high(word) == kVoid) continue;
+      strays_.push_back(
+          {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
+    }
   }
 }
 
@@ -127,49 +140,83 @@ bool Group::catch_up(uint64_t sequence) {
   for (;;) {
     if (announced_ != 0 && !have_announced(announced_)) return false;
     compare_last();
-    if (announced_ + 1 >= sequence) return true;
-    write_line(announced_ + 1, kVoid);
+    if (sequence - announced_ <= kFurthest) return true;
+    announce(announced_ + kFurthest, kVoid);
     give_up();
   }
 }
 
+// The others do not wait for calls that this rank gave up before it was to announce them.
+bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
+  for (;;) {
+    if (!catch_up(sequence)) return false;
+    const uint64_t newest = newest_before(sequence);
+    if (newest == announced_) break;
+    announce(newest, kVoid);
+    give_up();
+  }
+  sought_ = {sequence, fingerprint};
+  return true;
+}
+
+// What any member has announced last of all before that call.
+uint64_t Group::newest_before(uint64_t sequence) const {
+  uint64_t newest = announced_;
+  for (const Peer& peer : peers_) {
+    for (const Line& line : peer.area->lines) {
+      const int32_t ahead =
+          static_cast<int32_t>(low(line.word.load(std::memory_order_seq_cst)) - low(announced_));
+      const uint64_t number = announced_ + static_cast<uint64_t>(static_cast<int64_t>(ahead));
+      if (ahead > 0 && number < sequence) newest = std::max(newest, number);
+    }
+  }
+  return newest;
+}
+
 void Group::give_up() {
-  fingerprints_[announced_ & 1] = kVoid;
+  fingerprint_ = kVoid;
+  hold_nothing();
   own_->gave_up.exchange(announced_, std::memory_order_seq_cst);
   set_read(kInputs, kAllRounds);
   set_read(kResults, kAllRounds);
 }
 
-void Group::announce(uint64_t sequence, uint32_t fingerprint) { write_line(sequence, fingerprint); }
-
-void Group::write_line(uint64_t sequence, uint32_t fingerprint) {
+void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   // Words of rounds are compared by their difference: what was said of calls long ago is said again in time.
-  if (sequence % kSaidAgain == 0) {
+  if (sequence / kSaidAgain != announced_ / kSaidAgain) {
     set_read(kInputs, kAllRounds);
     set_read(kResults, kAllRounds);
   }
-  fingerprints_[sequence & 1] = fingerprint;
+  sought_ = {sequence, fingerprint};
+  fingerprint_ = fingerprint;
   announced_ = sequence;
+  hold_nothing();
+  const std::size_t line = next_;
+  next_ ^= 1U;
   // In one order with Host::list(): either the sleeper sees this, or it is seen asleep.
-  own_->lines[sequence & 1].word.exchange(uint64_t{fingerprint} << 32 | low(sequence),
-                                          std::memory_order_seq_cst);
+  own_->lines[line].word.exchange(uint64_t{fingerprint} << 32 | low(sequence), std::memory_order_seq_cst);
   wake_all();
 }
 
 Group::Seen Group::look(Rank peer) {
-  const std::atomic<uint64_t>& line = peers_[index(peer)].area->lines[announced_ & 1].word;
-  const uint64_t word = line.load(std::memory_order_seq_cst);
-  if (low(word) == low(announced_)) [[likely]] {
-    if (high(word) == fingerprints_[announced_ & 1]) [[likely]]
+  Peer& from = peers_[index(peer)];
+  const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;  // where this rank's is
+  uint64_t words[2];
+  for (const std::size_t line : {likely, likely ^ 1U}) {
+    const uint64_t word = words[line] = from.area->lines[line].word.load(std::memory_order_seq_cst);
+    if (low(word) != low(sought_.sequence)) continue;
+    from.line = static_cast<uint8_t>(line);
+    if (high(word) == sought_.fingerprint) [[likely]]
       return Seen::kSame;
     if (high(word) != kVoid) return Seen::kOther;
   }
-  wait_for(line, word, peer);
+  wait_for_line(peer, 0, words[0], words[1]);
   return Seen::kNothing;
 }
 
 uint32_t Group::fingerprint_of(Rank peer) const {
-  return high(peers_[index(peer)].area->lines[announced_ & 1].word.load(std::memory_order_relaxed));
+  const Peer& from = peers_[index(peer)];
+  return high(from.area->lines[from.line].word.load(std::memory_order_relaxed));
 }
 
 Place Group::place_of(Rank peer) const {
@@ -189,9 +236,9 @@ const std::byte* Group::message(Rank peer, const Place& place, Status& why) {
                          place.nbytes <= from.ring.size() - place.position;
   if (is_inside) [[likely]]
     return from.ring.data() + place.position;
-  why = Status(Code::kMismatch, "rank " + std::to_string(peer) +
-                                    " says that a message is where none can be; its shared memory is damaged")
-            .with_peer(peer);
+  why = Status(Code::kMismatch,
+               who(peer) + " says that a message is where none can be; its shared memory is damaged")
+            .with_peer(named(peer));
   return nullptr;
 }
 
@@ -225,6 +272,7 @@ bool Group::await_news(Rank peer) {
 // ---- ring
 
 bool Group::is_free(const Ring::Use& use) {
+  if (is_held(use)) return false;  // no member's word says when that ends: its owner comes again when it does
   if (use.sequence < everybody_) return true;
   if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
   const uint64_t wanted = round_word(use.sequence, use.round + 1);
@@ -232,9 +280,18 @@ bool Group::is_free(const Ring::Use& use) {
     if (r == rank_) continue;
     const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
     const uint64_t word = read.load(std::memory_order_seq_cst);
-    if (!reached(word, wanted)) return wait_for(read, word, r);
+    // That word alone is worth waiting for: before the next call here, all have announced this one or a later one.
+    if (!reached(word, wanted) && !has_announced_after(r, use.sequence)) return wait_for(read, word, r);
   }
   return true;
+}
+
+// Then it reads nothing of that call any more. If it gave the call up before it was to announce it, nothing else says so.
+bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
+  const Line* const lines = peers_[index(peer)].area->lines;
+  return std::any_of(lines, lines + 2, [&](const Line& line) {
+    return is_before(low(sequence), low(line.word.load(std::memory_order_seq_cst)));
+  });
 }
 
 // ---- streams

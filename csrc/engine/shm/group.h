@@ -1,15 +1,17 @@
-// What the ranks of one group tell each other through shared memory. Every call is announced by every member, in the order
-// of their numbers, in two lines that take turns:
+// What the ranks of one group tell each other through shared memory: of each member two lines, which take turns. A member
+// announces a call in the line that it has not written last.
 //
-//   A rank announces call s only when all members have announced s - 1, so nobody reads what it announced for s - 2 any
-//   more. While it is in call s, what the others have announced in the line of s is s or something earlier, never later.
+//   A rank announces a call only when all members have announced the one that it announced last, or a later one; so nobody
+//   reads any more what stands in the line that it overwrites. While it is in a call, nobody overwrites what he has announced
+//   for that.
 //
-// So one exchange of lines is all that a small call needs. A call that ends without having been announced here (others gave
-// it up) is announced as void, together with the next one.
+// So one exchange of lines is all that a small call needs. Calls that are not made here (plans run them), and calls that others
+// gave up, leave no trace in the lines.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,9 @@ struct Stray {
 // what they wait for.
 class Group {
  public:
-  Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits);
+  // `names`: what errors call the members; empty: their ranks.
+  Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits,
+        std::vector<Rank> names = {});
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
   const Limits& limits() const { return limits_; }
@@ -66,20 +70,23 @@ class Group {
   bool has_left(Rank peer) const { return left_[index(peer)].load(std::memory_order_seq_cst); }
 
   uint64_t announced() const { return announced_; }
-  // Announces what has to be announced before `sequence`. False: not everybody is there yet.
+  // Whether that call can be announced. False: not everybody is there yet.
   bool catch_up(uint64_t sequence);
-  std::byte* payload(uint64_t sequence) { return own_->lines[sequence & 1].payload; }
-  void announce(uint64_t sequence, uint32_t fingerprint);  // after catch_up(), and payload()
+  // The same for who leads a call, and announces it when all others have: he can look() at what they announce for it.
+  bool catch_up_to_lead(uint64_t sequence, uint32_t fingerprint);
+  std::byte* payload() { return own_->lines[next_].payload; }  // of the next announcement; after catch_up()
+  void announce(uint64_t sequence, uint32_t fingerprint);      // after catch_up(), and payload()
 
   // Nothing more of the last announced call is read or compared here.
   void give_up();
 
   enum class Seen : uint8_t { kSame, kNothing, kOther };
-  // What a member has announced in the place of this rank's last call.
+  // What a member has announced for the call that this rank has announced last, or looks for.
   Seen look(Rank peer);
-  uint32_t fingerprint_of(Rank peer) const;  // once it is there
+  // Once it is there.
+  uint32_t fingerprint_of(Rank peer) const;
   const std::byte* inline_message(Rank peer) const {
-    return peers_[index(peer)].area->lines[announced_ & 1].payload;
+    return peers_[index(peer)].area->lines[peers_[index(peer)].line].payload;
   }
   // A message in a member's ring. Null: it cannot be there, and `why` says so.
   const std::byte* message(Rank peer, const Place& place, Status& why);
@@ -119,6 +126,9 @@ class Group {
   // Where the message of that round is in a member's ring. nullopt: not yet.
   std::optional<uint64_t> published(Rank peer, StreamKind kind, uint64_t base, uint32_t round);
   void set_read(StreamKind kind, uint32_t rounds);  // of the last announced call
+  // In the last announced call, rounds from there on are nobody else's yet: other hosts read and write their memory, whatever
+  // the members have read. Until the call is given up or another one is announced.
+  void hold(StreamKind kind, uint32_t from_round) { held_[kind] = from_round; }
   uint64_t stream_base(StreamKind kind) const { return count_[kind]; }
 
   std::vector<Awaited>& awaited() { return awaited_; }
@@ -134,12 +144,23 @@ class Group {
     Rank world;
     const GroupArea* area = nullptr;
     std::span<const std::byte> ring = {};
+    uint8_t line = 0;  // where look() has found what was looked for
   };
+  std::string who(Rank rank) const {
+    return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
+  }
+  Rank named(Rank rank) const { return names_.empty() ? rank : names_[index(rank)]; }
   static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
   bool have_announced(uint64_t sequence);
+  bool has_announced_after(Rank peer, uint64_t sequence) const;
+  uint64_t newest_before(uint64_t sequence) const;
+  bool wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other);
   void compare_last();
   bool is_free(const Ring::Use& use);
-  void write_line(uint64_t sequence, uint32_t fingerprint);
+  bool is_held(const Ring::Use& use) const {
+    return use.sequence == announced_ && use.round != Ring::kByCall && use.round >= held_[use.stream];
+  }
+  void hold_nothing() { held_[kInputs] = held_[kResults] = kAllRounds; }
   bool wait_for(const std::atomic<uint64_t>& word, uint64_t seen, Rank peer) {
     awaited_.push_back({&word, seen, peer});
     return false;
@@ -149,6 +170,7 @@ class Group {
   const uint32_t group_;
   const Rank rank_;
   const Limits limits_;
+  const std::vector<Rank> names_;
   std::vector<Peer> peers_;              // by rank; our own has our area
   std::size_t joined_ = 0, agreed_ = 0;  // of peers_, in order
   bool reads_all_ = false;               // once joined
@@ -156,15 +178,22 @@ class Group {
   std::span<std::byte> memory_ = {};  // of the rings
   Ring rings_[2][2];                  // the large one and the small one, by StreamKind
   Ways ways_;
+  struct Announcement {
+    uint64_t sequence = 0;
+    uint32_t fingerprint = 0;
+  };
   uint64_t announced_ = 0;               // this rank's last number
-  uint64_t everybody_ = 0;               // one that all have announced
+  uint32_t fingerprint_ = 0;             // and what it was; void, once it was given up
+  Announcement sought_;                  // what look() compares with
+  uint8_t next_ = 1;                     // the line that is written next
+  uint64_t everybody_ = 0;               // one that all have announced, or a later one
   uint64_t compared_ = 0;                // and the last whose fingerprints were compared, or need not be
-  uint32_t fingerprints_[2] = {};        // of what this rank announced
   uint64_t count_[2] = {};               // of messages published in each stream
   uint64_t read_[2] = {};                // what this rank has said of its reading
   std::vector<std::atomic<bool>> left_;  // by rank
   std::vector<Awaited> awaited_;
   std::vector<Stray> strays_;
+  uint32_t held_[2] = {kAllRounds, kAllRounds};  // from which round on, by StreamKind
 };
 
 inline constexpr uint32_t kVoid = 0;  // the fingerprint of a call that this rank did not make

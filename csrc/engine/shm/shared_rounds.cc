@@ -35,19 +35,20 @@ bool SharedRun::announce_rounds() {
   // What others have just read and this rank then overwrites, as these calls do, must come back from their caches line by
   // line: that costs more than copies, unless the array is in no cache anyway.
   const bool is_overwritten = traffic_.passes_results_on() || request_.collective == Collective::kBroadcast;
-  const bool pays =
-      !is_overwritten || elements_of(request_, launch_.size).nbytes() >= group_.limits().in_place_from;
+  const bool pays = beyond_ == nullptr && (!is_overwritten || elements_of(request_, launch_.size).nbytes() >=
+                                                                  group_.limits().in_place_from);
   const bool stays = traffic_.writes() && traffic_.inputs_stay(arrays_.input() == arrays_.output());
   if (pays && stays) lend(kInputs, arrays_.input(), request_.in.nbytes());
   if (pays && traffic_.passes_results_on()) lend(kResults, arrays_.output(), request_.out.nbytes());
-  if (!lends_[kInputs]) choose_way(stays);
+  if (!lends_[kInputs] && beyond_ == nullptr) choose_way(stays);  // else times would say nothing about ways
   if (way_ == Way::kPrivateMemory) {
     lends_[kInputs] = true;
     opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(arrays_.input())};
   }
-  std::memcpy(group_.payload(launch_.sequence), &opening, sizeof opening);
+  std::memcpy(group_.payload(), &opening, sizeof opening);
   note_rounds();
   group_.announce(launch_.sequence, fingerprint_of(launch_.digest));
+  hold_what_is_not_passed_on();
   tell_what_is_not_read();
   return true;
 }
@@ -64,7 +65,8 @@ uint32_t SharedRun::rounds_of(std::size_t nbytes) const {
 }
 
 void SharedRun::note_rounds() {
-  put_ = put_rounds_ = combined_ = combined_rounds_ = 0;
+  put_ = put_rounds_ = combined_ = combined_rounds_ = passed_ = 0;
+  positions_.clear();
   incoming_.assign(static_cast<std::size_t>(launch_.size), Incoming{});
   const bool combines = traffic_.combines();
   const uint32_t least = traffic_.sizes_nbytes() == 0 ? 0 : 1;  // sizes are told and compared in round 0
@@ -102,15 +104,20 @@ bool SharedRun::compare_all() {
     const bool matters =
         traffic_.reads_from(next_peer_) || (traffic_.wants_results() && next_peer_ != launch_.rank);
     if (!matters) continue;
-    if (!compare(next_peer_)) {
-      while (failure_.is_ok() && put_inputs()) {  // meanwhile
-      }
-      return false;
-    }
+    if (!compare(next_peer_)) return go_on_meanwhile(), false;
     if (!find_arrays(next_peer_)) return false;
   }
   if (reads_from_all()) group_.everybody_is_here();
   return true;
+}
+
+// While a rank is late. Other hosts may wait for what the plans of this rank do next.
+void SharedRun::go_on_meanwhile() {
+  bool moved = true;
+  while (moved && failure_.is_ok()) {
+    moved = put_inputs();
+    if (beyond_ != nullptr) moved |= pass_on();
+  }
 }
 
 bool SharedRun::find_arrays(Rank peer) {
@@ -156,7 +163,7 @@ bool SharedRun::reads_from_all() const {
 }
 
 bool SharedRun::is_done() const {
-  return put_ == put_rounds_ && combined_ == combined_rounds_ &&
+  return put_ == put_rounds_ && combined_ == combined_rounds_ && passed_ == positions_.size() &&
          std::all_of(incoming_.begin(), incoming_.end(),
                      [](const Incoming& from) { return from.next == from.rounds; });
 }
@@ -168,6 +175,7 @@ bool SharedRun::rounds() {
     group_.awaited().clear();
     moved = put_inputs();
     moved |= combine_round();
+    if (beyond_ != nullptr) moved |= pass_on();
     bool taken = false;
     for (Rank step = 1; step < launch_.size; ++step)
       taken |= take(kind, (launch_.rank + step) % launch_.size);
@@ -177,12 +185,15 @@ bool SharedRun::rounds() {
     if (!moved) moved = keep_own_part();
   }
   if (!moved) return is_done();
-  group_.awaited().clear();  // there is more to do: ready() at once
+  group_.awaited().clear();
+  more_to_do_ = true;
   return false;
 }
 
 bool SharedRun::put_inputs() {
   if (put_ == put_rounds_) return false;
+  const bool exchanges = beyond_ != nullptr && !traffic_.combines();
+  if (exchanges && !beyond_->has_room()) return false;
   // Not far ahead: what was read here is written when the result of the same round comes back.
   if (combined_ < combined_rounds_ && put_ >= combined_ + kMostAhead) return false;
   const std::size_t chunk = traffic_.chunk_nbytes();
@@ -198,15 +209,22 @@ bool SharedRun::put_inputs() {
   const std::optional<uint64_t> room = group_.room(nbytes, use, way_);
   if (!room) return false;
   std::byte* to = group_.at(*room);
-  if (!traffic_.is_addressed()) {
+  if (!traffic_.is_addressed() && is_of_parts()) {
+    put_parts(launch_.rank, put_, nbytes, to);
+  } else if (!traffic_.is_addressed() && arrays_.has_input()) {  // else it comes from another host
     const Traffic::Span part = part_of(launch_.rank);
     arrays_.put(to, part.begin, part.nbytes, way_);
+  }
+  if (exchanges) {
+    exchange(put_++, *room, {to, nbytes});
+    return true;
   }
   std::byte* parts = to + sizes;
   for (Rank r = 0; r < launch_.size && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = part_of(r);
-    arrays_.put(parts, part.begin, part.nbytes, way_);
+    is_of_parts() ? put_parts(r, put_, part.nbytes, parts)
+                  : arrays_.put(parts, part.begin, part.nbytes, way_);
     parts += chunk;
     if (sizes == 0) continue;
     const uint64_t whole = traffic_.outgoing(r).nbytes;
@@ -232,11 +250,11 @@ const std::byte* SharedRun::round_message(Rank peer, StreamKind kind, uint32_t r
 
 bool SharedRun::combine_round() {
   if (combined_ == combined_rounds_) return false;
+  if (beyond_ != nullptr && !beyond_->has_room()) return false;
   // What the others want of the input must have been put there: in place, it is overwritten.
   if (!traffic_.is_addressed() && put_ != put_rounds_ && put_ <= combined_) return false;
   const std::size_t chunk = traffic_.chunk_nbytes();
   const Contributors from = traffic_.contributors();
-  const bool passes_on = traffic_.passes_results_on();
   const Traffic::Span all = own_sum();
   const std::size_t offset = combined_ * chunk, nbytes = std::min(chunk, all.nbytes - offset);
   sources_.assign(static_cast<std::size_t>(launch_.size), nullptr);
@@ -249,17 +267,25 @@ bool SharedRun::combine_round() {
   }
   std::byte* also = nullptr;
   std::optional<uint64_t> room;
-  const bool others_want_it =
-      passes_on && (request_.collective == Collective::kAllreduce || launch_.rank != request_.root);
+  const bool others_want_it = others_want_results() || beyond_ != nullptr;
   if (others_want_it && lends_[kResults] && !group_.has_entry(kResults, combined_)) return false;
   if (others_want_it && !lends_[kResults]) {
     room = group_.room(nbytes, {launch_.sequence, combined_, kResults}, way_);
     if (!room) return false;
     also = group_.at(*room);
   }
-  arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, all.begin + offset, nbytes,
-                  also, way_);
-  if (others_want_it) group_.publish(kResults, combined_, room.value_or(0));
+  if (is_of_parts()) {
+    combine_parts(combined_, nbytes, also);
+  } else {
+    const std::size_t out_begin = beyond_ == nullptr ? all.begin + offset : CallArrays::kNowhere;
+    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also,
+                    way_);
+  }
+  if (beyond_ != nullptr) {
+    exchange(combined_, *room, {also, nbytes});
+  } else if (others_want_it) {
+    group_.publish(kResults, combined_, room.value_or(0));
+  }
   ++combined_;
   group_.set_read(kInputs, combined_ == combined_rounds_ ? kAllRounds : combined_);
   return true;
@@ -279,7 +305,8 @@ bool SharedRun::take(StreamKind kind, Rank peer) {
   if (message == nullptr) return false;
   if (sizes != 0 && !has_size(peer, message - chunk * number - sizes + number * sizeof(uint64_t)))
     return false;
-  arrays_.take(message, all.begin + offset, nbytes, group_.way_of(peer, message));
+  is_of_parts() ? take_parts(peer, from.next, nbytes, message)
+                : arrays_.take(message, all.begin + offset, nbytes, group_.way_of(peer, message));
   ++from.next;
   return true;
 }

@@ -26,9 +26,13 @@ SharedRun::~SharedRun() {
   driven();
 }
 
-void SharedRun::prepare(const Request& request, const Launch& launch) {
+void SharedRun::prepare(const Request& request, const Launch& launch, const Division& division,
+                        Beyond* beyond) {
   renew(request, launch);
+  beyond_ = beyond;
   stage_ = Stage::kJoining;
+  next_peer_ = 0;
+  positions_.clear();
   announced_ = chosen_ = on_trial_ = false;
   way_ = Way::kLargeRing;
   kept_ = 0;
@@ -36,7 +40,8 @@ void SharedRun::prepare(const Request& request, const Launch& launch) {
   arrays_.bind(request, group_.limits().past_caches_from);
   waits_for_.store(-1, std::memory_order_relaxed);
   begun_.store(false, std::memory_order_relaxed);
-  if (!traffic_.is_for(request, launch)) traffic_.bind(request, launch, group_.limits());
+  waits_beyond_.store(false, std::memory_order_relaxed);
+  if (!traffic_.is_for(request, launch, division)) traffic_.bind(request, launch, group_.limits(), division);
 }
 
 void SharedRun::start(Scratch&) {
@@ -75,6 +80,7 @@ void SharedRun::advance() {
 void SharedRun::go_on() {
   begun_.store(true, std::memory_order_relaxed);
   group_.awaited().clear();
+  more_to_do_ = false;
   try {
     if (step()) return end(Status());
     if (!failure_.is_ok()) return end(std::move(failure_));
@@ -84,9 +90,17 @@ void SharedRun::go_on() {
   const std::vector<Awaited>& awaited = group_.awaited();
   for (const Awaited& word : awaited) {
     // In this order: what it wrote, it wrote before it left.
-    if (group_.has_left(word.peer) && !word.has_changed()) return end(has_left(word.peer));
+    if (group_.has_left(word.peer) && !word.has_changed()) return end(has_left(launch_.named(word.peer)));
   }
-  waits_for_.store(awaited.empty() ? -1 : awaited.front().peer, std::memory_order_relaxed);
+  note_whom_it_waits_for();
+}
+
+void SharedRun::note_whom_it_waits_for() {
+  const std::vector<Awaited>& awaited = group_.awaited();
+  const Rank far = beyond_ == nullptr ? -1 : beyond_->waits_for();
+  const Rank near = awaited.empty() ? -1 : launch_.named(awaited.front().peer);
+  waits_beyond_.store(far != -1, std::memory_order_relaxed);
+  waits_for_.store(far != -1 ? far : near, std::memory_order_relaxed);
 }
 
 bool SharedRun::step() {
@@ -96,7 +110,7 @@ bool SharedRun::step() {
     stage_ = Stage::kAnnouncing;
   }
   if (stage_ == Stage::kAnnouncing) {
-    if (!(in_rounds ? announce_rounds() : announce())) return false;
+    if (!(leads() ? lead() : in_rounds ? announce_rounds() : announce())) return false;
     announced_ = true;
     next_peer_ = 0;
     stage_ = in_rounds ? Stage::kComparing : Stage::kSmall;
@@ -163,6 +177,7 @@ bool SharedRun::join() {
 
 void SharedRun::end(Status result) {
   if (ended()) return;
+  if (beyond_ != nullptr && started_ && !result.is_ok()) beyond_->end(result);
   if (announced_ && group_.announced() == launch_.sequence) {
     if (!result.is_ok()) {
       group_.give_up();
@@ -179,13 +194,17 @@ void SharedRun::end(Status result) {
 
 bool SharedRun::ready() {
   const std::vector<Awaited>& awaited = group_.awaited();
-  return awaited.empty() ||
-         std::any_of(awaited.begin(), awaited.end(), [](const Awaited& word) { return word.has_changed(); });
+  if (more_to_do_) return true;
+  if (awaited.empty()) return beyond_ == nullptr || !beyond_->is_active();
+  return std::any_of(awaited.begin(), awaited.end(), [](const Awaited& word) { return word.has_changed(); });
 }
 
 WaitEnd SharedRun::wait(Reactor& reactor, const WaitContext& context) {
   const auto look = [this] { return ready() || !queue_.empty(); };
-  if (waiter_.briefly(look)) return WaitEnd::kReady;
+  const bool polls = beyond_ != nullptr && beyond_->is_active();
+  const bool stays_awake = !polls || !reactor.polls_in_background();
+  if (stays_awake && waiter_.briefly([&] { return look() || (polls && reactor.poll(queue_)); }))
+    return WaitEnd::kReady;
   host_.list(queue_, kWakeToken);
   // Only now: either this sees what the others have written, or they see that this rank sleeps.
   const WaitEnd end = look() ? WaitEnd::kReady : reactor.wait(queue_, context);
@@ -209,7 +228,10 @@ void SharedRun::driven() {
 std::string SharedRun::where() const {
   if (ended()) return "ended";
   const Rank peer = waits_for();
-  if (peer >= 0) return "shared memory: waiting for rank " + std::to_string(peer);
+  const bool far = waits_beyond_.load(std::memory_order_relaxed);
+  if (peer >= 0)
+    return std::string(far ? "between hosts" : "shared memory") + ": waiting for rank " +
+           std::to_string(peer);
   return begun_.load(std::memory_order_relaxed) ? "shared memory: going on"
                                                 : "not started: earlier calls of this group are not done";
 }
@@ -219,12 +241,12 @@ std::string SharedRun::where() const {
 bool SharedRun::announce() {
   if (!group_.catch_up(launch_.sequence)) return false;
   const std::size_t nbytes = traffic_.writes() ? traffic_.message_nbytes() : 0;
-  std::byte* const payload = group_.payload(launch_.sequence);
+  std::byte* const payload = group_.payload();
   const bool is_inline = nbytes <= kInlineNbytes;
   std::byte* message = payload;
   if (!is_inline) {
     if (Status made = group_.make_rings(); !made.is_ok()) return fail(std::move(made));
-    if (!chosen_) choose_way(false);
+    if (!chosen_ && beyond_ == nullptr) choose_way(false);  // else times would say nothing about ways
     const std::optional<uint64_t> room =
         group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs}, way_);
     if (!room) return false;
@@ -261,19 +283,20 @@ Status SharedRun::differs(Rank peer) const {
     return launch_.listener != nullptr &&
            fingerprint == shm::fingerprint_of(launch_.listener->digest_of_leaving(launch_.sequence));
   };
-  if (is_leaving(group_.fingerprint_of(peer))) return has_left(peer);
-  const std::string who = "rank " + std::to_string(peer);
+  if (is_leaving(group_.fingerprint_of(peer))) return has_left(launch_.named(peer));
+  const std::string who = "rank " + std::to_string(launch_.named(peer));
   const bool leaves = is_leaving(fingerprint_of(launch_.digest));
   return Status(Code::kMismatch,
                 who + (leaves ? " is in another call, and this rank leaves"
                               : " made another call here: collective, dtype, op, root, count or algorithm "
                                 "differ, or one of the two skipped or repeated a call"))
-      .with_peer(peer);
+      .with_peer(launch_.named(peer));
 }
 
 // ---- small calls
 
 bool SharedRun::small() {
+  if (traffic_.leader() >= 0) return leads() || follow();
   for (; next_peer_ < launch_.size; ++next_peer_) {
     if (!traffic_.reads_from(next_peer_)) continue;
     if (!take_small(next_peer_)) return false;
@@ -333,7 +356,7 @@ std::span<const std::byte*> SharedRun::contributions() {
 // What a rank has for itself, piece by piece. False: all of it is where it belongs.
 bool SharedRun::keep_own_part() {
   const bool moves = !traffic_.combines() && moves_data(request_.collective);
-  if (!moves || !arrays_.has_input() || !arrays_.has_output()) return false;
+  if (!moves || is_of_parts() || !arrays_.has_input() || !arrays_.has_output()) return false;
   const Traffic::Span from = traffic_.outgoing(launch_.rank), to = traffic_.incoming(launch_.rank);
   const std::size_t nbytes = std::min(from.nbytes, to.nbytes), most = std::min(nbytes - kept_, kKeptAtOnce);
   if (most == 0) return false;

@@ -15,13 +15,14 @@
 #include <vector>
 
 #include "engine/run.h"
+#include "engine/shm/beyond.h"
 #include "engine/shm/call_arrays.h"
 #include "engine/shm/group.h"
 #include "engine/shm/traffic.h"
 
 namespace pc::shm {
 
-class SharedRun final : public Run {
+class SharedRun : public Run {
  public:
   SharedRun(Host& host, Group& group, Waiter& waiter) : host_(host), group_(group), waiter_(waiter) {}
   ~SharedRun() override;
@@ -29,7 +30,9 @@ class SharedRun final : public Run {
   SharedRun& operator=(const SharedRun&) = delete;
 
   // Not while it runs. Touches nothing of the group, which another run may be using.
-  void prepare(const Request& request, const Launch& launch);
+  // `beyond`: with whom else rounds are exchanged; not owned, outlives the call.
+  void prepare(const Request& request, const Launch& launch, const Division& division = {},
+               Beyond* beyond = nullptr);
   void start(Scratch& scratch) override;
   void advance() override;
   void end(Status result) override;
@@ -40,6 +43,8 @@ class SharedRun final : public Run {
   static void tell(const Launch& launch, const std::vector<Stray>& strays);
   std::string where() const override;
   Rank waits_for() const override { return waits_for_.load(std::memory_order_relaxed); }
+  CompletionSink* bell() { return &queue_; }  // for what reports that it can go on, with kWakeToken
+  static constexpr uint64_t kWake = kWakeToken;
 
  private:
   enum class Stage : uint8_t { kJoining, kAnnouncing, kSmall, kComparing, kRounds, kLeaving };
@@ -66,10 +71,16 @@ class SharedRun final : public Run {
   bool announce_rounds();
   bool compare(Rank peer);
   bool small();
+  bool leads() const { return traffic_.leader() == launch_.rank; }
+  bool lead();
+  bool gather();
+  bool combine_here(std::byte* to);
+  bool follow();
   bool take_small(Rank peer);
   const std::byte* small_message(Rank peer);
   bool combine_small();
   bool compare_all();
+  void go_on_meanwhile();
   void choose_way(bool stays);
   void tell_time();
   Ways::Kind kind() const;
@@ -81,6 +92,18 @@ class SharedRun final : public Run {
   bool rounds();
   bool put_inputs();
   bool combine_round();
+  bool pass_on();
+  bool is_of_parts() const;
+  // Round `round` of what `member` stands for: calls `each(begin of a part's piece in the whole array, its bytes)`.
+  template <class Each>
+  void for_parts_of(Rank member, uint32_t round, std::size_t nbytes, Each&& each) const;
+  void put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::byte* to) const;
+  void take_parts(Rank writer, uint32_t round, std::size_t nbytes, const std::byte* from) const;
+  void combine_parts(uint32_t round, std::size_t nbytes, std::byte* to);
+  void exchange(uint32_t round, uint64_t position, std::span<std::byte> memory);
+  void hold_what_is_not_passed_on();
+  bool others_want_results() const;
+  void note_whom_it_waits_for();
   bool take(StreamKind kind, Rank peer);
   bool take_far(Rank peer);
   const std::byte* round_message(Rank peer, StreamKind kind, uint32_t round, std::size_t offset,
@@ -107,6 +130,7 @@ class SharedRun final : public Run {
   Host& host_;
   Group& group_;
   Waiter& waiter_;  // the group's
+  Beyond* beyond_ = nullptr;
   Traffic traffic_;
   CallArrays arrays_;
   Stage stage_ = Stage::kJoining;
@@ -121,11 +145,15 @@ class SharedRun final : public Run {
   Rank next_peer_ = 0;                           // whom to look at next, where they come in order
   uint32_t put_ = 0, put_rounds_ = 0;            // inputs
   uint32_t combined_ = 0, combined_rounds_ = 0;  // of our piece
+  uint32_t passed_ = 0;                          // of what was exchanged beyond: given to the others here
+  alignas(8) std::byte combined_here_[kInlineNbytes];  // of a small call that this rank leads
+  std::vector<uint64_t> positions_;                    // of rounds that are being exchanged, by round
+  bool more_to_do_ = false;                            // without waiting
   std::vector<Incoming> incoming_;
   std::vector<const std::byte*> sources_;
   Status failure_;
   std::atomic<Rank> waits_for_{-1};
-  std::atomic<bool> begun_{false};
+  std::atomic<bool> begun_{false}, waits_beyond_{false};
 };
 
 }  // namespace pc::shm

@@ -26,7 +26,8 @@ std::size_t chunk_for(std::size_t largest_span, const Limits& limits) {
 
 }  // namespace
 
-void Traffic::bind(const Request& request, const Launch& launch, const Limits& limits) {
+void Traffic::bind(const Request& request, const Launch& launch, const Limits& limits,
+                   const Division& division) {
   const std::size_t largest_message = limits.largest_message();
   like_ = {request.collective,
            request.in.dtype,
@@ -34,7 +35,8 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
            request.root,
            request.counts.empty() ? launch.size : 0,
            request.in.count,
-           request.out.count};
+           request.out.count,
+           division};
   collective_ = request.collective;
   rank_ = launch.rank;
   size_ = launch.size;
@@ -42,8 +44,12 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   const std::size_t ranks = static_cast<std::size_t>(size_);
   whole_nbytes_ = moves_data(collective_) ? elements_of(request, size_).nbytes() : 0;
   const bool two_stages = collective_ == Collective::kAllreduce || collective_ == Collective::kReduce;
-  in_rounds_ = !knows_size(request) ||
-               whole_nbytes_ > std::min(most_at_once(request, launch.size, limits), largest_message);
+  const bool is_divided = division.slices != 0;  // exchanged between hosts round by round
+  const bool is_led = division.leader >= 0;      // or at once
+  in_rounds_ =
+      is_divided ||
+      (!is_led && (!knows_size(request) ||
+                   whole_nbytes_ > std::min(most_at_once(request, launch.size, limits), largest_message)));
   knows_size_ = knows_size(request);
   combines_ = reduces(collective_);
   passes_results_on_ = two_stages && in_rounds_;
@@ -65,19 +71,26 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   if (collective_ == Collective::kExscan) contributors_.to = rank_;
   const uint32_t n = static_cast<uint32_t>(size_);
   const uint32_t chunks = collective_ == Collective::kAlltoall           ? n * n
+                          : passes_results_on_ && is_divided             ? division.slices
                           : has_parts(collective_) || passes_results_on_ ? n
                                                                          : 1;
   if (moves_data(collective_))
     geometry_.bind(request, Shape{collective_, rank_, size_, root_, 1, request.counts.empty()}, chunks);
   largest_part_ = addressed_ && knows_size(request) ? aligned(geometry_.chunk_nbytes()) : 0;
-  if (message_nbytes() > largest_message) in_rounds_ = true;
-  const std::size_t readers = addressed_ ? ranks - 1 : 1;
+  if (!is_led && message_nbytes() > largest_message) in_rounds_ = true;
+  const std::size_t sharers =
+      is_divided ? std::max<std::size_t>(static_cast<std::size_t>(division.most), 2) : ranks;
+  const std::size_t readers = addressed_ ? sharers - 1 : 1;
   const std::size_t most = std::max(
       (largest_message - std::min(sizes_nbytes(), largest_message)) / readers / kLine * kLine, kLine);
   const std::size_t span = !knows_size(request)                   ? 0
                            : has_parts(collective_) || addressed_ ? geometry_.chunk_nbytes()
                                                                   : whole_nbytes_;
   chunk_nbytes_ = std::min(chunk_for(span, limits), most);
+  if (division.parts > 1) {  // as much of each
+    const std::size_t piece = chunk_nbytes_ / division.parts / kLine * kLine;
+    chunk_nbytes_ = std::max(piece, kLine) * division.parts;
+  }
 }
 
 uint32_t Traffic::name(Rank writer, Rank reader) const {

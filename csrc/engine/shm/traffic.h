@@ -9,6 +9,7 @@
 
 #include "engine/bind.h"
 #include "engine/request.h"
+#include "engine/shm/beyond.h"
 #include "engine/shm/limits.h"
 
 namespace pc::shm {
@@ -18,18 +19,22 @@ class Traffic {
   struct Span {  // of an array of this rank
     std::size_t begin = 0, nbytes = 0;
   };
-  void bind(const Request& request, const Launch& launch, const Limits& limits);
+  void bind(const Request& request, const Launch& launch, const Limits& limits,
+            const Division& division = {});
   // Whether it was bound to a call like this.
-  bool is_for(const Request& request, const Launch& launch) const {
+  bool is_for(const Request& request, const Launch& launch, const Division& division = {}) const {
     return request.counts.empty() &&
            like_ == Like{request.collective, request.in.dtype, request.out.dtype, request.root,
-                         launch.size,        request.in.count, request.out.count};
+                         launch.size,        request.in.count, request.out.count, division};
   }
 
   std::size_t nbytes() const {
     return whole_nbytes_;
   }  // of the whole call; 0 where not all ranks know it alike
   bool in_rounds() const { return in_rounds_; }
+  Rank leader() const {
+    return like_.division.leader;
+  }  // of a small call that is exchanged between hosts; -1: it is not
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }  // of a round, for one reader; at least 128
   // Where only sender and receiver know a part's size: before the parts of round 0, the sizes of all of them, 8 bytes each.
   std::size_t sizes_nbytes() const;
@@ -68,6 +73,7 @@ class Traffic {
     DType in, out;
     Rank root, size;
     std::size_t in_count, out_count;
+    Division division;
     bool operator==(const Like&) const = default;
   };
   Like like_ = {};

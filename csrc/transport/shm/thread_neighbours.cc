@@ -30,7 +30,18 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
   }
   std::unique_ptr<Neighbours> neighbours_of(Rank rank) override;
 
+  void cut(const std::vector<Rank>& islands) {
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < islands.size(); ++i) {
+      const std::size_t end = first + static_cast<std::size_t>(islands[i]);
+      for (; first < end && first < places_.size(); ++first) places_[first]->island = i;
+    }
+  }
   bool has(Rank rank) const { return rank >= 0 && static_cast<std::size_t>(rank) < places_.size(); }
+  bool share(Rank a, Rank b) const {
+    return has(a) && has(b) &&
+           places_[static_cast<std::size_t>(a)]->island == places_[static_cast<std::size_t>(b)]->island;
+  }
   Result<SharedRange> grow(Rank rank, std::size_t nbytes);
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes);
   Bell& bell(Rank rank) { return places_[static_cast<std::size_t>(rank)]->bell; }
@@ -40,6 +51,7 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
     Place(std::byte* at, Bell given) : base(at), bell(std::move(given)) {}
     std::byte* const base;
     Bell bell;
+    std::size_t island = 0;
     std::mutex mutex;
     std::size_t nbytes = 0;  // guarded by mutex
   };
@@ -63,7 +75,6 @@ Result<SharedRange> ThreadHostImpl::grow(Rank rank, std::size_t nbytes) {
 }
 
 Result<std::span<std::byte>> ThreadHostImpl::map(Rank rank, uint64_t offset, std::size_t nbytes) {
-  if (!has(rank)) return Status(Code::kInternal, "rank " + std::to_string(rank) + " shares no memory");
   Place& place = *places_[static_cast<std::size_t>(rank)];
   const std::lock_guard lock(place.mutex);
   if (nbytes == 0 || offset > place.nbytes || nbytes > place.nbytes - offset) {
@@ -78,9 +89,10 @@ Result<std::span<std::byte>> ThreadHostImpl::map(Rank rank, uint64_t offset, std
 class ThreadNeighbours final : public Neighbours {
  public:
   ThreadNeighbours(std::shared_ptr<ThreadHostImpl> host, Rank self) : host_(std::move(host)), self_(self) {}
-  bool has(Rank rank) const override { return host_->has(rank); }
+  bool has(Rank rank) const override { return host_->share(self_, rank); }
   Result<SharedRange> grow(std::size_t nbytes) override { return host_->grow(self_, nbytes); }
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override {
+    if (!has(rank)) return Status(Code::kInternal, "rank " + std::to_string(rank) + " shares no memory");
     return host_->map(rank, offset, nbytes);
   }
   void ring(Rank rank) noexcept override { host_->bell(rank).ring(); }
@@ -99,12 +111,13 @@ std::unique_ptr<Neighbours> ThreadHostImpl::neighbours_of(Rank rank) {
 
 }  // namespace
 
-Result<std::shared_ptr<ThreadHost>> ThreadHost::create(Rank size) {
+Result<std::shared_ptr<ThreadHost>> ThreadHost::create(Rank size, const std::vector<Rank>& islands) {
   auto host = std::make_shared<ThreadHostImpl>();
   for (Rank rank = 0; rank < size; ++rank) {
     PC_TRY(host->add_place());
     PC_TRY(host->grow(rank, Neighbours::kFirstNbytes).status());
   }
+  host->cut(islands);
   return std::shared_ptr<ThreadHost>(std::move(host));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "transport/shm/neighbours.h"
 
@@ -11,7 +12,8 @@ namespace pc {
 // The memory and the bells of all ranks; lives as long as the last neighbours_of(). Thread-safety: all methods.
 class ThreadHost {
  public:
-  static Result<std::shared_ptr<ThreadHost>> create(Rank size);
+  // `islands`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
+  static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& islands = {});
   virtual ~ThreadHost() = default;
   virtual std::unique_ptr<Neighbours> neighbours_of(Rank rank) = 0;
 };

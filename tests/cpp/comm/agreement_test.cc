@@ -70,7 +70,8 @@ class AgreementOfMessages : public Agreement {};
 INSTANTIATE_TEST_SUITE_P(Over, AgreementOfMessages, ::testing::Values(Over::kInproc, Over::kTcp),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
-INSTANTIATE_TEST_SUITE_P(Over, Agreement, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+INSTANTIATE_TEST_SUITE_P(Over, Agreement,
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the_next_one_is_right) {

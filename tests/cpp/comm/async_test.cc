@@ -88,6 +88,12 @@ INSTANTIATE_TEST_SUITE_P(Over, Async,
                            return name_of(std::get<0>(each.param)) +
                                   (std::get<1>(each.param) == Check::kStrict ? "_strict" : "");
                          });
+INSTANTIATE_TEST_SUITE_P(OverIslands, Async,
+                         ::testing::Combine(::testing::Values(Over::kIslands), ::testing::Values(Check::kOn)),
+                         [](const ::testing::TestParamInfo<std::tuple<Over, Check>>& each) {
+                           return name_of(std::get<0>(each.param)) +
+                                  (std::get<1>(each.param) == Check::kStrict ? "_strict" : "");
+                         });
 
 TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {

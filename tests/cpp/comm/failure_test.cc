@@ -50,7 +50,8 @@ class Failure : public ::testing::TestWithParam<Over> {
     return run_world({.over = GetParam(), .size = size, .timeout_s = kLong}, body);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Over, Failure, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+INSTANTIATE_TEST_SUITE_P(Over, Failure,
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST_P(Failure, ranks_that_disagree_raise_and_never_get_a_wrong_result) {
@@ -144,9 +145,12 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
   });
   const Status& first = outcomes[0].code() == Code::kTimeout ? outcomes[0] : outcomes[1];
   EXPECT_EQ(first.code(), Code::kTimeout) << text_of(outcomes);
-  const bool shared = GetParam() == Over::kShared;
-  const char* const algorithm = shared ? "shared_memory" : "recursive_doubling";
-  EXPECT_TRUE(has(first, shared ? "waiting for rank 2" : "step ") &&
+  const bool by_islands = GetParam() == Over::kIslands, shared = GetParam() == Over::kShared || by_islands;
+  const char* const algorithm = by_islands ? "hierarchical" : shared ? "shared_memory" : "recursive_doubling";
+  // By islands rank 1 waits for rank 0, which waits for rank 2.
+  EXPECT_TRUE(has(first, by_islands ? "waiting for rank "
+                         : shared   ? "waiting for rank 2"
+                                    : "step ") &&
               has(first, "allreduce #1 (" + std::string(algorithm) + ", 16 B float32 sum)"))
       << text_of(outcomes);
   EXPECT_GE(std::max(outcomes[0].elapsed_s(), outcomes[1].elapsed_s()), kShort);

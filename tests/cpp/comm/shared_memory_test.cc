@@ -3,100 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <future>
 #include <random>
+#include <thread>
 #include <vector>
 
-#include "../world.h"
-#include "conformance/elements.h"
 #include "engine/shm/heap.h"
 #include "engine/shm/limits.h"
+#include "mixture.h"
 
 namespace pc::testing {
 namespace {
-
-constexpr double kLong = 60;
-
-// Element i of a rank's array in a call; sums of a few ranks are exact.
-float value(Rank rank, uint64_t call, std::size_t i) {
-  return static_cast<float>((static_cast<uint64_t>(rank) * 7 + call * 13 + i * 3) % 1024);
-}
-
-std::vector<float> array_of(Rank rank, uint64_t call, std::size_t count) {
-  std::vector<float> array(count);
-  for (std::size_t i = 0; i < count; ++i) array[i] = value(rank, call, i);
-  return array;
-}
-Buffer view_of(std::vector<float>& array, std::size_t begin, std::size_t count) {
-  return {reinterpret_cast<std::byte*>(array.data() + begin), count, DType::kF32};
-}
-
-Request request_of(Collective collective, std::vector<float>& in, std::vector<float>& out, Rank root) {
-  Request request;
-  request.collective = collective;
-  request.root = root;
-  request.in = view_of(in, 0, in.size());
-  request.out = view_of(out, 0, out.size());
-  return request;
-}
-
-Status expect(std::span<const float> got, std::size_t at, float wanted, uint64_t call,
-              Collective collective) {
-  if (got[at] == wanted) return Status::ok();
-  return Status(Code::kInternal, std::string(name_of(collective)) + " " + std::to_string(call) +
-                                     ": element " + std::to_string(at) + " is " + std::to_string(got[at]) +
-                                     ", not " + std::to_string(wanted));
-}
-
-// One call of a mixture that a rank chooses as every other does; its result is looked at.
-Status make_and_check(Communicator& group, uint64_t call, std::size_t count, double timeout_s = kLong) {
-  const Rank rank = group.rank(), size = group.size();
-  const std::size_t ranks = static_cast<std::size_t>(size);
-  const Collective kinds[] = {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce,
-                              Collective::kAllgather, Collective::kAlltoall,  Collective::kReduceScatter,
-                              Collective::kScan,      Collective::kGather,    Collective::kScatter};
-  const Collective kind = kinds[call % std::size(kinds)];
-  const Rank root = static_cast<Rank>(call / 2 % ranks);
-  const bool sends_parts =
-      kind == Collective::kAlltoall || kind == Collective::kReduceScatter || kind == Collective::kScatter;
-  const bool gets_parts =
-      kind == Collective::kAlltoall || kind == Collective::kAllgather || kind == Collective::kGather;
-  std::vector<float> in = array_of(rank, call, sends_parts ? count * ranks : count);
-  std::vector<float> out(gets_parts ? count * ranks : count, -1.0F);
-  Request request = request_of(kind, in, out, root);
-  if (kind == Collective::kBroadcast && rank != root) request.in = {};
-  if (kind == Collective::kScatter && rank != root) request.in = {};
-  PC_TRY(group.run(request, timeout_s));
-  if ((kind == Collective::kReduce || kind == Collective::kGather) && rank != root) return Status::ok();
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    float wanted = 0;
-    const std::size_t part = i / std::max<std::size_t>(count, 1), place = i % std::max<std::size_t>(count, 1);
-    const Rank from = static_cast<Rank>(part);
-    switch (kind) {
-      case Collective::kBroadcast: wanted = value(root, call, i); break;
-      case Collective::kAllgather:
-      case Collective::kGather: wanted = value(from, call, place); break;
-      case Collective::kAlltoall:
-        wanted = value(from, call, place + count * static_cast<std::size_t>(rank));
-        break;
-      case Collective::kScatter:
-        wanted = value(root, call, i + count * static_cast<std::size_t>(rank));
-        break;
-      default: {
-        const Rank to = kind == Collective::kScan ? rank + 1 : size;
-        const std::size_t at =
-            kind == Collective::kReduceScatter ? i + count * static_cast<std::size_t>(rank) : i;
-        for (Rank r = 0; r < to; ++r) wanted += value(r, call, at);
-      }
-    }
-    PC_TRY(expect(out, i, wanted, call, kind));
-  }
-  return Status::ok();
-}
-
-std::size_t count_for(uint64_t call) {
-  constexpr std::size_t kCounts[] = {1, 14, 15, 300, 5'000, 40'000, 150'000, 3};
-  return kCounts[call / 9 % std::size(kCounts)];
-}
 
 class SharedMemory : public ::testing::TestWithParam<Rank> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedMemory, ::testing::Values(2, 3, 4, 5),
@@ -184,6 +102,37 @@ TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
     return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// The root has filled its ring for ranks that come when they have heard that the call is over, and so never enter it.
+Status broadcast_in_vain(Communicator& group, std::vector<float>& x, std::shared_future<void> is_over) {
+  Request request = request_of(Collective::kBroadcast, x, x, 0);
+  if (group.rank() != 0) request.in = {};
+  if (group.rank() != 0) {
+    is_over.wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long the news may take
+  }
+  const Status ended = group.run(request, group.rank() == 0 ? 0.2 : kLong);
+  return ended.is_ok() ? Status(Code::kInternal, "it was not in vain") : Status::ok();
+}
+
+TEST_P(SharedMemory, a_broadcast_that_timed_out_at_its_root_leaves_room_for_the_next_calls) {
+  constexpr double kSoon = 5;
+  for (const std::size_t next : {std::size_t{2'000'000}, std::size_t{100}}) {
+    std::promise<void> over;
+    const std::shared_future<void> is_over = over.get_future().share();
+    const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .log_fd = -1};
+    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
+      PC_TRY(make_and_check(group, 0, 10));
+      std::vector<float> x = array_of(0, 1, 2'000'000);
+      const Status in_vain = broadcast_in_vain(group, x, is_over);
+      if (group.rank() == 0) over.set_value();
+      PC_TRY(in_vain);
+      for (const uint64_t kind : {1, 0}) PC_TRY(make_and_check(group, kind, next, kSoon));
+      return make_and_check(group, 1, 2'000'000, kSoon);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << next << "\n" << text_of(outcomes);
+  }
 }
 
 TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {

@@ -20,7 +20,8 @@ class Strict : public ::testing::TestWithParam<Over> {
     return run_world({.over = GetParam(), .size = size, .timeout_s = kLong, .check = Check::kStrict}, body);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Over, Strict, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+INSTANTIATE_TEST_SUITE_P(Over, Strict,
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 // A call of `count` float32, which lives as long as this.

@@ -82,5 +82,147 @@ TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_u
   EXPECT_FALSE(reader.group.stands(1));  // it is still in the first
 }
 
+struct Three {
+  Three() {
+    for (int turn = 0; turn < 2; ++turn) {
+      for (Member& member : members) member.joins();
+    }
+  }
+  Group& operator[](std::size_t rank) { return members[rank].group; }
+  // All announce that call, after whatever that takes; every one sees that the others have.
+  void make_call(uint64_t sequence) {
+    bool all = false;
+    for (int turn = 0; turn < 64 && !all; ++turn) {
+      all = true;
+      for (Member& member : members) all = member.group.catch_up(sequence) && all;
+    }
+    ASSERT_TRUE(all);
+    for (Member& member : members) member.group.announce(sequence, 77);
+    for (Member& member : members) {
+      for (Rank peer = 0; peer < 3; ++peer)
+        EXPECT_EQ(member.group.look(peer), Group::Seen::kSame) << sequence;
+    }
+  }
+  std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
+  std::array<Member, 3> members = {Member(*memory, 0), Member(*memory, 1), Member(*memory, 2)};
+};
+
+TEST(SharedGroup, calls_that_are_not_made_here_cost_no_exchange) {
+  Three world;
+  for (const uint64_t sequence : {1, 2, 4, 6, 7, 1000, 1001}) world.make_call(sequence);
+  EXPECT_TRUE(world[0].catch_up(2000));  // at once
+}
+
+TEST(SharedGroup, numbers_that_are_far_from_each_other_keep_their_order) {
+  Three world;
+  for (const uint64_t sequence : {1UL, 3'000'000'000UL, 3'000'000'001UL, 20'000'000'000UL, 20'000'000'002UL})
+    world.make_call(sequence);
+}
+
+TEST(SharedGroup, nobody_overwrites_what_others_may_still_read) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].catch_up(3) && world[1].catch_up(3));
+  world[0].announce(3, 77);
+  world[1].announce(3, 77);
+  EXPECT_FALSE(world[0].catch_up(4));  // rank 2 may still look at what was announced for 1
+  EXPECT_EQ(world[0].awaited().back().peer, 2);
+  ASSERT_TRUE(world[2].catch_up(3));
+  world[2].announce(3, 77);
+  EXPECT_TRUE(world[0].awaited().back().has_changed());
+  EXPECT_TRUE(world[0].catch_up(4));
+}
+
+TEST(SharedGroup, who_leads_looks_at_the_others_before_it_announces_the_call) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].catch_up_to_lead(2, 77));
+  EXPECT_EQ(world[0].look(1), Group::Seen::kNothing);
+  ASSERT_TRUE(world[1].catch_up(2));
+  world[1].announce(2, 78);
+  EXPECT_EQ(world[0].look(1), Group::Seen::kOther);
+}
+
+// Else it would wait for theirs, and they for that which it has never announced.
+TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[1].catch_up(2));
+  world[1].announce(2, 77);
+  EXPECT_FALSE(world[1].catch_up(3));
+  ASSERT_TRUE(world[2].catch_up(3));  // it gave 2 up before it announced it
+  world[2].announce(3, 77);
+  ASSERT_TRUE(world[0].catch_up_to_lead(3, 77));
+  ASSERT_TRUE(world[1].catch_up(3));
+  world[1].announce(3, 77);
+  EXPECT_EQ(world[0].look(1), Group::Seen::kSame);
+  EXPECT_EQ(world[0].look(2), Group::Seen::kSame);
+}
+
+// Puts messages of rounds there as long as there is room, which ends some time. How many.
+uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
+  group.awaited().clear();
+  for (uint32_t round = 0; round < 1000; ++round) {
+    const std::optional<uint64_t> room =
+        group.room(group.limits().largest_message() / 2, {sequence, round, kind}, Way::kLargeRing);
+    if (!room) return round;
+    group.publish(kind, round, *room);
+  }
+  ADD_FAILURE() << "there is always room";
+  return 0;
+}
+
+TEST(SharedGroup, what_ranks_never_entered_that_have_gone_on_leaves_room) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2));
+  world[0].announce(2, 77);
+  ASSERT_GT(fill(world[0], kInputs, 2), 0U);
+  world[0].give_up();
+  for (Group* const group : {&world[1], &world[2]}) {
+    ASSERT_TRUE(group->catch_up(3));
+    group->announce(3, 78);
+  }
+  ASSERT_TRUE(world[0].catch_up(3));
+  EXPECT_TRUE(world[0].room(100, {3, Ring::kByCall, kInputs}, Way::kLargeRing));
+  world[0].announce(3, 78);
+  EXPECT_GT(fill(world[0], kInputs, 3), 0U);
+}
+
+TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2) && world[1].catch_up(2));
+  world[0].announce(2, 77);
+  world[1].announce(2, 77);
+  ASSERT_TRUE(world[2].catch_up(3));
+  world[2].announce(3, 78);
+  ASSERT_GT(fill(world[0], kInputs, 2), 0U);
+  ASSERT_EQ(world[0].awaited().size(), 1U);
+  EXPECT_EQ(world[0].awaited().back().peer, 1);
+  world[1].give_up();
+  EXPECT_TRUE(world[0].awaited().back().has_changed());
+  EXPECT_TRUE(world[0].room(100, {2, 100, kInputs}, Way::kLargeRing));
+}
+
+// In a reduce_scatter no member reads results, but the columns of other hosts write them.
+TEST(SharedGroup, what_is_held_is_not_free_though_all_have_read_it) {
+  Three world;
+  world.make_call(1);
+  ASSERT_TRUE(world[0].make_rings().is_ok());
+  world.make_call(2);
+  for (std::size_t rank = 0; rank < 3; ++rank) world[rank].set_read(kResults, kAllRounds);
+  world[0].hold(kResults, 0);
+  const uint32_t fit = fill(world[0], kResults, 2);
+  ASSERT_GT(fit, 0U);
+  EXPECT_TRUE(world[0].awaited().empty());
+  world[0].hold(kResults, 1);
+  const std::size_t nbytes = world[0].limits().largest_message() / 2;
+  EXPECT_TRUE(world[0].room(nbytes, {2, fit, kResults}, Way::kLargeRing));
+  EXPECT_FALSE(world[0].room(nbytes, {2, fit + 1, kResults}, Way::kLargeRing));
+  world[0].give_up();
+  EXPECT_TRUE(world[0].room(nbytes, {2, fit + 1, kResults}, Way::kLargeRing));
+}
+
 }  // namespace
 }  // namespace pc::shm

@@ -177,5 +177,52 @@ TEST(Traffic, pieces_make_the_whole) {
   }
 }
 
+// On every island a slice is the same bytes, and so is a round: what its owners exchange fits together.
+TEST(Traffic, islands_of_different_sizes_cut_an_array_alike) {
+  for (const Collective collective : {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast}) {
+    for (const std::size_t count : {1UL, 31UL, 5'000UL, 3'000'001UL}) {
+      const Division division{3, 5, 1};
+      Traffic first;
+      for (const Rank size : {5, 3, 4}) {
+        Side side;
+        fill(side, {collective, size, count, false, 0}, 0);
+        Traffic traffic;
+        traffic.bind(side.request, side.launch, limits_of(5, kLargest), division);
+        ASSERT_TRUE(traffic.in_rounds());
+        if (size == 5) first = traffic;
+        EXPECT_EQ(traffic.chunk_nbytes(), first.chunk_nbytes());
+        for (Rank owner = 0; owner < size && collective != Collective::kBroadcast; ++owner) {
+          EXPECT_EQ(traffic.piece(owner).begin, first.piece(owner).begin);
+          EXPECT_EQ(traffic.piece(owner).nbytes, owner < 3 ? first.piece(owner).nbytes : 0U);
+        }
+      }
+    }
+  }
+}
+
+TEST(Traffic, a_call_with_a_leader_is_one_exchange_whatever_the_limits_say) {
+  for (const std::size_t count : {0UL, 1UL, 2'000UL}) {
+    Side side;
+    fill(side, {Collective::kAllreduce, 3, count, false, 0}, 1);
+    Traffic traffic;
+    traffic.bind(side.request, side.launch, limits_of(3, 64), {.leader = 0});
+    EXPECT_FALSE(traffic.in_rounds());
+    EXPECT_EQ(traffic.message_nbytes(), traffic.nbytes());
+    EXPECT_EQ(traffic.incoming(0).nbytes, traffic.nbytes());
+  }
+}
+
+TEST(Traffic, a_round_has_a_whole_piece_of_every_part) {
+  for (const uint32_t parts : {2U, 3U, 7U}) {
+    for (const Collective collective : {Collective::kAllgather, Collective::kReduceScatter}) {
+      Side side;
+      fill(side, {collective, 4, 1'000'000UL * parts, false, 0}, 0);
+      Traffic traffic;
+      traffic.bind(side.request, side.launch, limits_of(4, kLargest), {1, 4, parts});
+      EXPECT_EQ(traffic.chunk_nbytes() % (parts * 128), 0U);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pc::shm

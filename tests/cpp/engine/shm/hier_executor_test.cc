@@ -1,0 +1,54 @@
+// What the executor of groups on several islands tells the transport.
+#include "engine/shm/hier/hier_executor.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "transport/shm/lone_neighbours.h"
+
+namespace pc::shm {
+namespace {
+
+class ListeningTransport final : public Transport {
+ public:
+  std::vector<std::pair<uint32_t, uint64_t>> discarded;
+
+  std::string_view name() const override { return "listening"; }
+  Capabilities capabilities() const override { return {}; }
+  std::string address() const override { return ""; }
+  Status connect(const std::vector<std::string>&, const WaitContext&) override { return {}; }
+  void post_send(Rank, const SendOp&) override {}
+  void post_recv(Rank, const RecvOp&) override {}
+  void post_probe(Rank, const ProbeOp&) override {}
+  void discard(uint32_t group, uint64_t sequence) override { discarded.emplace_back(group, sequence); }
+  std::vector<ByteStream> take_control_sockets() override { return {}; }
+  bool cancel(const CompletionSink*, const Status&) override { return false; }
+  std::size_t poll() override { return 0; }
+  int wait_fd() const override { return never_.get(); }
+  void shutdown(Deadline) override {}
+  void abort(const Status&) noexcept override {}
+  void close_in_child() noexcept override {}
+
+ private:
+  const Fd never_{::eventfd(0, EFD_CLOEXEC)};
+};
+
+// Its messages would be kept for good.
+TEST(HierExecutor, a_call_that_is_refused_before_its_group_made_any_is_discarded) {
+  const std::unique_ptr<Neighbours> neighbours = make_lone_neighbours(0).value();
+  const std::unique_ptr<Doorbell> doorbell = Doorbell::create(*neighbours, 0, 3).value();
+  const std::unique_ptr<Host> host = Host::create(*neighbours, *doorbell).value();
+  ListeningTransport transport;
+  Reactor reactor{false};
+  HierExecutor executor({.host = host.get(), .transport = &transport, .reactor = &reactor});
+  executor.cancel(5, 1, Status(Code::kAborted, "given up before it was made here"));
+  ASSERT_EQ(transport.discarded.size(), 1U);
+  EXPECT_EQ(transport.discarded.front(), std::pair(5U, uint64_t{1}));
+}
+
+}  // namespace
+}  // namespace pc::shm

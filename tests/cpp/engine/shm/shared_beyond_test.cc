@@ -1,0 +1,79 @@
+// Rounds that are exchanged with other hosts, against others that do what they are told.
+#include "engine/shm/beyond.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "engine/shm/shared_run.h"
+#include "transport/shm/thread_neighbours.h"
+
+namespace pc::shm {
+namespace {
+
+constexpr std::array<Rank, 2> kWorld = {0, 1};
+
+struct Member {
+  Member(ThreadHost& memory, Rank rank)
+      : neighbours(memory.neighbours_of(rank)),
+        doorbell(Doorbell::create(*neighbours, rank, 2).value()),
+        host(Host::create(*neighbours, *doorbell).value()),
+        group(*host, 0, rank, kWorld, usual_limits(2)) {}
+  std::unique_ptr<Neighbours> neighbours;
+  std::unique_ptr<Doorbell> doorbell;
+  std::unique_ptr<Host> host;
+  Group group;
+};
+
+// Two hosts of two ranks. What is exchanged is done as soon as somebody looks.
+class PromptBeyond final : public Beyond {
+ public:
+  uint32_t begun = 0, taken = 0;
+
+  bool has_room() const override { return begun - taken < 2; }
+  bool is_active() const override { return begun != taken; }
+  void exchange(uint32_t, std::span<std::byte>) override { ++begun; }
+  Result<bool> take(uint32_t) override { return begun != taken++; }
+  void end(const Status&) override { taken = begun; }
+  std::span<const Rank> parts_of(Rank member) const override {
+    return parts_[static_cast<std::size_t>(member)];
+  }
+  std::size_t own_part() const override { return 0; }
+  Rank waits_for() const override { return -1; }
+
+ private:
+  const std::array<std::array<Rank, 2>, 2> parts_ = {{{0, 2}, {1, 3}}};  // by island
+};
+
+// The other hosts may need what this rank's plans do next, and cannot know of its neighbour.
+TEST(SharedBeyond, rounds_go_on_while_a_neighbour_is_late) {
+  const std::shared_ptr<ThreadHost> memory = ThreadHost::create(2).value();
+  Member early(*memory, 0), late(*memory, 1);
+  for (Member* const member : {&early, &late, &early}) ASSERT_TRUE(member->group.join().is_ok());
+
+  std::vector<float> own(100'000), all(4 * own.size());
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<std::byte*>(own.data()), own.size(), DType::kF32};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), all.size(), DType::kF32};
+  Launch launch;
+  launch.sequence = 1;
+  launch.digest = 99;
+  launch.size = 2;
+  launch.world_ranks = kWorld.data();
+  PromptBeyond beyond;
+  Waiter waiter;
+  SharedRun run(*early.host, early.group, waiter);
+  run.prepare(request, launch, {.slices = 2, .most = 2, .parts = 2}, &beyond);
+  Scratch scratch;
+  run.start(scratch);
+  EXPECT_FALSE(run.ended());
+  EXPECT_GT(beyond.taken, 2U);
+  EXPECT_EQ(beyond.taken, beyond.begun);
+  run.end(Status(Code::kAborted, "the test is over"));
+}
+
+}  // namespace
+}  // namespace pc::shm
