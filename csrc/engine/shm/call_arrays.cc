@@ -11,34 +11,25 @@ namespace {
 
 constexpr std::size_t kNear = 8192;  // stays in the nearest cache
 
-constexpr std::size_t kTiny = 1024;  // here it makes no difference
-
-void copy_in(std::byte* to, const std::byte* from, std::size_t nbytes, Way way) {
-  switch (way) {
-    case Way::kSmallRing: std::memcpy(to, from, nbytes); return;
-    case Way::kPastCaches:
-      nbytes >= kTiny ? copy_past_caches(to, from, nbytes) : pc::copy(to, from, nbytes);
-      return;
-    case Way::kLargeRing:
-    case Way::kPrivateMemory: break;
-  }
-  pc::copy(to, from, nbytes);
-}
-
 }  // namespace
 
-void CallArrays::bind(const Request& request, std::size_t past_caches_from) {
+void CallArrays::bind(const Request& request, std::size_t past_caches_from, SharedCopy* shared) {
   in_ = {const_cast<std::byte*>(request.in.data), request.in.list};  // never written
   out_ = {request.out.data, request.out.list};
   dtype_ = request.in.dtype;
   op_ = request.op;
   out_is_large_ = request.out.nbytes() >= past_caches_from;
+  shared_ = shared;
 }
 
 void CallArrays::put(std::byte* to, std::size_t in_begin, std::size_t nbytes, Way way) const {
   for (std::size_t done = 0; done < nbytes;) {
     const std::span<std::byte> piece = in_.at(in_begin + done, nbytes - done);
-    copy_in(to + done, piece.data(), piece.size(), way);
+    if (way == Way::kSmallRing) {
+      std::memcpy(to + done, piece.data(), piece.size());
+    } else {
+      (*shared_)(to + done, piece.data(), piece.size());
+    }
     done += piece.size();
   }
 }
@@ -51,10 +42,10 @@ void CallArrays::take(const std::byte* from, std::size_t out_begin, std::size_t 
   }
 }
 
-std::size_t CallArrays::keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes, Way way) const {
+std::size_t CallArrays::keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const {
   const std::span<std::byte> target = out_.at(out_begin, nbytes);
   const std::span<std::byte> source = in_.at(in_begin, target.size());
-  if (source.data() != target.data()) copy_out(target.data(), source.data(), source.size(), way);
+  if (source.data() != target.data()) copy_out(target.data(), source.data(), source.size(), Way::kLargeRing);
   return source.size();
 }
 
@@ -83,7 +74,7 @@ void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_beg
       *own = place.data();
       count = place.size();
     }
-    if (also != nullptr && way == Way::kPastCaches) {
+    if (also != nullptr && way != Way::kSmallRing && shared_->stores() == Stores::kPastCaches) {
       alignas(64) std::byte near[kNear];
       count = std::min(count, kNear);
       if (out == nullptr) out = near;

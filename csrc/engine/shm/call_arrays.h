@@ -5,14 +5,15 @@
 
 #include "engine/request.h"
 #include "engine/shm/ways.h"
+#include "transport/shm/shared_copy.h"
 
 namespace pc::shm {
 
 // A view. Thread-safety: none.
 class CallArrays {
  public:
-  // Results of `past_caches_from` bytes and more are stored past the caches.
-  void bind(const Request& request, std::size_t past_caches_from);
+  // Results of `past_caches_from` bytes and more are stored past the caches. `shared`: into the large ring; not owned.
+  void bind(const Request& request, std::size_t past_caches_from, SharedCopy* shared);
   bool has_input() const { return is_there(in_); }
   bool has_output() const { return is_there(out_); }
   const std::byte* input() const { return in_.data; }    // null: there is none, or it is a list
@@ -33,7 +34,7 @@ class CallArrays {
     return Status::ok();
   }
   // From the input into the output, one piece of at most `nbytes`; returns how many bytes it had.
-  std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes, Way way) const;
+  std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const;
   // Combines `sources`, in their order, into the output (if there is one, and `out_begin` is not kNowhere), and into the ring at `also` (if it is not null).
   // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
@@ -48,6 +49,7 @@ class CallArrays {
   DType dtype_ = DType::kU8;
   Reduction op_;
   bool out_is_large_ = false;
+  SharedCopy* shared_ = nullptr;
 };
 
 }  // namespace pc::shm

@@ -20,6 +20,7 @@
 #include "engine/shm/limits.h"
 #include "engine/shm/ring.h"
 #include "engine/shm/ways.h"
+#include "transport/shm/shared_copy.h"
 
 namespace pc::shm {
 
@@ -110,6 +111,7 @@ class Group {
     return host_.read(peers_[index(peer)].world, address, into);
   }
   Ways& ways() { return ways_; }
+  SharedCopy& shared_copy() { return shared_copy_; }
   // Whether that member still stands to its arrays: what was read there before is right.
   bool stands(Rank peer);
   bool await_news(Rank peer);  // false: it has given the call up, or will
@@ -178,6 +180,7 @@ class Group {
   std::span<std::byte> memory_ = {};  // of the rings
   Ring rings_[2][2];                  // the large one and the small one, by StreamKind
   Ways ways_;
+  SharedCopy shared_copy_;
   struct Announcement {
     uint64_t sequence = 0;
     uint32_t fingerprint = 0;

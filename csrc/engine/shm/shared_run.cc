@@ -11,8 +11,6 @@
 namespace pc::shm {
 namespace {
 
-constexpr std::size_t kKeptAtOnce = 128UL * 1024;
-
 Status has_left(Rank peer) {
   return Status(Code::kPeerExited,
                 "rank " + std::to_string(peer) + " called shutdown() or ended instead of making this call")
@@ -37,7 +35,7 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
   way_ = Way::kLargeRing;
   kept_ = 0;
   failure_ = Status();
-  arrays_.bind(request, group_.limits().past_caches_from);
+  arrays_.bind(request, group_.limits().past_caches_from, &group_.shared_copy());
   waits_for_.store(-1, std::memory_order_relaxed);
   begun_.store(false, std::memory_order_relaxed);
   waits_beyond_.store(false, std::memory_order_relaxed);
@@ -144,7 +142,7 @@ void SharedRun::choose_way(bool stays) {
   chosen_ = true;
   if (traffic_.nbytes() < Ways::kLeast || !traffic_.writes()) return;
   WaySet possible;
-  possible.add(Way::kLargeRing).add(Way::kPastCaches);
+  possible.add(Way::kLargeRing);
   if (group_.fits_small_ring(traffic_.in_rounds() ? round_nbytes() : traffic_.message_nbytes()))
     possible.add(Way::kSmallRing);
   const bool is_moved = !traffic_.combines() && arrays_.input() != nullptr;
@@ -360,7 +358,7 @@ bool SharedRun::keep_own_part() {
   const Traffic::Span from = traffic_.outgoing(launch_.rank), to = traffic_.incoming(launch_.rank);
   const std::size_t nbytes = std::min(from.nbytes, to.nbytes), most = std::min(nbytes - kept_, kKeptAtOnce);
   if (most == 0) return false;
-  kept_ += arrays_.keep(from.begin + kept_, to.begin + kept_, most, way_);
+  kept_ += arrays_.keep(from.begin + kept_, to.begin + kept_, most);
   return true;
 }
 

@@ -127,6 +127,8 @@ class SharedRun : public Run {
   void undriven() override;
   void driven() override;
 
+  static constexpr std::size_t kKeptAtOnce = 128UL * 1024;
+
   Host& host_;
   Group& group_;
   Waiter& waiter_;  // the group's

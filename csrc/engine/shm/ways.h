@@ -17,12 +17,11 @@
 namespace pc::shm {
 
 enum class Way : uint8_t {
-  kLargeRing,      // ordinary stores; when memory comes round again its lines have left the near caches
-  kPastCaches,     // the same ring, by stores past the caches
+  kLargeRing,  // when memory comes round again its lines have left the near caches; stores: transport/shm/store_choice.h
   kSmallRing,      // memory that stays in the near caches, by the processor's own copy (rep movsb)
   kPrivateMemory,  // not at all: the kernel copies it from where it lies (transport/shm/process_memory.h)
 };
-inline constexpr int kWayCount = 4;
+inline constexpr int kWayCount = 3;
 
 class WaySet {
  public:

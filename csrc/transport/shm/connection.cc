@@ -11,9 +11,18 @@ namespace {
 
 // Of a large message: the peer takes one while the next is put. An eager one must fit.
 constexpr std::size_t kPiece = kEagerBytes + kMaxDescriptionBytes;
+// Up to here the peer copies behind the writer. Of a longer message it has the piece before meanwhile, and what it looks at is dear to write.
+constexpr std::size_t kBehind = kEagerBytes;
 constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
 constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
+// Two such arrays, the sender's and the receiver's, do not stay in the caches: then lines need not be read before they are written.
+constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
 constexpr std::size_t kFull = std::numeric_limits<std::size_t>::max();
+
+bool is_large_message(const FrameHeader& header) {
+  return header.type == FrameType::kData && header.id.stream.klass == StreamClass::kPointToPoint &&
+         header.message_nbytes >= kPastCachesFrom && header.segment_nbytes != 0;
+}
 
 }  // namespace
 
@@ -90,10 +99,14 @@ void ShmConnection::put(const FrameHeader& header, const Gather& payload,
     const uint64_t end = put_bytes(payload, description);
     if (nbytes != 0) bytes_ = end;
     announce(words, LineWords::kExtentEnd);
-  } else {
+  } else if (payload.size() <= kBehind) {
     announce(words, LineWords::kExtentEnd);
     bytes_ = put_bytes(payload, description);
     own_->bytes_put.exchange(bytes_, std::memory_order_seq_cst);
+  } else {
+    bytes_ = put_bytes(payload, description);
+    own_->bytes_put.store(bytes_, std::memory_order_release);
+    announce(words, LineWords::kExtentEnd);
   }
   doorbell_.wake(ends_.peer);
 }
@@ -112,14 +125,13 @@ uint64_t ShmConnection::put_bytes(const Gather& payload, std::span<const std::by
   std::byte* const begin = ring_.data() + place % ring_.size();
   std::byte* to = begin;
   payload.each([&](std::span<const std::byte> piece) {
-    while (!piece.empty()) {
-      const std::span<const std::byte> some = piece.first(std::min(piece.size(), kPutAtOnce));
-      std::memcpy(to, some.data(), some.size());
-      to += some.size();
-      piece = piece.subspan(some.size());
-      if (payload.size() > kPutAtOnce)
-        own_->bytes_put.store(place + static_cast<uint64_t>(to - begin), std::memory_order_release);
-    }
+    const uint64_t before = place + static_cast<uint64_t>(to - begin);
+    const bool is_read_behind = payload.size() > kPutAtOnce && payload.size() <= kBehind;
+    shared_copy_(to, piece.data(), piece.size(), is_read_behind ? kPutAtOnce : piece.size(),
+                 [&](std::size_t done) {
+                   if (is_read_behind) own_->bytes_put.store(before + done, std::memory_order_release);
+                 });
+    to += piece.size();
   });
   std::copy(description.begin(), description.end(), to);
   return end_in_ring(place, nbytes);
@@ -165,8 +177,14 @@ Result<std::size_t> ShmConnection::take() {
   PC_ASSIGN_OR_RETURN(const Arrived frame, look(words));
   const auto& [header, at, end] = frame;
   if (!is_whole(frame)) return std::size_t{0};
-  PC_TRY(link_.header_arrived(header, {at + header.segment_nbytes, header.description_nbytes}).status());
-  if (header.segment_nbytes != 0) PC_TRY(link_.payload_arrived_at({at, header.segment_nbytes}));
+  PC_ASSIGN_OR_RETURN(const Link::Destination to,
+                      link_.header_arrived(header, {at + header.segment_nbytes, header.description_nbytes}));
+  if (is_large_message(header)) {
+    copy_past_caches(to.where.data(), at, header.segment_nbytes);
+    PC_TRY(link_.payload_arrived());
+  } else if (header.segment_nbytes != 0) {
+    PC_TRY(link_.payload_arrived_at({at, header.segment_nbytes}));
+  }
   taken(frame);
   return sizeof(ChannelLine) + header.segment_nbytes;
 }

@@ -10,6 +10,7 @@
 #include "base/waiter.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/doorbell.h"
+#include "transport/shm/shared_copy.h"
 #include "wire/link.h"
 
 namespace pc {
@@ -89,6 +90,7 @@ class ShmConnection {
 
   Channel* own_ = nullptr;  // made when something is to be written or taken
   std::span<std::byte> ring_;
+  SharedCopy shared_copy_;
   uint64_t lines_ = 0, bytes_ = 0;  // put so far
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;

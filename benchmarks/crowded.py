@@ -1,0 +1,98 @@
+"""More ranks than cores, and a rank that is stopped for a moment: does a small allreduce still do its job?
+
+Usage: python benchmarks/crowded.py
+
+Times are of an allreduce of 8 bytes, as rank 0 sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+
+import numpy as np
+
+import pycollective as pc
+from pycollective import testing
+
+CALLS, BLOCKS = 500, 40
+COMPUTE_S = 50e-6
+STOPPED_S = 0.1
+
+
+def compute() -> None:
+    """Takes a core for so long, however often it is taken away meanwhile."""
+    until = time.thread_time() + COMPUTE_S
+    while time.thread_time() < until:
+        pass
+
+
+def in_a_row() -> list[float]:
+    """Seconds per call, by block."""
+    x = np.ones(2, np.float32)
+    took = []
+    for _ in range(BLOCKS):
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            pc.allreduce(x, "max")
+        took.append((time.perf_counter() - began) / CALLS)
+    return took[BLOCKS // 8 :]
+
+
+def between_compute() -> list[float]:
+    """Seconds per call with the computing before it, by block."""
+    x = np.ones(2, np.float32)
+    took = []
+    for _ in range(BLOCKS):
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            compute()
+            pc.allreduce(x, "max")
+        took.append((time.perf_counter() - began) / CALLS)
+    return took[BLOCKS // 8 :]
+
+
+def beside_a_stop() -> float:
+    """The longest call while the last rank is stopped once."""
+    x = np.ones(2, np.float32)
+    goes_on = np.ones(1, np.int32)
+    stopper = None
+    if pc.rank() == pc.size() - 1:
+        me = os.getpid()
+        script = f"sleep 0.3; kill -STOP {me}; sleep {STOPPED_S}; kill -CONT {me}; sleep 0.2"
+        stopper = subprocess.Popen(["sh", "-c", script])
+    longest = 0.0
+    while goes_on[0]:
+        for _ in range(1000):
+            began = time.perf_counter()
+            pc.allreduce(x, "max")
+            longest = max(longest, time.perf_counter() - began)
+        goes_on[0] = stopper is None or stopper.poll() is None
+        pc.allreduce(goes_on, "min")
+    return longest
+
+
+def main() -> None:  # noqa: D103
+    cores = len(os.sched_getaffinity(0))
+    print(f"{cores} usable cores; median and slowest block, each of {CALLS} calls")
+    for ranks in (2, 4, 8):
+        took = testing.run(in_a_row, ranks)[0]
+        print(f"{ranks} ranks, calls in a row: {statistics.median(took) * 1e6:.2f} {max(took) * 1e6:.2f} us")
+    for ranks in (2, 4):
+        took = testing.run(between_compute, ranks)[0]
+        least = COMPUTE_S * max(1, ranks / cores)
+        print(
+            f"{ranks} ranks, {COMPUTE_S * 1e6:.0f} us of computing before each: "
+            f"{statistics.median(took) / least:.3f} {max(took) / least:.3f} of the computing alone"
+        )
+    for ranks in (2, 4):
+        stopped, longest = testing.run(beside_a_stop, ranks)[0]
+        print(
+            f"{ranks} ranks, one stopped for {stopped * 1e3:.1f} ms: the longest call takes {longest * 1e3:.1f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+// By which stores a rank fills memory that another core has read. Where that core shares a near cache, ordinary ones run at 30 GB/s and
+// stores past the caches at 20; where it does not, at 4 and 20; and a virtual machine moves its cores while a program runs. So the time of
+// a piece is taken now and then, which needs nobody else, and the others are tried: a small piece, for one may be eight times as slow.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace pc {
+
+enum class Stores : uint8_t {
+  kVector,      // ordinary vector stores
+  kString,      // the processor's own copy (rep movsb), where memcpy uses it
+  kPastCaches,  // vector stores past the caches
+};
+inline constexpr int kStoresCount = 3;
+
+// Thread-safety: none; of its writer.
+class StoreChoice {
+ public:
+  static constexpr std::size_t kLeast = 4096;  // bytes; below it makes no difference
+  struct Next {
+    Stores stores;
+    std::size_t nbytes;
+    bool is_timed;  // took() is to be called
+  };
+
+  Stores usual() const { return usual_; }
+  // For the beginning of a piece of `nbytes`.
+  Next next(std::size_t nbytes) {
+    if (nbytes < kLeast) return {Stores::kVector, nbytes, false};
+    ++pieces_;
+    if (pieces_ % (pieces_ < kEarly ? kOftener : kSeldom) == 0) {
+      turn_ = (turn_ + 1) % kStoresCount;
+      if (static_cast<Stores>(turn_) == usual_) turn_ = (turn_ + 1) % kStoresCount;
+      const Stores other = static_cast<Stores>(turn_);
+      return {other, other == Stores::kPastCaches ? nbytes : std::min(nbytes, kTry), true};
+    }
+    return {usual_, nbytes, in_doubt_ || pieces_ % kTimed == 0};
+  }
+  void took(Stores stores, std::size_t nbytes, std::chrono::nanoseconds time) {
+    Known& known = known_[static_cast<std::size_t>(stores)];
+    const double cost = static_cast<double>(time.count()) / static_cast<double>(nbytes);
+    const double before = known.cost;
+    const bool is_slow = before >= 0 && cost > kSlower * before;
+    // A thread may be interrupted: that the usual ones have become slower is believed when the next time says so too, step by step.
+    if (stores == usual_ && !std::exchange(in_doubt_, is_slow) && is_slow) return;
+    known.cost = before < 0 || cost < before ? cost : before + std::min(cost - before, before) / 2;
+    for (int each = 0; each < kStoresCount; ++each) {
+      if (weight(each) < kClearly * weight(static_cast<int>(usual_))) usual_ = static_cast<Stores>(each);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kTimed = 8, kSeldom = 64;  // pieces
+  static constexpr uint32_t kEarly = 64, kOftener = 4;
+  static constexpr std::size_t kTry = 8192;
+  static constexpr double kSlower = 1.5, kClearly = 0.85;
+  static constexpr double kFetched = 3;  // what has gone past the caches, its reader must fetch
+  static constexpr double kUnknown = 1e9;
+  struct Known {
+    double cost = -1;  // nanoseconds a byte
+  };
+  double weight(int which) const {
+    const double cost = known_[static_cast<std::size_t>(which)].cost;
+    return cost < 0 ? kUnknown : static_cast<Stores>(which) == Stores::kPastCaches ? kFetched * cost : cost;
+  }
+
+  std::array<Known, kStoresCount> known_ = {};
+  Stores usual_ = Stores::kVector;
+  bool in_doubt_ = true;
+  uint32_t pieces_ = 0;
+  int turn_ = 0;
+};
+
+}  // namespace pc
