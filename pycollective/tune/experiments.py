@@ -112,14 +112,13 @@ def over_shared_memory(ranks: int) -> Iterator[Experiment]:
         tuple(shared(ranks, least_chunk=least, most_chunk=most) for least, most in chunks),
     )
 
-    for name in ("ring", "small_ring"):
-        rings = [usual[name], usual[name] // 2, usual[name] * 2, usual[name] * 4]
-        yield Values(
-            name,
-            tuple(map(size_text, rings)),
-            (*cells_of(["allreduce", "allgather"], (64 * KIB, MIB, 8 * MIB)), Cell("alltoall", MIB)),
-            tuple(shared(ranks, **{name: ring}) for ring in rings),
-        )
+    rings = [usual["ring"], usual["ring"] // 2, usual["ring"] * 2, usual["ring"] * 4]
+    yield Values(
+        "ring",
+        tuple(map(size_text, rings)),
+        (*cells_of(["allreduce", "allgather"], (64 * KIB, MIB, 8 * MIB)), Cell("alltoall", MIB)),
+        tuple(shared(ranks, ring=ring) for ring in rings),
+    )
 
     sizes = doubling(MIB, 16 * MIB)
     yield Cut(

@@ -22,22 +22,18 @@ void CallArrays::bind(const Request& request, std::size_t past_caches_from, Shar
   shared_ = shared;
 }
 
-void CallArrays::put(std::byte* to, std::size_t in_begin, std::size_t nbytes, Way way) const {
+void CallArrays::put(std::byte* to, std::size_t in_begin, std::size_t nbytes) const {
   for (std::size_t done = 0; done < nbytes;) {
     const std::span<std::byte> piece = in_.at(in_begin + done, nbytes - done);
-    if (way == Way::kSmallRing) {
-      std::memcpy(to + done, piece.data(), piece.size());
-    } else {
-      (*shared_)(to + done, piece.data(), piece.size());
-    }
+    (*shared_)(to + done, piece.data(), piece.size());
     done += piece.size();
   }
 }
 
-void CallArrays::take(const std::byte* from, std::size_t out_begin, std::size_t nbytes, Way way) const {
+void CallArrays::take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const {
   for (std::size_t done = 0; done < nbytes;) {
     const std::span<std::byte> piece = out_.at(out_begin + done, nbytes - done);
-    copy_out(piece.data(), from + done, piece.size(), way);
+    copy_out(piece.data(), from + done, piece.size());
     done += piece.size();
   }
 }
@@ -45,21 +41,17 @@ void CallArrays::take(const std::byte* from, std::size_t out_begin, std::size_t 
 std::size_t CallArrays::keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const {
   const std::span<std::byte> target = out_.at(out_begin, nbytes);
   const std::span<std::byte> source = in_.at(in_begin, target.size());
-  if (source.data() != target.data()) copy_out(target.data(), source.data(), source.size(), Way::kLargeRing);
+  if (source.data() != target.data()) copy_out(target.data(), source.data(), source.size());
   return source.size();
 }
 
-// What does not stay in a cache anyway goes past them, where that is fast: then its lines need not be read before they are written.
-void CallArrays::copy_out(std::byte* to, const std::byte* from, std::size_t nbytes, Way way) const {
-  if (way == Way::kSmallRing || way == Way::kPrivateMemory) {
-    std::memcpy(to, from, nbytes);
-  } else {
-    out_is_large_ ? copy_past_caches(to, from, nbytes) : pc::copy(to, from, nbytes);
-  }
+// What does not stay in a cache anyway goes past them: then its lines need not be read before they are written.
+void CallArrays::copy_out(std::byte* to, const std::byte* from, std::size_t nbytes) const {
+  out_is_large_ ? copy_past_caches(to, from, nbytes) : pc::copy(to, from, nbytes);
 }
 
 void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
-                         std::size_t nbytes, std::byte* also, Way way) const {
+                         std::size_t nbytes, std::byte* also) const {
   const auto own = std::find(sources.begin(), sources.end(), nullptr);
   for (std::size_t done = 0; done < nbytes;) {
     std::size_t count = nbytes - done;
@@ -74,7 +66,7 @@ void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_beg
       *own = place.data();
       count = place.size();
     }
-    if (also != nullptr && way != Way::kSmallRing && shared_->stores() == Stores::kPastCaches) {
+    if (also != nullptr && shared_->stores() == Stores::kPastCaches) {
       alignas(64) std::byte near[kNear];
       count = std::min(count, kNear);
       if (out == nullptr) out = near;

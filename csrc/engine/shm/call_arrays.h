@@ -4,7 +4,6 @@
 #include <span>
 
 #include "engine/request.h"
-#include "engine/shm/ways.h"
 #include "transport/shm/shared_copy.h"
 
 namespace pc::shm {
@@ -12,7 +11,7 @@ namespace pc::shm {
 // A view. Thread-safety: none.
 class CallArrays {
  public:
-  // Results of `past_caches_from` bytes and more are stored past the caches. `shared`: into the large ring; not owned.
+  // Results of `past_caches_from` bytes and more are stored past the caches. `shared`: into the ring; not owned.
   void bind(const Request& request, std::size_t past_caches_from, SharedCopy* shared);
   bool has_input() const { return is_there(in_); }
   bool has_output() const { return is_there(out_); }
@@ -20,9 +19,9 @@ class CallArrays {
   const std::byte* output() const { return out_.data; }  // likewise
 
   // From the input into a ring.
-  void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, Way way) const;
+  void put(std::byte* to, std::size_t in_begin, std::size_t nbytes) const;
   // From shared memory into the output.
-  void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes, Way way) const;
+  void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const;
   // The same by `read(piece)`, which gets the pieces of the output in their order and returns a Status.
   template <class Read>
   Status fill(std::size_t out_begin, std::size_t nbytes, Read&& read) const {
@@ -39,11 +38,11 @@ class CallArrays {
   // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
-               std::size_t nbytes, std::byte* also, Way way) const;
+               std::size_t nbytes, std::byte* also) const;
 
  private:
   static bool is_there(const Location& array) { return array.data != nullptr || array.list != nullptr; }
-  void copy_out(std::byte* to, const std::byte* from, std::size_t nbytes, Way way) const;
+  void copy_out(std::byte* to, const std::byte* from, std::size_t nbytes) const;
 
   Location in_, out_;
   DType dtype_ = DType::kU8;

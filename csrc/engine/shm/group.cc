@@ -84,18 +84,12 @@ void Group::wake_all() {
 
 Status Group::make_rings() {
   if (!memory_.empty()) return Status::ok();
-  const std::size_t sizes[] = {limits_.ring, limits_.small_ring};
-  PC_ASSIGN_OR_RETURN(memory_, host_.make_ring(*own_, (sizes[0] + sizes[1]) / 2 * 3));
-  uint64_t at = 0;
-  for (const std::size_t i : {0, 1}) {
-    rings_[i][kInputs].set_place(at, sizes[i]);
-    rings_[i][kResults].set_place(at + sizes[i], sizes[i] / 2);
-    at += sizes[i] / 2 * 3;
-  }
+  const std::size_t nbytes = limits_.ring;
+  PC_ASSIGN_OR_RETURN(memory_, host_.make_ring(*own_, nbytes / 2 * 3));
+  rings_[kInputs].set_place(0, nbytes);
+  rings_[kResults].set_place(nbytes, nbytes / 2);
   return Status::ok();
 }
-
-bool Group::fits_small_ring(std::size_t nbytes) const { return nbytes <= limits_.small_ring / 4; }
 
 // ---- lines
 

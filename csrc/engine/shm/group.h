@@ -58,12 +58,9 @@ class Group {
   // Before the first room(), once; then it is OK for good.
   Status make_rings();
   // Room for a message of that kind, by its position. Results have a ring of their own: they are what frees inputs.
-  std::optional<uint64_t> room(std::size_t nbytes, const Ring::Use& use, Way way) {
-    Ring& ring = rings_[way == Way::kSmallRing ? 1 : 0][use.stream];
-    return ring.take(nbytes, use, [this](const Ring::Use& old) { return is_free(old); });
+  std::optional<uint64_t> room(std::size_t nbytes, const Ring::Use& use) {
+    return rings_[use.stream].take(nbytes, use, [this](const Ring::Use& old) { return is_free(old); });
   }
-  // Whether several messages of that size are in the small ring at once.
-  bool fits_small_ring(std::size_t nbytes) const;
   std::byte* at(uint64_t position) const { return memory_.data() + position; }
 
   // Nothing more comes from that rank of the world. Thread-safety: from anywhere.
@@ -92,14 +89,6 @@ class Group {
   // A message in a member's ring. Null: it cannot be there, and `why` says so.
   const std::byte* message(Rank peer, const Place& place, Status& why);
   Place place_of(Rank peer) const;
-  // How the member gave what message() has returned.
-  Way way_of(Rank peer, const std::byte* message) const {
-    const std::span<const std::byte> ring = peers_[index(peer)].ring;
-    return !ring.empty() && message >= ring.data() + limits_.ring / 2 * 3 &&
-                   message < ring.data() + ring.size()
-               ? Way::kSmallRing
-               : Way::kLargeRing;
-  }
   void everybody_is_here() { everybody_ = compared_ = announced_; }
 
   // Where a member's array lies. An error: it cannot be there.
@@ -178,7 +167,7 @@ class Group {
   bool reads_all_ = false;               // once joined
   GroupArea* own_ = nullptr;
   std::span<std::byte> memory_ = {};  // of the rings
-  Ring rings_[2][2];                  // the large one and the small one, by StreamKind
+  Ring rings_[2];                     // by StreamKind
   Ways ways_;
   SharedCopy shared_copy_;
   struct Announcement {

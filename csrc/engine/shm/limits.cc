@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
-constexpr std::array<LimitRow, 8> kTable = {{
+constexpr std::array<LimitRow, 7> kTable = {{
     {"combined_at_once", &Limits::combined_at_once, 64, 16 * kMiB, 1, false},
     {"moved_at_once", &Limits::moved_at_once, 64, 16 * kMiB, 1, false},
     {"least_chunk", &Limits::least_chunk, 4 * kKiB, 4 * kMiB, 128, false},
@@ -16,7 +16,6 @@ constexpr std::array<LimitRow, 8> kTable = {{
     {"in_place_from", &Limits::in_place_from, 0, 64 * kGiB, 1, true},
     {"past_caches_from", &Limits::past_caches_from, 0, 64 * kGiB, 1, true},
     {"ring", &Limits::ring, 256 * kKiB, 64 * kMiB, 64 * kKiB, false},
-    {"small_ring", &Limits::small_ring, 64 * kKiB, 16 * kMiB, 64 * kKiB, false},
 }};
 
 }  // namespace
@@ -34,8 +33,6 @@ Limits usual_limits(std::size_t ranks) {
   // More than a core's own caches hold, so that written lines have left them when they come round again, and little enough
   // for the cache that all share.
   usual.ring = ranks <= 4 ? 4 * kMiB : ranks <= 8 ? 2 * kMiB : kMiB;
-  // Little enough to stay in a core's own caches.
-  usual.small_ring = ranks == 2 ? kMiB / 2 : kMiB;
   return usual;
 }
 

@@ -34,7 +34,7 @@ bool SharedRun::pass_on() {
   if (is_of_parts()) {
     take_parts(launch_.rank, passed_, nbytes, group_.at(positions_[passed_]));
   } else if (takes)
-    arrays_.take(group_.at(positions_[passed_]), all.begin + offset, nbytes, way_);
+    arrays_.take(group_.at(positions_[passed_]), all.begin + offset, nbytes);
   if (!combines || others_want_results())
     group_.publish(combines ? kResults : kInputs, passed_, positions_[passed_]);
   ++passed_;
@@ -59,11 +59,11 @@ void SharedRun::for_parts_of(Rank member, uint32_t round, std::size_t nbytes, Ea
 void SharedRun::put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::byte* to) const {
   if (!traffic_.combines()) {  // this rank has its own part alone
     const std::size_t parts = beyond_->parts_of(reader).size(), piece = nbytes / parts;
-    arrays_.put(to + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece, way_);
+    arrays_.put(to + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece);
     return;
   }
   for_parts_of(reader, round, nbytes, [&](std::size_t begin, std::size_t piece) {
-    arrays_.put(to, begin, piece, way_);
+    arrays_.put(to, begin, piece);
     to += piece;
   });
 }
@@ -71,11 +71,11 @@ void SharedRun::put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::
 void SharedRun::take_parts(Rank writer, uint32_t round, std::size_t nbytes, const std::byte* from) const {
   if (traffic_.combines()) {
     const std::size_t parts = beyond_->parts_of(writer).size(), piece = nbytes / parts;
-    arrays_.take(from + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece, way_);
+    arrays_.take(from + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece);
     return;
   }
   for_parts_of(writer, round, nbytes, [&](std::size_t begin, std::size_t piece) {
-    arrays_.take(from, begin, piece, way_);
+    arrays_.take(from, begin, piece);
     from += piece;
   });
 }
@@ -83,7 +83,7 @@ void SharedRun::take_parts(Rank writer, uint32_t round, std::size_t nbytes, cons
 void SharedRun::combine_parts(uint32_t round, std::size_t nbytes, std::byte* to) {
   for_parts_of(launch_.rank, round, nbytes, [&](std::size_t begin, std::size_t piece) {
     sources_[static_cast<std::size_t>(launch_.rank)] = nullptr;  // ours is elsewhere in the input each time
-    arrays_.combine(contributions(), begin, CallArrays::kNowhere, piece, to, way_);
+    arrays_.combine(contributions(), begin, CallArrays::kNowhere, piece, to);
     to += piece;
   });
 }

@@ -21,7 +21,7 @@ bool SharedRun::lead() {
   const std::byte* const result = is_inline ? combined_here_ : group_.at(positions_.front());
   while (keep_own_part()) {  // a broadcast's root has the result
   }
-  if (arrays_.has_output() && (combines || !arrays_.has_input())) arrays_.take(result, 0, nbytes, way_);
+  if (arrays_.has_output() && (combines || !arrays_.has_input())) arrays_.take(result, 0, nbytes);
   const Place place{positions_.front(), nbytes};
   std::memcpy(group_.payload(), is_inline ? static_cast<const void*>(result) : &place,
               is_inline ? nbytes : sizeof place);
@@ -41,8 +41,7 @@ bool SharedRun::gather() {
   uint64_t position = 0;
   if (nbytes > kInlineNbytes) {
     if (Status made = group_.make_rings(); !made.is_ok()) return fail(std::move(made));
-    const std::optional<uint64_t> room =
-        group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs}, way_);
+    const std::optional<uint64_t> room = group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs});
     if (!room) return false;
     position = *room;
     to = group_.at(position);
@@ -50,7 +49,7 @@ bool SharedRun::gather() {
   if (traffic_.combines()) {
     if (!combine_here(to)) return false;
   } else if (arrays_.has_input()) {
-    arrays_.put(to, 0, nbytes, way_);
+    arrays_.put(to, 0, nbytes);
   }
   exchange(0, position, {to, nbytes});
   return true;
@@ -64,7 +63,7 @@ bool SharedRun::combine_here(std::byte* to) {
     if (message == nullptr) return false;
     sources_[static_cast<std::size_t>(r)] = message;
   }
-  arrays_.combine(contributions(), 0, CallArrays::kNowhere, traffic_.nbytes(), to, way_);
+  arrays_.combine(contributions(), 0, CallArrays::kNowhere, traffic_.nbytes(), to);
   return true;
 }
 
@@ -74,7 +73,7 @@ bool SharedRun::follow() {
   if (!compare(leader)) return false;
   const std::byte* const message = small_message(leader);
   if (message == nullptr) return false;
-  arrays_.take(message, 0, traffic_.nbytes(), way_);
+  arrays_.take(message, 0, traffic_.nbytes());
   if (traffic_.combines()) group_.everybody_is_here();  // whoever leads has seen them
   return true;
 }

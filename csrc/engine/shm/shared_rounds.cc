@@ -206,14 +206,14 @@ bool SharedRun::put_inputs() {
   };
   const std::size_t sizes = put_ == 0 ? traffic_.sizes_nbytes() : 0;
   const std::size_t nbytes = traffic_.is_addressed() ? sizes + round_nbytes() : part_of(launch_.rank).nbytes;
-  const std::optional<uint64_t> room = group_.room(nbytes, use, way_);
+  const std::optional<uint64_t> room = group_.room(nbytes, use);
   if (!room) return false;
   std::byte* to = group_.at(*room);
   if (!traffic_.is_addressed() && is_of_parts()) {
     put_parts(launch_.rank, put_, nbytes, to);
   } else if (!traffic_.is_addressed() && arrays_.has_input()) {  // else it comes from another host
     const Traffic::Span part = part_of(launch_.rank);
-    arrays_.put(to, part.begin, part.nbytes, way_);
+    arrays_.put(to, part.begin, part.nbytes);
   }
   if (exchanges) {
     exchange(put_++, *room, {to, nbytes});
@@ -223,8 +223,7 @@ bool SharedRun::put_inputs() {
   for (Rank r = 0; r < launch_.size && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = part_of(r);
-    is_of_parts() ? put_parts(r, put_, part.nbytes, parts)
-                  : arrays_.put(parts, part.begin, part.nbytes, way_);
+    is_of_parts() ? put_parts(r, put_, part.nbytes, parts) : arrays_.put(parts, part.begin, part.nbytes);
     parts += chunk;
     if (sizes == 0) continue;
     const uint64_t whole = traffic_.outgoing(r).nbytes;
@@ -271,7 +270,7 @@ bool SharedRun::combine_round() {
   const bool others_want_it = others_want_results() || beyond_ != nullptr;
   if (others_want_it && lends_[kResults] && !group_.has_entry(kResults, combined_)) return false;
   if (others_want_it && !lends_[kResults]) {
-    room = group_.room(nbytes, {launch_.sequence, combined_, kResults}, way_);
+    room = group_.room(nbytes, {launch_.sequence, combined_, kResults});
     if (!room) return false;
     also = group_.at(*room);
   }
@@ -279,8 +278,7 @@ bool SharedRun::combine_round() {
     combine_parts(combined_, nbytes, also);
   } else {
     const std::size_t out_begin = beyond_ == nullptr ? all.begin + offset : CallArrays::kNowhere;
-    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also,
-                    way_);
+    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also);
   }
   if (beyond_ != nullptr) {
     exchange(combined_, *room, {also, nbytes});
@@ -307,7 +305,7 @@ bool SharedRun::take(StreamKind kind, Rank peer) {
   if (sizes != 0 && !has_size(peer, message - chunk * number - sizes + number * sizeof(uint64_t)))
     return false;
   is_of_parts() ? take_parts(peer, from.next, nbytes, message)
-                : arrays_.take(message, all.begin + offset, nbytes, group_.way_of(peer, message));
+                : arrays_.take(message, all.begin + offset, nbytes);
   ++from.next;
   return true;
 }

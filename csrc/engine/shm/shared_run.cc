@@ -31,8 +31,8 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
   stage_ = Stage::kJoining;
   next_peer_ = 0;
   positions_.clear();
-  announced_ = chosen_ = on_trial_ = false;
-  way_ = Way::kLargeRing;
+  announced_ = on_trial_ = false;
+  way_ = Way::kRing;
   kept_ = 0;
   failure_ = Status();
   arrays_.bind(request, group_.limits().past_caches_from, &group_.shared_copy());
@@ -124,7 +124,7 @@ bool SharedRun::step() {
     stage_ = Stage::kLeaving;
   }
   if (!leave()) return false;
-  tell_time();
+  if (on_trial_) group_.ways().took(way_, kind(), std::chrono::steady_clock::now() - began_);
   return true;
 }
 
@@ -133,26 +133,15 @@ Ways::Kind SharedRun::kind() const {
           traffic_.nbytes()};
 }
 
-void SharedRun::tell_time() {
-  if (on_trial_) group_.ways().took(way_, kind(), std::chrono::steady_clock::now() - began_);
-}
-
 // `stays`: the others may read the input where it lies.
 void SharedRun::choose_way(bool stays) {
-  chosen_ = true;
-  if (traffic_.nbytes() < Ways::kLeast || !traffic_.writes()) return;
-  WaySet possible;
-  possible.add(Way::kLargeRing);
-  if (group_.fits_small_ring(traffic_.in_rounds() ? round_nbytes() : traffic_.message_nbytes()))
-    possible.add(Way::kSmallRing);
   const bool is_moved = !traffic_.combines() && arrays_.input() != nullptr;
-  if (traffic_.in_rounds() && stays && is_moved && group_.reads_private_memory())
-    possible.add(Way::kPrivateMemory);
-  const Ways::Chosen chosen = group_.ways().next(kind(), possible);
+  if (!stays || !is_moved || !group_.reads_private_memory()) return;
+  const Ways::Chosen chosen = group_.ways().next(kind());
   way_ = chosen.way;
   on_trial_ = chosen.on_trial;
   if (way_ == Way::kPrivateMemory && !Host::can_be_read(arrays_.input())) {
-    way_ = Way::kLargeRing;
+    way_ = Way::kRing;
     on_trial_ = false;
   }
   if (on_trial_) began_ = std::chrono::steady_clock::now();
@@ -244,9 +233,7 @@ bool SharedRun::announce() {
   std::byte* message = payload;
   if (!is_inline) {
     if (Status made = group_.make_rings(); !made.is_ok()) return fail(std::move(made));
-    if (!chosen_ && beyond_ == nullptr) choose_way(false);  // else times would say nothing about ways
-    const std::optional<uint64_t> room =
-        group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs}, way_);
+    const std::optional<uint64_t> room = group_.room(nbytes, {launch_.sequence, Ring::kByCall, kInputs});
     if (!room) return false;
     const Place place{*room, nbytes};
     std::memcpy(payload, &place, sizeof place);
@@ -254,12 +241,12 @@ bool SharedRun::announce() {
   }
   if (nbytes != 0 && !traffic_.is_addressed()) {
     const Traffic::Span all = traffic_.outgoing(launch_.rank);
-    arrays_.put(message, all.begin, all.nbytes, way_);
+    arrays_.put(message, all.begin, all.nbytes);
   }
   for (Rank r = 0; r < launch_.size && nbytes != 0 && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = traffic_.outgoing(r);
-    arrays_.put(message + traffic_.place_in_message(launch_.rank, r), part.begin, part.nbytes, way_);
+    arrays_.put(message + traffic_.place_in_message(launch_.rank, r), part.begin, part.nbytes);
   }
   group_.announce(launch_.sequence, fingerprint_of(launch_.digest));
   while (keep_own_part()) {  // while the others come
@@ -301,7 +288,6 @@ bool SharedRun::small() {
   }
   if (traffic_.combines() && !combine_small()) return false;
   if (reads_from_all()) group_.everybody_is_here();
-  tell_time();
   return true;
 }
 
@@ -312,7 +298,7 @@ bool SharedRun::take_small(Rank peer) {
   if (part.nbytes == 0) return true;
   const std::byte* const message = small_message(peer);
   if (message == nullptr) return false;
-  arrays_.take(message, part.begin, part.nbytes, group_.way_of(peer, message));
+  arrays_.take(message, part.begin, part.nbytes);
   return true;
 }
 
@@ -340,7 +326,7 @@ bool SharedRun::combine_small() {
     sources_[static_cast<std::size_t>(r)] = message;
   }
   arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin, target.begin, target.nbytes,
-                  nullptr, way_);
+                  nullptr);
   return true;
 }
 

@@ -82,7 +82,6 @@ class SharedRun : public Run {
   bool compare_all();
   void go_on_meanwhile();
   void choose_way(bool stays);
-  void tell_time();
   Ways::Kind kind() const;
   std::size_t round_nbytes() const;
   bool find_arrays(Rank peer);
@@ -140,8 +139,8 @@ class SharedRun : public Run {
   bool listed_ = false;                          // at host_
   bool reads_[2] = {};                           // by StreamKind: what others put into theirs
   bool lends_[2] = {};                           // by StreamKind: others read this rank's array where it lies
-  Way way_ = Way::kLargeRing;                    // how this rank gives what it has to the others, and itself
-  bool chosen_ = false, on_trial_ = false;       // the way
+  Way way_ = Way::kRing;                         // how this rank gives what it has to the others, and itself
+  bool on_trial_ = false;                        // the way_
   std::chrono::steady_clock::time_point began_;  // if it is on trial
   std::size_t kept_ = 0;                         // bytes of the own part
   Rank next_peer_ = 0;                           // whom to look at next, where they come in order
