@@ -32,7 +32,7 @@ Limits usual_limits(std::size_t ranks) {
   usual.in_place_from = usual.past_caches_from = 8 * kMiB;
   // More than a core's own caches hold, so that written lines have left them when they come round again, and little enough
   // for the cache that all share.
-  usual.ring = ranks <= 4 ? 4 * kMiB : ranks <= 8 ? 2 * kMiB : kMiB;
+  usual.ring = ranks <= 8 ? 2 * kMiB : kMiB;
   return usual;
 }
 

@@ -23,7 +23,7 @@ constexpr unsigned kInnerSeldom = 64;
 constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{0}}, 0, 0, 0};
 
 std::size_t ring_nbytes_for(std::size_t ranks) {
-  return ranks <= 4 ? 4096 * kKiB : ranks <= 8 ? 1024 * kKiB : ranks <= 32 ? 512 * kKiB : 256 * kKiB;
+  return ranks <= 4 ? 2048 * kKiB : ranks <= 8 ? 1024 * kKiB : ranks <= 32 ? 512 * kKiB : 256 * kKiB;
 }
 
 void complete(CompletionSink* sink, uint64_t token, const Status& status) {
