@@ -13,19 +13,18 @@ constexpr std::size_t kNear = 8192;  // stays in the nearest cache
 
 }  // namespace
 
-void CallArrays::bind(const Request& request, std::size_t past_caches_from, SharedCopy* shared) {
+void CallArrays::bind(const Request& request, std::size_t past_caches_from) {
   in_ = {const_cast<std::byte*>(request.in.data), request.in.list};  // never written
   out_ = {request.out.data, request.out.list};
   dtype_ = request.in.dtype;
   op_ = request.op;
   out_is_large_ = request.out.nbytes() >= past_caches_from;
-  shared_ = shared;
 }
 
-void CallArrays::put(std::byte* to, std::size_t in_begin, std::size_t nbytes) const {
+void CallArrays::put(std::byte* to, std::size_t in_begin, std::size_t nbytes, SharedCopy& copy) const {
   for (std::size_t done = 0; done < nbytes;) {
     const std::span<std::byte> piece = in_.at(in_begin + done, nbytes - done);
-    (*shared_)(to + done, piece.data(), piece.size());
+    copy(to + done, piece.data(), piece.size());
     done += piece.size();
   }
 }
@@ -51,7 +50,7 @@ void CallArrays::copy_out(std::byte* to, const std::byte* from, std::size_t nbyt
 }
 
 void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
-                         std::size_t nbytes, std::byte* also) const {
+                         std::size_t nbytes, std::byte* also, Stores also_by) const {
   const auto own = std::find(sources.begin(), sources.end(), nullptr);
   for (std::size_t done = 0; done < nbytes;) {
     std::size_t count = nbytes - done;
@@ -66,7 +65,7 @@ void CallArrays::combine(std::span<const std::byte*> sources, std::size_t in_beg
       *own = place.data();
       count = place.size();
     }
-    if (also != nullptr && shared_->stores() == Stores::kPastCaches) {
+    if (also != nullptr && also_by == Stores::kPastCaches) {
       alignas(64) std::byte near[kNear];
       count = std::min(count, kNear);
       if (out == nullptr) out = near;

@@ -11,15 +11,15 @@ namespace pc::shm {
 // A view. Thread-safety: none.
 class CallArrays {
  public:
-  // Results of `past_caches_from` bytes and more are stored past the caches. `shared`: into the ring; not owned.
-  void bind(const Request& request, std::size_t past_caches_from, SharedCopy* shared);
+  // Results of `past_caches_from` bytes and more are stored past the caches.
+  void bind(const Request& request, std::size_t past_caches_from);
   bool has_input() const { return is_there(in_); }
   bool has_output() const { return is_there(out_); }
   const std::byte* input() const { return in_.data; }    // null: there is none, or it is a list
   const std::byte* output() const { return out_.data; }  // likewise
 
   // From the input into a ring.
-  void put(std::byte* to, std::size_t in_begin, std::size_t nbytes) const;
+  void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, SharedCopy& copy) const;
   // From shared memory into the output.
   void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const;
   // The same by `read(piece)`, which gets the pieces of the output in their order and returns a Status.
@@ -34,11 +34,11 @@ class CallArrays {
   }
   // From the input into the output, one piece of at most `nbytes`; returns how many bytes it had.
   std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const;
-  // Combines `sources`, in their order, into the output (if there is one, and `out_begin` is not kNowhere), and into the ring at `also` (if it is not null).
+  // Combines `sources`, in their order, into the output (if there is one, and `out_begin` is not kNowhere), and into the ring at `also` (if it is not null) by such stores.
   // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
-               std::size_t nbytes, std::byte* also) const;
+               std::size_t nbytes, std::byte* also, Stores also_by) const;
 
  private:
   static bool is_there(const Location& array) { return array.data != nullptr || array.list != nullptr; }
@@ -48,7 +48,6 @@ class CallArrays {
   DType dtype_ = DType::kU8;
   Reduction op_;
   bool out_is_large_ = false;
-  SharedCopy* shared_ = nullptr;
 };
 
 }  // namespace pc::shm

@@ -91,6 +91,12 @@ Status Group::make_rings() {
   return Status::ok();
 }
 
+Stores Group::stores_for_all() const {
+  const bool far = std::any_of(peers_.begin(), peers_.end(),
+                               [](const Peer& peer) { return peer.copy.stores() == Stores::kPastCaches; });
+  return far ? Stores::kPastCaches : Stores::kVector;
+}
+
 // ---- lines
 
 // Whether all members have announced that call, or a later one.

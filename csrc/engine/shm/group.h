@@ -100,7 +100,9 @@ class Group {
     return host_.read(peers_[index(peer)].world, address, into);
   }
   Ways& ways() { return ways_; }
-  SharedCopy& shared_copy() { return shared_copy_; }
+  // How to copy into the ring for that member, or, if it is this rank, for all. Some may be far away, and others near.
+  SharedCopy& copy_for(Rank reader) { return peers_[index(reader)].copy; }
+  Stores stores_for_all() const;
   // Whether that member still stands to its arrays: what was read there before is right.
   bool stands(Rank peer);
   bool await_news(Rank peer);  // false: it has given the call up, or will
@@ -135,7 +137,8 @@ class Group {
     Rank world;
     const GroupArea* area = nullptr;
     std::span<const std::byte> ring = {};
-    uint8_t line = 0;  // where look() has found what was looked for
+    uint8_t line = 0;      // where look() has found what was looked for
+    SharedCopy copy = {};  // into the ring, for it alone; its own: for all
   };
   std::string who(Rank rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
@@ -169,7 +172,6 @@ class Group {
   std::span<std::byte> memory_ = {};  // of the rings
   Ring rings_[2];                     // by StreamKind
   Ways ways_;
-  SharedCopy shared_copy_;
   struct Announcement {
     uint64_t sequence = 0;
     uint32_t fingerprint = 0;

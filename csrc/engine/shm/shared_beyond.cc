@@ -59,11 +59,12 @@ void SharedRun::for_parts_of(Rank member, uint32_t round, std::size_t nbytes, Ea
 void SharedRun::put_parts(Rank reader, uint32_t round, std::size_t nbytes, std::byte* to) const {
   if (!traffic_.combines()) {  // this rank has its own part alone
     const std::size_t parts = beyond_->parts_of(reader).size(), piece = nbytes / parts;
-    arrays_.put(to + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece);
+    arrays_.put(to + beyond_->own_part() * piece, round * (traffic_.chunk_nbytes() / parts), piece,
+                group_.copy_for(reader));
     return;
   }
   for_parts_of(reader, round, nbytes, [&](std::size_t begin, std::size_t piece) {
-    arrays_.put(to, begin, piece);
+    arrays_.put(to, begin, piece, group_.copy_for(reader));
     to += piece;
   });
 }
@@ -83,7 +84,7 @@ void SharedRun::take_parts(Rank writer, uint32_t round, std::size_t nbytes, cons
 void SharedRun::combine_parts(uint32_t round, std::size_t nbytes, std::byte* to) {
   for_parts_of(launch_.rank, round, nbytes, [&](std::size_t begin, std::size_t piece) {
     sources_[static_cast<std::size_t>(launch_.rank)] = nullptr;  // ours is elsewhere in the input each time
-    arrays_.combine(contributions(), begin, CallArrays::kNowhere, piece, to);
+    arrays_.combine(contributions(), begin, CallArrays::kNowhere, piece, to, group_.stores_for_all());
     to += piece;
   });
 }

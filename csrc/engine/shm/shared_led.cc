@@ -49,7 +49,7 @@ bool SharedRun::gather() {
   if (traffic_.combines()) {
     if (!combine_here(to)) return false;
   } else if (arrays_.has_input()) {
-    arrays_.put(to, 0, nbytes);
+    arrays_.put(to, 0, nbytes, group_.copy_for(launch_.rank));
   }
   exchange(0, position, {to, nbytes});
   return true;
@@ -63,7 +63,7 @@ bool SharedRun::combine_here(std::byte* to) {
     if (message == nullptr) return false;
     sources_[static_cast<std::size_t>(r)] = message;
   }
-  arrays_.combine(contributions(), 0, CallArrays::kNowhere, traffic_.nbytes(), to);
+  arrays_.combine(contributions(), 0, CallArrays::kNowhere, traffic_.nbytes(), to, group_.stores_for_all());
   return true;
 }
 

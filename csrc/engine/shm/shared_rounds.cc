@@ -213,7 +213,7 @@ bool SharedRun::put_inputs() {
     put_parts(launch_.rank, put_, nbytes, to);
   } else if (!traffic_.is_addressed() && arrays_.has_input()) {  // else it comes from another host
     const Traffic::Span part = part_of(launch_.rank);
-    arrays_.put(to, part.begin, part.nbytes);
+    arrays_.put(to, part.begin, part.nbytes, group_.copy_for(launch_.rank));
   }
   if (exchanges) {
     exchange(put_++, *room, {to, nbytes});
@@ -223,7 +223,8 @@ bool SharedRun::put_inputs() {
   for (Rank r = 0; r < launch_.size && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = part_of(r);
-    is_of_parts() ? put_parts(r, put_, part.nbytes, parts) : arrays_.put(parts, part.begin, part.nbytes);
+    is_of_parts() ? put_parts(r, put_, part.nbytes, parts)
+                  : arrays_.put(parts, part.begin, part.nbytes, group_.copy_for(r));
     parts += chunk;
     if (sizes == 0) continue;
     const uint64_t whole = traffic_.outgoing(r).nbytes;
@@ -278,7 +279,8 @@ bool SharedRun::combine_round() {
     combine_parts(combined_, nbytes, also);
   } else {
     const std::size_t out_begin = beyond_ == nullptr ? all.begin + offset : CallArrays::kNowhere;
-    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also);
+    arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin + offset, out_begin, nbytes, also,
+                    group_.stores_for_all());
   }
   if (beyond_ != nullptr) {
     exchange(combined_, *room, {also, nbytes});

@@ -35,7 +35,7 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
   way_ = Way::kRing;
   kept_ = 0;
   failure_ = Status();
-  arrays_.bind(request, group_.limits().past_caches_from, &group_.shared_copy());
+  arrays_.bind(request, group_.limits().past_caches_from);
   waits_for_.store(-1, std::memory_order_relaxed);
   begun_.store(false, std::memory_order_relaxed);
   waits_beyond_.store(false, std::memory_order_relaxed);
@@ -241,12 +241,13 @@ bool SharedRun::announce() {
   }
   if (nbytes != 0 && !traffic_.is_addressed()) {
     const Traffic::Span all = traffic_.outgoing(launch_.rank);
-    arrays_.put(message, all.begin, all.nbytes);
+    arrays_.put(message, all.begin, all.nbytes, group_.copy_for(launch_.rank));
   }
   for (Rank r = 0; r < launch_.size && nbytes != 0 && traffic_.is_addressed(); ++r) {
     if (r == launch_.rank) continue;
     const Traffic::Span part = traffic_.outgoing(r);
-    arrays_.put(message + traffic_.place_in_message(launch_.rank, r), part.begin, part.nbytes);
+    arrays_.put(message + traffic_.place_in_message(launch_.rank, r), part.begin, part.nbytes,
+                group_.copy_for(r));
   }
   group_.announce(launch_.sequence, fingerprint_of(launch_.digest));
   while (keep_own_part()) {  // while the others come
@@ -326,7 +327,7 @@ bool SharedRun::combine_small() {
     sources_[static_cast<std::size_t>(r)] = message;
   }
   arrays_.combine(contributions(), traffic_.outgoing(launch_.rank).begin, target.begin, target.nbytes,
-                  nullptr);
+                  nullptr, Stores::kVector);
   return true;
 }
 
