@@ -2,6 +2,8 @@
 
 #include <frameobject.h>
 
+#include <algorithm>
+
 #include "ref.h"
 
 namespace pc {
@@ -41,6 +43,10 @@ bool CallSites::load() {
   if (slash < -1) return false;
   folder_ = slash < 0 ? PyUnicode_FromString("pycollective/") : PyUnicode_Substring(init.get(), 0, slash + 1);
   if (folder_ == nullptr) return false;
+  for (std::size_t i = 0; i < programs_.size(); ++i) {
+    programs_[i] = PyUnicode_FromFormat("%U%s", folder_, kPrograms[i]);
+    if (programs_[i] == nullptr) return false;
+  }
   const Ref os(PyImport_ImportModule("os"));
   const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
   if (file) library_ = to_utf8(file.get());
@@ -51,9 +57,12 @@ bool CallSites::load() {
 }
 
 bool CallSites::is_ours(PyCodeObject* code) const {
-  const Py_ssize_t ours = PyUnicode_Tailmatch(code->co_filename, folder_, 0, PY_SSIZE_T_MAX, -1);
-  if (ours < 0) PyErr_Clear();
-  return ours > 0;
+  const auto begins_with = [code](PyObject* path) {
+    const Py_ssize_t does = PyUnicode_Tailmatch(code->co_filename, path, 0, PY_SSIZE_T_MAX, -1);
+    if (does < 0) PyErr_Clear();
+    return does > 0;
+  };
+  return begins_with(folder_) && std::none_of(programs_.begin(), programs_.end(), begins_with);
 }
 
 bool CallSites::is_installed(PyCodeObject* code) const {
@@ -75,14 +84,16 @@ const char* CallSites::here() {
 const char* CallSites::find_out(const CodePlace& place) {
   PyFrameObject* const frame = PyEval_GetFrame();  // borrowed
   if (frame == nullptr) return nullptr;
-  const CodePlace real = place_of(frame);
-  std::string fresh = text_of(frame);
+  const CodePlace innermost = place_of(frame);
+  const Ref program(reinterpret_cast<PyObject*>(program_frame(frame)));
+  const CodePlace real = place_of(reinterpret_cast<PyFrameObject*>(program.get()));
+  if (const auto known = places_.find(real); known != places_.end()) return known->second;
+  std::string fresh = text_of(reinterpret_cast<PyFrameObject*>(program.get()));
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  if (is_ours(real.code)) return text;  // which depends on who called us
-  if (place != real) return text;
+  if (place != innermost) return text;
   if (places_.size() >= kMostPlaces) forget();
-  if (places_.emplace(place, text).second) Py_INCREF(place.code);
+  if (places_.emplace(real, text).second) Py_INCREF(real.code);
   return text;
 }
 
@@ -102,12 +113,18 @@ std::string CallSites::path_of(PyFrameObject* innermost) const {
   return program == text ? text : text + ", called from " + program;
 }
 
-std::string CallSites::text_of(PyFrameObject* innermost) const {
+PyFrameObject* CallSites::program_frame(PyFrameObject* innermost) const {
   PyFrameObject* frame = innermost;
   Py_INCREF(frame);
   while (frame != nullptr && is_ours(place_of(frame).code)) frame = caller_of(frame);
+  if (frame != nullptr) return frame;
+  Py_INCREF(innermost);
+  return innermost;
+}
+
+std::string CallSites::text_of(PyFrameObject* innermost) const {
+  PyFrameObject* const frame = program_frame(innermost);
   const Ref held(reinterpret_cast<PyObject*>(frame));
-  if (frame == nullptr) frame = innermost;
   const PyCodeObject* code = place_of(frame).code;
   return short_path(to_utf8(code->co_filename)) + ":" + std::to_string(PyFrame_GetLineNumber(frame)) +
          " in " + to_utf8(code->co_name);

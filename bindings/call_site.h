@@ -1,6 +1,7 @@
 // Which line of Python a call comes from: "train.py:42 in step".
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <unordered_map>
@@ -36,7 +37,12 @@ class CallSites {
   };
   using Places = std::unordered_map<CodePlace, const char*, Hash>;
 
+  // Parts of the package that are programs: what they do is not told as their caller's.
+  static constexpr std::array kPrograms = {"bench.py", "compare/", "tune/"};
+
   bool is_ours(PyCodeObject* code) const;
+  // The innermost frame that is not ours, or, if all are, the innermost one. A new reference.
+  PyFrameObject* program_frame(PyFrameObject* innermost) const;
   bool is_installed(PyCodeObject* code) const;
   const char* find_out(const CodePlace& place);
   void forget();
@@ -46,7 +52,8 @@ class CallSites {
   std::atomic<const char*> last_{nullptr};
   bool direct_ = false;         // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
-  std::string library_;         // Python's own, likewise; empty: it has none
+  std::array<PyObject*, kPrograms.size()> programs_ = {};
+  std::string library_;  // Python's own, likewise; empty: it has none
 };
 
 }  // namespace pc

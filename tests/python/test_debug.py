@@ -70,6 +70,23 @@ def test_a_dump_has_the_calls_oldest_first_and_the_lines_that_made_them() -> Non
         assert barrier["site"] == f"python/test_debug.py:{line} in make_calls"
 
 
+def called_by(file: str) -> str:
+    """The line that stands in the record of a call that code in this file of the package makes."""
+    names: dict[str, typing.Any] = {"pc": pc}
+    exec(compile("def call(): pc.barrier()", os.path.join(os.path.dirname(pc.__file__), file), "exec"), names)
+    for _ in range(2):
+        names["call"]()  # there
+    return pc.debug.dump()["calls"][-1]["site"]
+
+
+def test_a_call_is_its_program_s_and_our_own_programs_are_some() -> None:
+    with open(__file__) as source:
+        line = next(n for n, text in enumerate(source, 1) if text.endswith("# there\n"))
+    mine = f"python/test_debug.py:{line} in called_by"
+    assert testing.run(called_by, 2, "coalesce.py") == [mine] * 2
+    assert testing.run(called_by, 2, "compare/x.py") == ["compare/x.py:1 in call"] * 2
+
+
 class BarrierAtEnd:
     __del__ = staticmethod(pc.barrier)  # called by the interpreter while it clears a frame
 
