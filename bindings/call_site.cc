@@ -91,7 +91,7 @@ const char* CallSites::find_out(const CodePlace& place) {
   std::string fresh = text_of(reinterpret_cast<PyFrameObject*>(program.get()));
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  if (place != innermost) return text;
+  if (place != innermost || is_ours(real.code)) return text;  // ours: the next time there may be a program
   if (places_.size() >= kMostPlaces) forget();
   if (places_.emplace(real, text).second) Py_INCREF(real.code);
   return text;

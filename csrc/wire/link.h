@@ -85,6 +85,7 @@ class Link {
   // ---- incoming, frame by frame.
   struct Destination {
     std::span<std::byte> where;  // segment_nbytes bytes to put the payload; staging if it is consumed later
+    bool is_final = false;       // it is not looked at there by the link: the receiver's own memory
   };
   // What the peer did wrong (then call fail()), or where this header's payload goes. `description`: the bytes that it
   // announced, whose checksum was right; not needed afterwards.

@@ -70,7 +70,8 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header,
       return status;
     }
   }
-  const Destination destination{incoming.where};
+  const Destination destination{incoming.where,
+                                incoming.recv != nullptr && incoming.recv->op.consumer == nullptr};
   if (header.segment_nbytes == 0) PC_TRY(payload_arrived({}));
   return destination;
 }

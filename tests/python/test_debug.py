@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import json
 import os
+import threading
 import types
 import typing
 from collections.abc import Iterator
@@ -73,7 +75,14 @@ def test_a_dump_has_the_calls_oldest_first_and_the_lines_that_made_them() -> Non
 def called_by(file: str) -> str:
     """The line that stands in the record of a call that code in this file of the package makes."""
     names: dict[str, typing.Any] = {"pc": pc}
-    exec(compile("def call(): pc.barrier()", os.path.join(os.path.dirname(pc.__file__), file), "exec"), names)
+    exec(
+        compile("def call(): pc.barrier(); done()", os.path.join(os.path.dirname(pc.__file__), file), "exec"),
+        names,
+    )
+    with_nobody_else = threading.Event()
+    names["done"] = with_nobody_else.set
+    _thread.start_new_thread(names["call"], ())
+    assert with_nobody_else.wait(30)
     for _ in range(2):
         names["call"]()  # there
     return pc.debug.dump()["calls"][-1]["site"]

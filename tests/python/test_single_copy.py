@@ -9,7 +9,7 @@ import pycollective as pc
 from pycollective import testing
 
 COUNT = 100_003  # of float32: several rounds and an odd rest
-CALLS = 20  # each way is tried three times in the first 13
+CALLS = 60  # each way is tried twice, four calls each, of every rank's calls as root, too
 
 
 def moves_are_exact(off_on: tuple[int, ...]) -> None:

@@ -1,7 +1,6 @@
 #include "engine/shm/call_arrays.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/copy.h"
 #include "kernels/reduce.h"

@@ -130,7 +130,7 @@ class Group {
  private:
   void wake_all();
   bool agree();
-  // More messages than that are never in the two rings of a stream (or in one of them and lent), so no entry is written again
+  // More messages than that are never in the ring of a stream and lent, so no entry is written again
   // while somebody looks at it.
   static_assert(2 * Ring::kMost < kEntries);
   struct Peer {

@@ -232,7 +232,7 @@ bool SharedRun::put_inputs() {
     to += sizeof whole;
   }
   group_.publish(kInputs, put_++, *room);
-  if (put_ * chunk <= kept_ + kKeptAtOnce) keep_own_part();  // while it is in a cache
+  if (!traffic_.is_addressed() && kept_ < put_ * chunk) keep_own_part();  // while it is in a cache
   return true;
 }
 

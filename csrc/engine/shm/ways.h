@@ -21,7 +21,7 @@ enum class Way : uint8_t {
 };
 inline constexpr int kWayCount = 2;
 
-// Of one group, where members read each other's private memory. They make the same calls, so they try at the same time.
+// Of one group, where members read each other's private memory. Each decides for what it gives itself.
 // Thread-safety: none; the holder of the baton.
 class Ways {
  public:
@@ -42,10 +42,14 @@ class Ways {
     const bool is_first = tried.calls == 0;     // it finds arrays that nobody has touched
     const bool again = ++tried.calls % kAgain == 0;
     const auto& [ring, far] = tried.ways;
-    const int best = far.took < ring.took ? 1 : 0, newest = far.trials < ring.trials ? 1 : 0;
-    if (tried.left == 0 && (again || (!is_first && tried.ways[at(newest)].trials < (is_long ? 1 : 2)))) {
-      ++tried.ways[at(newest)].trials;
-      tried.trying = newest;
+    const int best = far.took < ring.took ? 1 : 0;
+    const int next = ring.trials != far.trials ? (far.trials < ring.trials ? 1 : 0)
+                     : tried.is_guessed        ? 1 - best
+                                               : 0;
+    const uint32_t enough = tried.is_guessed ? 0 : is_long ? 1 : 2;
+    if (tried.left == 0 && (again || (!is_first && tried.ways[at(next)].trials < enough))) {
+      ++tried.ways[at(next)].trials;
+      tried.trying = next;
       tried.left = is_long ? 2 : 4;
     }
     if (tried.left == 0) return {static_cast<Way>(best), false};
@@ -65,15 +69,20 @@ class Ways {
   static constexpr std::size_t kSizes = 16;  // classes by powers of two, up to 128 MiB and more
   static constexpr std::size_t kAlike = 3;   // so many classes smaller
   static constexpr int kClearly = 2;
+  static constexpr std::chrono::nanoseconds kUnknown = std::chrono::hours(1);
   struct One {
-    std::chrono::nanoseconds took = std::chrono::hours(1);
+    std::chrono::nanoseconds took = kUnknown;
     uint32_t trials = 0;
   };
   struct Tried {
     std::array<One, kWayCount> ways = {};
     uint32_t calls = 0;
     int trying = 0;
-    uint32_t left = 0;  // calls of this trial
+    uint32_t left = 0;        // calls of this trial
+    bool is_guessed = false;  // from calls with less
+    bool is_measured() const {
+      return !is_guessed && left == 0 && ways[0].took < kUnknown && ways[1].took < kUnknown;
+    }
   };
   static std::size_t at(int way) { return static_cast<std::size_t>(way); }
   static std::size_t size_class(const Kind& kind) {
@@ -86,11 +95,11 @@ class Ways {
   // What was clearly slower with somewhat less is not tried at first.
   void inherit(const Kind& kind, Tried& tried) const {
     for (std::size_t less = 1; less <= std::min(kAlike, size_class(kind)); ++less) {
-      const auto& [ring, far] = tried_[index(kind) - less].ways;
-      if (ring.trials == 0 || far.trials == 0) continue;
-      if (ring.took < kClearly * far.took && far.took < kClearly * ring.took) return;
-      tried.ways = {ring, far};
-      for (One& each : tried.ways) each.took *= 1 << less;
+      const Tried& smaller = tried_[index(kind) - less];
+      if (!smaller.is_measured()) continue;
+      const std::chrono::nanoseconds ring = smaller.ways[0].took, far = smaller.ways[1].took;
+      tried.is_guessed = ring >= kClearly * far || far >= kClearly * ring;
+      if (tried.is_guessed) tried.ways = {One{ring * (1 << less)}, One{far * (1 << less)}};
       return;
     }
   }

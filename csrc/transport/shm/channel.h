@@ -26,8 +26,8 @@ struct alignas(4096) Channel {
   std::atomic<uint64_t> lines_taken{0}, bytes_taken{0};
   std::atomic<uint64_t> ring_nbytes{0};  // of what follows this struct
   std::atomic<uint64_t> ended{0};        // not 0: its owner gave the other's channel up
-  // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce there is announced
-  // before it is whole, so that the other rank can copy behind.
+  // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce and at most
+  // kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
   alignas(kApart) std::atomic<uint64_t> bytes_put{0};
   ChannelLine lines[kChannelLines];
 };

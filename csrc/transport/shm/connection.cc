@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 
+#include "kernels/copy.h"
+
 namespace pc {
 namespace {
 
 // Of a large message: the peer takes one while the next is put. An eager one must fit.
 constexpr std::size_t kPiece = kEagerBytes + kMaxDescriptionBytes;
-// Up to here the peer copies behind the writer. Of a longer message it has the piece before meanwhile, and what it looks at is dear to write.
+// In a frame up to here the peer copies behind the writer. Of a longer one it has the frame before meanwhile, and what it looks at is dear to write.
 constexpr std::size_t kBehind = kEagerBytes;
 constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
 constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
@@ -179,7 +181,7 @@ Result<std::size_t> ShmConnection::take() {
   if (!is_whole(frame)) return std::size_t{0};
   PC_ASSIGN_OR_RETURN(const Link::Destination to,
                       link_.header_arrived(header, {at + header.segment_nbytes, header.description_nbytes}));
-  if (is_large_message(header)) {
+  if (to.is_final && is_large_message(header)) {
     copy_past_caches(to.where.data(), at, header.segment_nbytes);
     PC_TRY(link_.payload_arrived());
   } else if (header.segment_nbytes != 0) {

@@ -1,7 +1,9 @@
 // Copies into memory that another core reads.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/copy.h"
@@ -12,6 +14,8 @@ namespace pc {
 // Thread-safety: none; of its writer.
 class SharedCopy {
  public:
+  SharedCopy() = default;
+  explicit SharedCopy(const StoreChoice& choice) : choice_(choice) {}
   void operator()(std::byte* to, const std::byte* from, std::size_t nbytes) {
     (*this)(to, from, nbytes, nbytes, [](std::size_t) {});
   }

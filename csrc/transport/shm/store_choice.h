@@ -44,7 +44,7 @@ class StoreChoice {
   }
   void took(Stores stores, std::size_t nbytes, std::chrono::nanoseconds time) {
     Known& known = known_[static_cast<std::size_t>(stores)];
-    const double cost = static_cast<double>(time.count()) / static_cast<double>(nbytes);
+    const double cost = std::max(static_cast<double>(time.count()) / static_cast<double>(nbytes), kLeastCost);
     const double before = known.cost;
     const bool is_slow = before >= 0 && cost > kSlower * before;
     // A thread may be interrupted: that the usual ones have become slower is believed when the next time says so too, step by step.
@@ -62,6 +62,7 @@ class StoreChoice {
   static constexpr double kSlower = 1.5, kClearly = 0.85;
   static constexpr double kFetched = 3;  // what has gone past the caches, its reader must fetch
   static constexpr double kUnknown = 1e9;
+  static constexpr double kLeastCost = 0.01;  // a coarse clock says 0
   struct Known {
     double cost = -1;  // nanoseconds a byte
   };

@@ -65,9 +65,28 @@ TEST(Ways, what_was_half_as_fast_with_less_is_not_tried_at_first) {
   EXPECT_EQ(make(clear, 100, {400, 1600}, more)[0], 100);
   make(clear, 1000, {400, 200}, more);  // in the end it is
   EXPECT_GT(make(clear, 100, {400, 200}, more)[1], 90);
+  const Ways::Kind far_more = {kWhat.collective, false, 16 * kWhat.nbytes};
+  EXPECT_GT(make(clear, 100, {800, 3200}, far_more)[1], 0);  // what was guessed shows nothing
   Ways close;
   make(close, 100, {50, 60});
   EXPECT_GT(make(close, 100, {400, 480}, more)[1], 0);
+}
+
+TEST(Ways, an_unfinished_trial_shows_nothing) {
+  for (int calls : {3, 6, 7, 8}) {
+    Ways ways;
+    make(ways, calls, {50, 1000});
+    EXPECT_GT(make(ways, 100, {100, 50}, {kWhat.collective, false, 2 * kWhat.nbytes})[1], 80) << calls;
+  }
+}
+
+TEST(Ways, a_way_that_was_never_possible_shows_nothing) {
+  Ways ways;
+  for (int i = 0; i < 100; ++i) {
+    const auto [way, on_trial] = ways.next(kWhat);
+    if (on_trial && way == Way::kRing) ways.took(way, kWhat, std::chrono::microseconds(50));
+  }
+  EXPECT_GT(make(ways, 100, {100, 50}, {kWhat.collective, false, 2 * kWhat.nbytes})[1], 80);
 }
 
 TEST(Ways, a_trial_is_several_calls_in_a_row_because_the_first_is_slow) {

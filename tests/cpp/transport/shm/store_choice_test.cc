@@ -94,6 +94,13 @@ TEST(StoreChoice, most_pieces_cost_no_look_at_the_clock) {
   EXPECT_LT(timed, 200);
 }
 
+TEST(StoreChoice, a_clock_that_says_nothing_decides_nothing_for_good) {
+  StoreChoice choice;
+  choice.took(Stores::kString, 8192, std::chrono::nanoseconds(0));
+  put(choice, kFar, 500);
+  EXPECT_EQ(choice.usual(), Stores::kPastCaches);
+}
+
 TEST(StoreChoice, what_is_small_is_not_looked_at) {
   StoreChoice choice;
   const StoreChoice::Next next = choice.next(StoreChoice::kLeast - 1);
