@@ -195,6 +195,26 @@ def test_a_small_list_is_sent_before_it_is_received() -> None:
     testing.run(small_lists_sent_first, 2)
 
 
+def large_in_one_piece_and_in_several() -> None:
+    """Above 8 MiB a receiver may store past its caches, but not into what it still takes apart."""
+    count = 3_000_001
+    for call in range(3):
+        whole = np.arange(count, dtype=np.float32) + call
+        parts = [whole[:7].copy(), whole[7:2_000_000].copy(), whole[2_000_000:].copy()]
+        if pc.rank() == 0:
+            pc.send(whole, 1)
+            pc.send(parts, 1)
+        else:
+            assert np.array_equal(pc.recv(np.zeros(count, np.float32), 0), whole)
+            got = pc.recv([np.zeros_like(part) for part in parts], 0)
+            assert all(np.array_equal(a, b) for a, b in zip(got, parts, strict=True))
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_large_messages_are_right_in_one_piece_and_in_several(transport: str) -> None:
+    testing.run(large_in_one_piece_and_in_several, 2, env={"PYCOLLECTIVE_TRANSPORT": transport})
+
+
 def lists_that_differ() -> None:
     for source in (0, pc.ANY_SOURCE):
         if pc.rank() == 0:
