@@ -22,33 +22,22 @@ COMPUTE_S = 50e-6
 STOPPED_S = 0.1
 
 
-def compute() -> None:
+def compute(seconds: float) -> None:
     """Takes a core for so long, however often it is taken away meanwhile."""
-    until = time.thread_time() + COMPUTE_S
+    until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
-def in_a_row() -> list[float]:
-    """Seconds per call, by block."""
-    x = np.ones(2, np.float32)
-    took = []
-    for _ in range(BLOCKS):
-        began = time.perf_counter()
-        for _ in range(CALLS):
-            pc.allreduce(x, "max")
-        took.append((time.perf_counter() - began) / CALLS)
-    return took[BLOCKS // 8 :]
-
-
-def between_compute() -> list[float]:
+def calls(compute_s: float) -> list[float]:
     """Seconds per call with the computing before it, by block."""
     x = np.ones(2, np.float32)
     took = []
     for _ in range(BLOCKS):
         began = time.perf_counter()
         for _ in range(CALLS):
-            compute()
+            if compute_s:
+                compute(compute_s)
             pc.allreduce(x, "max")
         took.append((time.perf_counter() - began) / CALLS)
     return took[BLOCKS // 8 :]
@@ -78,10 +67,10 @@ def main() -> None:  # noqa: D103
     cores = len(os.sched_getaffinity(0))
     print(f"{cores} usable cores; median and slowest block, each of {CALLS} calls")
     for ranks in (2, 4, 8):
-        took = testing.run(in_a_row, ranks)[0]
+        took = testing.run(calls, ranks, 0.0)[0]
         print(f"{ranks} ranks, calls in a row: {statistics.median(took) * 1e6:.2f} {max(took) * 1e6:.2f} us")
     for ranks in (2, 4):
-        took = testing.run(between_compute, ranks)[0]
+        took = testing.run(calls, ranks, COMPUTE_S)[0]
         least = COMPUTE_S * max(1, ranks / cores)
         print(
             f"{ranks} ranks, {COMPUTE_S * 1e6:.0f} us of computing before each: "

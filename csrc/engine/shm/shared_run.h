@@ -140,7 +140,7 @@ class SharedRun : public Run {
   bool reads_[2] = {};                           // by StreamKind: what others put into theirs
   bool lends_[2] = {};                           // by StreamKind: others read this rank's array where it lies
   Way way_ = Way::kRing;                         // how this rank gives what it has to the others
-  bool on_trial_ = false;                        // the way_
+  bool on_trial_ = false;                        // way_
   std::chrono::steady_clock::time_point began_;  // if it is on trial
   std::size_t kept_ = 0;                         // bytes of the own part
   Rank next_peer_ = 0;                           // whom to look at next, where they come in order
