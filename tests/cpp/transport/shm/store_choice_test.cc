@@ -65,18 +65,28 @@ TEST(StoreChoice, one_interruption_changes_nothing) {
   EXPECT_EQ(choice.usual(), Stores::kVector);
 }
 
+// How many of a thousand pieces are such; the time that they take is told where it is asked for.
+template <class Is>
+int count_in_a_thousand(StoreChoice& choice, std::chrono::nanoseconds time, Is&& is) {
+  int count = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const StoreChoice::Next next = choice.next(kPiece);
+    if (!is(next)) continue;
+    ++count;
+    EXPECT_TRUE(next.is_timed);
+    choice.took(next.stores, next.nbytes, time);
+  }
+  return count;
+}
+
 TEST(StoreChoice, what_may_be_slow_is_tried_with_little_and_seldom) {
   StoreChoice choice;
   put(choice, kFar, 100);
-  int tries = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const StoreChoice::Next next = choice.next(kPiece);
-    if (next.stores == Stores::kPastCaches) continue;
-    ++tries;
-    EXPECT_LE(next.nbytes, 8192U);
-    EXPECT_TRUE(next.is_timed);
-    choice.took(next.stores, next.nbytes, std::chrono::microseconds(4));
-  }
+  const int tries =
+      count_in_a_thousand(choice, std::chrono::microseconds(4), [](const StoreChoice::Next& next) {
+        EXPECT_TRUE(next.stores == Stores::kPastCaches || next.nbytes <= 8192);
+        return next.stores != Stores::kPastCaches;
+      });
   EXPECT_GT(tries, 5);
   EXPECT_LT(tries, 30);
 }
@@ -84,14 +94,9 @@ TEST(StoreChoice, what_may_be_slow_is_tried_with_little_and_seldom) {
 TEST(StoreChoice, most_pieces_cost_no_look_at_the_clock) {
   StoreChoice choice;
   put(choice, kNear, 100);
-  int timed = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const StoreChoice::Next next = choice.next(kPiece);
-    if (!next.is_timed) continue;
-    ++timed;
-    choice.took(next.stores, next.nbytes, std::chrono::nanoseconds(40 * 64));
-  }
-  EXPECT_LT(timed, 200);
+  EXPECT_LT(count_in_a_thousand(choice, std::chrono::nanoseconds(40 * 64),
+                                [](const auto& next) { return next.is_timed; }),
+            200);
 }
 
 TEST(StoreChoice, a_clock_that_says_nothing_decides_nothing_for_good) {
