@@ -128,6 +128,13 @@ def over_shared_memory(ranks: int) -> Iterator[Experiment]:
         cells_of(["allreduce", "allgather"], sizes),
         (shared(ranks, past_caches_from="inf"), shared(ranks, past_caches_from=0)),
     )
+    yield Cut(
+        "private_from",
+        usual["private_from"],
+        sizes,
+        cells_of(["allgather", "alltoall"], sizes),
+        (shared(ranks, private_from="inf"), shared(ranks, private_from="64k")),
+    )
     if ranks <= MOST_RANKS_WITH_HEAP:
         yield Cut(
             "in_place_from",

@@ -1,15 +1,23 @@
 """Large arrays that are only moved are right whichever way they go, private memory of another process included."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import _core, testing
 
 COUNT = 100_003  # of float32: several rounds and an odd rest
-CALLS = 60  # each way is tried twice, four calls each, of every rank's calls as root, too
+CALLS = 60  # both ways are tried in a rank's first five calls of a kind, as a broadcast's root too
+
+
+@pytest.fixture(autouse=True)
+def small_calls_may_use_private_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text(_core._profile_text([(3, "private_from", "64k")], ""))
+    monkeypatch.setenv("PYCOLLECTIVE_PROFILE", str(profile))
 
 
 def moves_are_exact(off_on: tuple[int, ...]) -> None:
@@ -17,6 +25,7 @@ def moves_are_exact(off_on: tuple[int, ...]) -> None:
         os.environ["PYCOLLECTIVE_SINGLE_COPY"] = "off"
     pc.init()
     me, ranks = pc.rank(), pc.size()
+    assert "private_from=64k" in str(pc.explain("allgather", nbytes=4 * COUNT))
     for call in range(CALLS):
         mine = np.arange(COUNT, dtype=np.float32) + 1000 * me + call
         gathered = pc.allgather(mine).reshape(ranks, COUNT)

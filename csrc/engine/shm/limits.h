@@ -23,7 +23,9 @@ struct Limits {
   std::size_t
       in_place_from;  // arrays in the heap that a call overwrites are read where they lie from here on
   std::size_t past_caches_from;  // results of that size are stored past the caches
-  std::size_t ring;              // for what a rank gives the others; half of it again for results
+  std::size_t
+      private_from;  // calls that only move so much may have their readers fetch it from private memory
+  std::size_t ring;  // for what a rank gives the others; half of it again for results
 
   // Several are on their way at once.
   std::size_t largest_message() const { return ring / 4; }

@@ -136,7 +136,8 @@ Ways::Kind SharedRun::kind() const {
 // `stays`: the others may read the input where it lies.
 void SharedRun::choose_way(bool stays) {
   const bool is_moved = !traffic_.combines() && arrays_.input() != nullptr;
-  if (!stays || !is_moved || !group_.reads_private_memory()) return;
+  const bool is_large = traffic_.nbytes() >= group_.limits().private_from;
+  if (!stays || !is_moved || !is_large || !group_.reads_private_memory()) return;
   const Ways::Chosen chosen = group_.ways().next(kind());
   way_ = chosen.way;
   on_trial_ = chosen.on_trial;
