@@ -6,11 +6,14 @@ The hosts come from namespaces.py. Each round measures every size twice, one rig
 processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of the array, from every
 host to the next one over plain sockets; and as an allreduce. Times are the slowest rank's. With --encrypt each round
 has a second world whose data are encrypted, and the last column says how many times as long an allreduce takes there.
+With --connection-mbit the kernel paces every connection, as networks do that limit them; --sockets then shows what
+several of them give back.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -27,6 +30,7 @@ import numpy as np
 from namespaces import hosts
 
 RAW_PORT, STORE_PORT = 29500, 29501
+SO_MAX_PACING_RATE = 47  # of asm-generic/socket.h
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -64,6 +68,14 @@ class RawRing:
                     got += self.source.recv_into(into[got:])
                     if got == len(into):
                         self.poll.unregister(self.source)
+
+
+def pace(connection_mbit: int) -> None:
+    """Every TCP connection of this process from now on."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as each:
+            if each.type == socket.SOCK_STREAM and each.family != socket.AF_UNIX:
+                each.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, connection_mbit * 125_000)
 
 
 def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:
@@ -108,6 +120,8 @@ def be_a_rank(options: argparse.Namespace, sizes: list[int]) -> None:
             if options.encrypt:
                 os.environ["PYCOLLECTIVE_SECURITY"] = "encrypt" if encrypts else "auth"
             pc.init(f"{options.addresses[0]}:{STORE_PORT}", rank=options.rank, size=options.hosts, timeout=60)
+            if options.connection_mbit:
+                pace(options.connection_mbit)
             name = "encrypted" if encrypts else "allreduce"
             for nbytes, each in measure(sizes, name, options.budget_s, None if encrypts else ring).items():
                 figures[nbytes].update(each)
@@ -154,6 +168,8 @@ def main() -> int:
     parser.add_argument("--sizes", default="8,64K,1M,16M")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--encrypt", action="store_true", help="also say what encryption costs")
+    parser.add_argument("--connection-mbit", type=int, default=0, help="of every connection; 0: no limit")
+    parser.add_argument("--sockets", default="1", help="PYCOLLECTIVE_TCP_SOCKETS")
     parser.add_argument("--budget-s", type=float, default=0.3, help="roughly, per size and way, at 1 GB/s")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--addresses", nargs="+", help=argparse.SUPPRESS)
@@ -176,7 +192,7 @@ def main() -> int:
                 host.command([*command, "--rank", str(rank)]),
                 stdout=subprocess.PIPE if rank == 0 else None,
                 text=True,
-                env=os.environ,
+                env={**os.environ, "PYCOLLECTIVE_TCP_SOCKETS": options.sockets},
             )
             for rank, host in enumerate(made)
         ]

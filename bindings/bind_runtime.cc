@@ -180,6 +180,7 @@ class PyRuntime {
     native.transport =
         options.transport ? *options.transport : value_or_raise(*state, env_text(Env::kTransport));
     native.single_copy = value_or_raise(*state, env_text(Env::kSingleCopy)) == "auto";
+    native.tcp_sockets = static_cast<int>(value_or_raise(*state, env_integer(Env::kTcpSockets)));
     if (options.tune) native.tune = *options.tune;
     if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_raise(*state, env_text(Env::kTune));
     native.profile = options.tuning ? "off" : value_or_raise(*state, env_text(Env::kProfile));

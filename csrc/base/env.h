@@ -29,9 +29,10 @@ enum class Env : uint8_t {
   kKeyFile,
   kSecurity,
   kSingleCopy,
+  kTcpSockets,
   kProfile,
 };
-inline constexpr int kEnvCount = 18;
+inline constexpr int kEnvCount = 19;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

@@ -31,6 +31,8 @@ Result<RuntimeOptions> runtime_options(const Options& options, const Place& plac
   const Result<std::string> single_copy = env_text(Env::kSingleCopy);
   PC_TRY(single_copy.status());
   native.single_copy = single_copy.value() == "auto";
+  PC_ASSIGN_OR_RETURN(const int64_t tcp_sockets, env_integer(Env::kTcpSockets));
+  native.tcp_sockets = static_cast<int>(tcp_sockets);
   PC_ASSIGN_OR_RETURN(native.tune, options.tune.empty() ? env_text(Env::kTune) : options.tune);
   PC_ASSIGN_OR_RETURN(native.profile, env_text(Env::kProfile));
   PC_ASSIGN_OR_RETURN(native.check, check_from_environment());

@@ -21,19 +21,21 @@ struct Member {
   std::string address;
   std::string invitation;
   HostMap::Entry entry;
+  int tcp_sockets = 1;
 };
 
 std::string encode(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
          m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key + kField +
-         m.invitation;
+         m.invitation + kField + std::to_string(m.tcp_sockets);
 }
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
   PC_TRY(published_error(text));
   const std::vector<std::string> fields = cut(text, kField);
   Member m;
-  if (fields.size() != 7 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid)) {
+  if (fields.size() != 8 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid) ||
+      !number_from(fields[7], m.tcp_sockets)) {
     return Status(Code::kMismatch, "rank " + std::to_string(rank) +
                                        " published something unreadable; do all ranks run the same version?")
         .with_peer(rank);
@@ -202,6 +204,13 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
                                          std::to_string(options.size) + ": give all the same size")
           .with_peer(rank);
     }
+    if (member.tcp_sockets != options.tcp_sockets) {
+      return Status(Code::kMismatch,
+                    "rank " + std::to_string(rank) +
+                        " was started with PYCOLLECTIVE_TCP_SOCKETS=" + std::to_string(member.tcp_sockets) +
+                        " and rank 0 with " + std::to_string(options.tcp_sockets) + ": give all the same")
+          .with_peer(rank);
+    }
     list += kLine + text;
   }
   return list;
@@ -325,7 +334,8 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
   if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
   Result<Meeting> meeting =
-      meet_as(store, keys, options, Member{options.size, address, invitation, here}, patience, deadline);
+      meet_as(store, keys, options, Member{options.size, address, invitation, here, options.tcp_sockets},
+              patience, deadline);
   if (!meeting.is_ok()) release_rank(store, options);
   return meeting;
 }

@@ -54,6 +54,7 @@ Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options)
   tcp.size = options.size;
   tcp.credentials = options.credentials;
   tcp.epoch = options.epoch;
+  tcp.sockets = options.tcp_sockets;
   tcp.log = options.log;
   if (!options.bind_ips.empty()) tcp.bind_ips = options.bind_ips;
   return make_tcp_transport(tcp);
@@ -73,7 +74,8 @@ std::string describe(const RuntimeOptions& options, const Transport& transport, 
       "connected as rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
       " (rank " + std::to_string(hosts.local_rank) + " of " + std::to_string(hosts.local_size) + " on " +
       hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
-      fingerprint(options.credentials.job) + ", transport " + std::string(transport.name()) + ", selection " +
+      fingerprint(options.credentials.job) + ", transport " + std::string(transport.name()) +
+      ", TCP sockets to a rank " + std::to_string(options.tcp_sockets) + ", selection " +
       meeting.selection.to_string() + ", profile " +
       (meeting.profile.origin.empty() ? "none" : meeting.profile.origin) + " [" +
       meeting.profile.tuning.to_string() + "]" + ", key " + to_string(key_id(options.credentials.key)) +

@@ -38,6 +38,7 @@ struct RuntimeOptions {
   double timeout_s = 600;  // default deadline of every call
   // "auto"; "tcp": never shared memory; "shm": nothing but shared memory. Rank 0's word counts, a word of no transport is refused.
   std::string transport = "auto";
+  int tcp_sockets = 1;                   // for data, between two ranks; the same on all
   bool single_copy = true;               // neighbours may read each other's private memory
   std::vector<std::string> bind_ips;     // where the data listener binds; empty: loopback
   std::string tune;                      // selection overrides of rank 0

@@ -37,6 +37,7 @@ void encode(const Hello& hello, HelloBytes& out) {
   put<uint8_t>(b + 4, kProtocolVersion);
   put<uint8_t>(b + 5, static_cast<uint8_t>(hello.role));
   put<uint8_t>(b + 6, static_cast<uint8_t>((hello.encrypts ? kEncrypts : 0) | (hello.has_aes ? kHasAes : 0)));
+  put<uint8_t>(b + 7, hello.number);
   put<uint32_t>(b + 8, static_cast<uint32_t>(hello.rank));
   put<uint32_t>(b + 12, static_cast<uint32_t>(hello.peer));
   put<uint32_t>(b + 16, static_cast<uint32_t>(hello.size));
@@ -64,11 +65,13 @@ Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
   Hello hello;
   hello.encrypts = (features & kEncrypts) != 0;
   hello.has_aes = (features & kHasAes) != 0;
-  if ((features & ~(kEncrypts | kHasAes)) != 0 || b[7] != std::byte{0} ||
+  if ((features & ~(kEncrypts | kHasAes)) != 0 ||
+      (role != static_cast<uint8_t>(Role::kData) && b[7] != std::byte{0}) ||
       !std::all_of(b + 44, b + 48, is_zero) ||
       (!hello.encrypts && !std::all_of(b + 64, b + kHelloBytes, is_zero)))
     return broken("hello with reserved bytes that are not zero");
   hello.role = static_cast<Role>(role);
+  hello.number = get<uint8_t>(b + 7);
   hello.rank = static_cast<Rank>(get<uint32_t>(b + 8));
   hello.peer = static_cast<Rank>(get<uint32_t>(b + 12));
   hello.size = static_cast<Rank>(get<uint32_t>(b + 16));

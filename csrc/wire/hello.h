@@ -22,8 +22,9 @@ inline constexpr uint32_t kEveryEpoch =
 
 struct Hello {
   Role role = Role::kData;
-  Rank rank = -1;  // the sender's, in the world; -1: not a rank (a store, a launcher)
-  Rank peer = -1;  // whom it thinks it speaks with; -1: whoever it may be
+  uint8_t number = 0;  // of a data connection, where two ranks have several
+  Rank rank = -1;      // the sender's, in the world; -1: not a rank (a store, a launcher)
+  Rank peer = -1;      // whom it thinks it speaks with; -1: whoever it may be
   Rank size = 0;
   uint32_t epoch = 0;
   JobId job = {};

@@ -105,7 +105,7 @@ void Link::State::finish(Recv* recv, Status status, const MessageId& found, uint
 // ---- Sending.
 
 void Link::State::post_send(const SendOp& op) {
-  const uint64_t nbytes = op.payload.size();
+  const uint64_t nbytes = op.message_nbytes != 0 ? op.message_nbytes : op.payload.size();
   if (Status ended = why_ended(op.id); !ended.is_ok())
     return complete(op.completions, op.token, std::move(ended), op.id, 0);
   Announcement* clear = clears.find([&](const Announcement& c) { return same_place(c.id, op.id); });
@@ -166,7 +166,7 @@ std::optional<Link::OutFrame> Link::State::next_frame(std::size_t room) {
     send = active.front();
     if (send->eager) out->description = send->op.description;
     const std::size_t count = next_segment(*send, room);
-    if (count == 0 && send->nbytes() > 0) return std::nullopt;
+    if (count == 0 && send->part_nbytes() > 0) return std::nullopt;
     if (count + out->description.size() > room) return std::nullopt;
     out->payload = give_segment(*send, count, header);
   } else if (goodbye_is_next()) {
@@ -191,7 +191,7 @@ std::span<const std::byte> Link::State::description_of_request(const FrameHeader
 
 // How many bytes of it go next. Small cuts would stay small: what they free is as small.
 std::size_t Link::State::next_segment(const Send& send, std::size_t room) const {
-  const std::size_t rest = send.nbytes() - send.given;
+  const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, limits.segment_bytes);
   if (send.eager) return most;
   if (room < std::min(most, kLeastCut)) return 0;
@@ -206,28 +206,29 @@ Gather Link::State::give_segment(Send& send, std::size_t count, FrameHeader& hea
   header.epoch = epoch;
   header.id = send.op.id;
   header.message_nbytes = send.nbytes();
-  header.offset = send.given;
+  header.offset = send.op.offset + send.given;
   header.segment_nbytes = static_cast<uint32_t>(count);
   send.given += count;
   ++send.out;
   active.remove(&send);
-  (send.given < send.nbytes() ? active : leaving).push_back(&send);  // the others have their turn
+  (send.given < send.part_nbytes() ? active : leaving).push_back(&send);  // the others have their turn
   return payload;
 }
 
 void Link::State::written() {
   if (frames_out.empty()) return;
   Send* const send = frames_out.pop();
-  if (send == nullptr || --send->out > 0 || send->given < send->nbytes()) return;
+  if (send == nullptr || --send->out > 0 || send->given < send->part_nbytes()) return;
   finish(send, leaving, Status::ok(), send->op.id, send->nbytes());
 }
 
 // ---- Receiving: what is posted. link_incoming.cc has what arrives, link_end.cc how it ends.
 
 void Link::State::post_recv(const RecvOp& op) {
-  if (op.consumer == nullptr && op.payload.size() < op.nbytes) {
+  const uint64_t wanted = op.part_nbytes != 0 ? op.part_nbytes : op.nbytes;
+  if (op.consumer == nullptr && op.payload.size() < wanted) {
     Status status =
-        about(Code::kInvalidArgument, "receive of " + std::to_string(op.nbytes) + " bytes into memory of " +
+        about(Code::kInvalidArgument, "receive of " + std::to_string(wanted) + " bytes into memory of " +
                                           std::to_string(op.payload.size()));
     return complete(op.completions, op.token, std::move(status), op.id, 0);
   }

@@ -66,7 +66,7 @@ bool Link::State::take_back(Send& send, const Status& why) {
     return true;
   }
   detach(send);
-  if (send.out > 0 && send.given == send.nbytes()) return false;  // all of it is on its way
+  if (send.out > 0 && send.given == send.part_nbytes()) return false;  // all of it is on its way
   if (is_point_to_point(id)) {
     push(control, FrameType::kCancel, 0, id, 0, static_cast<uint64_t>(why.code()));
   } else if (send.cleared) {

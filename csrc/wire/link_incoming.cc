@@ -245,9 +245,11 @@ Status Link::State::segment_arrived(const FrameHeader& header) {
   if (foreign(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes)) {
     return violation(header, "it is not the message that was cleared");
   }
-  if (header.offset != recv->received || header.segment_nbytes > recv->op.nbytes - recv->received) {
-    return violation(header, "segment at " + std::to_string(header.offset) + " where " +
-                                 std::to_string(recv->received) + " was expected");
+  const uint64_t expected = recv->op.offset + recv->received;
+  if (header.offset != expected || header.segment_nbytes > recv->part_nbytes() - recv->received) {
+    return violation(header, "segment of " + std::to_string(header.segment_nbytes) + " bytes at " +
+                                 std::to_string(header.offset) + " where " + std::to_string(expected) +
+                                 " was expected");
   }
   if (!recv->started) report_strays(recv->op);
   recv->started = true;
@@ -255,7 +257,7 @@ Status Link::State::segment_arrived(const FrameHeader& header) {
   incoming.recv = recv;
   incoming.where = recv->op.consumer != nullptr
                        ? staging(header.segment_nbytes)
-                       : recv->op.payload.subspan(header.offset, header.segment_nbytes);
+                       : recv->op.payload.subspan(recv->received, header.segment_nbytes);
   return Status::ok();
 }
 
@@ -277,10 +279,11 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
   }
   incoming.where = {};
   if (recv != nullptr) {
-    if (recv->op.consumer != nullptr && !at.empty()) recv->op.consumer->consume(recv->received, at);
+    if (recv->op.consumer != nullptr && !at.empty())
+      recv->op.consumer->consume(recv->op.offset + recv->received, at);
     recv->received += at.size();
     if (kind == Kind::kEagerReceive) consumed(cost(incoming.header));
-    if (recv->received == recv->op.nbytes) finish(recv, Status::ok(), recv->op.id, recv->op.nbytes);
+    if (recv->received == recv->part_nbytes()) finish(recv, Status::ok(), recv->op.id, recv->op.nbytes);
   } else if (kind == Kind::kUnexpected) {
     store_unexpected(std::exchange(incoming.unexpected, nullptr));
   } else if (kind == Kind::kEagerSwallow) {

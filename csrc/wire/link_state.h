@@ -21,23 +21,25 @@ struct Link::State {
   struct Send {
     Send *previous = nullptr, *next = nullptr;
     SendOp op;
-    uint64_t given = 0;      // bytes in frames that next_frame() gave out
+    uint64_t given = 0;      // bytes of the payload in frames that next_frame() gave out
     uint32_t out = 0;        // of those frames, not yet written
     bool eager = false;      // goes on credit
     bool announced = false;  // REQUEST queued or written
     bool cleared = false;    // the peer's CLEAR has come
-    uint64_t nbytes() const { return op.payload.size(); }
+    uint64_t nbytes() const { return op.message_nbytes != 0 ? op.message_nbytes : part_nbytes(); }
+    uint64_t part_nbytes() const { return op.payload.size(); }
     uint64_t cost() const { return kHeaderBytes + op.description.size() + op.payload.size(); }
   };
   struct Recv {
     Recv *previous = nullptr, *next = nullptr;
     RecvOp op;
-    uint64_t received = 0;
+    uint64_t received = 0;    // of the part
     bool cleared = false;     // CLEAR queued or written
     bool early = false;       // ... before the peer asked; counted in early_clears until this receive ends
     std::string description;  // of the REQUEST, in case this receive is taken back
     bool announced = false;   // REQUEST has come
     bool started = false;     // DATA has come
+    uint64_t part_nbytes() const { return op.part_nbytes != 0 ? op.part_nbytes : op.nbytes; }
   };
   struct Unexpected {  // an eager message in our memory
     Unexpected *previous = nullptr, *next = nullptr;

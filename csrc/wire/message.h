@@ -34,8 +34,8 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// Consumes verified pieces of a message in order instead of having them stored: how a reduction overlaps the wire.
-// `data` is only valid during the call. Pieces start at multiples of 64 bytes. Called with the transport's lock held.
+// Consumes verified pieces of a message instead of having them stored: how a reduction overlaps the wire. They come in
+// order, where a message is split over several connections those of each part. `data` is only valid during the call. Pieces start at multiples of 64 bytes. Called with the transport's lock held.
 class SegmentSink {
  public:
   virtual void consume(uint64_t offset, std::span<const std::byte> data) = 0;
@@ -51,6 +51,8 @@ struct SendOp {
   uint64_t token = 0;
   // Busy likewise; for a ProbeOp of the receiver. Point-to-point, at most kMaxDescriptionBytes.
   std::span<const std::byte> description = {};
+  // `payload` is so much of the message from here on; the rest goes over other links. 0: it is the message.
+  uint64_t message_nbytes = 0, offset = 0;
 };
 struct RecvOp {
   MessageId id;  // matched by stream, sequence and index; another digest or size is a mismatch
@@ -59,6 +61,8 @@ struct RecvOp {
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
+  // So much of the message is to come, from here on, and goes to the begin of `payload`. 0: all of it.
+  uint64_t part_nbytes = 0, offset = 0;
 };
 
 // Completes when a point-to-point message of that name can be received, with its digest and size; takes nothing.

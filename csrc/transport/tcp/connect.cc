@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -26,7 +26,6 @@ constexpr milliseconds kAttempt{2000};        // then the next address of a peer
 constexpr double kStrangerPatienceS = 3;      // a rank says hello at once
 constexpr std::size_t kSpareStrangers = 256;  // beyond one per connection that there shall be
 constexpr int kAcceptsPerTurn = 32;
-constexpr Role kRoles[] = {Role::kData, Role::kControl};
 
 class Mesh {
  public:
@@ -36,23 +35,26 @@ class Mesh {
         credentials_(credentials),
         listeners_(listeners),
         addresses_(addresses),
-        peers_(addresses.size() * std::size(kRoles)),
+        peers_(addresses.size() * per_rank()),
         door_(peers_.size() + kSpareStrangers, kStrangerPatienceS),
         refusals_(log) {
     for (Rank rank = 0; rank < us_.size; ++rank) {
-      for (const Role role : kRoles) {
-        at(rank, role).rank = rank;
-        at(rank, role).role = role;
+      for (Peer& peer : of(rank)) {
+        const std::size_t place = static_cast<std::size_t>(&peer - of(rank).data());
+        peer.rank = rank;
+        peer.role = place == 0 ? Role::kControl : Role::kData;
+        peer.number = static_cast<uint8_t>(place == 0 ? 0 : place - 1);
       }
     }
-    missing_ = peers_.empty() ? 0 : peers_.size() - std::size(kRoles);
+    missing_ = peers_.empty() ? 0 : peers_.size() - per_rank();
   }
   Result<MeshSockets> run(const WaitContext& context, const std::atomic<bool>& give_up);
 
  private:
-  struct Peer {  // in one role
+  struct Peer {  // and one connection to it
     Rank rank = -1;
     Role role = Role::kData;
+    uint8_t number = 0;  // among those for data
     ByteStream done;
     std::string happened;  // the last thing that went wrong with it
     // Only for lower ranks, which we call:
@@ -81,22 +83,27 @@ class Mesh {
   void stranger_ready(int stranger);
   Verdict judge(const Hello& theirs);
   void welcome(int stranger);
-  Hello hello_as(Role role, Rank peer) const {
-    return Hello{.role = role, .rank = us_.rank, .peer = peer, .size = us_.size, .epoch = us_.epoch};
+  Hello hello_as(Role role, Rank peer, uint8_t number = 0) const {
+    return Hello{
+        .role = role, .number = number, .rank = us_.rank, .peer = peer, .size = us_.size, .epoch = us_.epoch};
   }
   // The first of its connections that is missing; null: all are there.
   const Peer* missing_of(Rank rank) const;
   std::size_t missing_ranks() const;
   Status say_who_is_missing(double waited_s) const;
-  Peer& at(Rank rank, Role role) {
-    return peers_[static_cast<std::size_t>(rank) * std::size(kRoles) + (role == Role::kControl ? 1 : 0)];
+  std::size_t per_rank() const { return static_cast<std::size_t>(us_.sockets) + 1; }
+  std::span<Peer> of(Rank rank) {  // for control, and then those for data
+    return std::span(peers_).subspan(static_cast<std::size_t>(rank) * per_rank(), per_rank());
+  }
+  Peer& at(const Hello& theirs) {
+    return of(theirs.rank)[theirs.role == Role::kControl ? 0 : std::size_t{1} + theirs.number];
   }
 
   const MeshIdentity us_;
   const Credentials& credentials_;
   const std::vector<Fd>& listeners_;
   const std::vector<std::string>& addresses_;
-  std::vector<Peer> peers_;            // by rank and role, our own among them
+  std::vector<Peer> peers_;            // by rank, our own among them
   std::map<int, Greeting> strangers_;  // by descriptor
   Doorkeeper door_;
   Refusals refusals_;
@@ -130,8 +137,15 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
     wait(context.deadline, now);
   }
   MeshSockets sockets;
-  for (Peer& peer : peers_) {
-    (peer.role == Role::kControl ? sockets.control : sockets.data).push_back(std::move(peer.done));
+  for (Rank rank = 0; rank < us_.size; ++rank) {
+    std::vector<ByteStream>& data = sockets.data.emplace_back();
+    for (Peer& peer : of(rank)) {
+      if (peer.role == Role::kControl) {
+        sockets.control.push_back(std::move(peer.done));
+      } else if (peer.done.valid()) {
+        data.push_back(std::move(peer.done));
+      }
+    }
   }
   return sockets;
 }
@@ -148,7 +162,7 @@ Status Mesh::read_addresses() {
             .with_rank(us_.rank)
             .with_peer(rank);
       }
-      for (const Role role : kRoles) at(rank, role).addresses.push_back(address.value());
+      for (Peer& peer : of(rank)) peer.addresses.push_back(address.value());
       if (comma == std::string_view::npos) break;
       all.remove_prefix(comma + 1);
     }
@@ -244,7 +258,7 @@ Status Mesh::begin_greeting(Peer& peer) {
     return system_error("connect " + to_string(peer.address()), error);
   tune(peer.connecting.get(), peer.role);
   PC_ASSIGN_OR_RETURN(Handshake handshake,
-                      Handshake::initiator(credentials_, hello_as(peer.role, peer.rank)));
+                      Handshake::initiator(credentials_, hello_as(peer.role, peer.rank, peer.number)));
   peer.greeting.emplace(std::move(peer.connecting), std::move(handshake));
   return peer.greeting->write();
 }
@@ -286,9 +300,10 @@ void Mesh::stranger_ready(int stranger) {
   if (!status.is_ok()) {
     // Not proven, but said by somebody who speaks as we do: it may help to find out why a rank is missing.
     const Rank rank = handshake.has_theirs() ? handshake.theirs().rank : -1;
-    if (rank > us_.rank && rank < us_.size)
-      at(rank, handshake.theirs().role).happened =
-          "has not called us; somebody who says that it is this rank did: " + status.message();
+    if (rank > us_.rank && rank < us_.size) {
+      for (Peer& peer : of(rank))
+        peer.happened = "has not called us; somebody who says that it is this rank did: " + status.message();
+    }
     if (handshake.has_heard()) return turn_away(stranger, status.message());
     door_.leave(stranger);  // it only looked whether somebody listens
     strangers_.erase(stranger);
@@ -298,8 +313,8 @@ void Mesh::stranger_ready(int stranger) {
 }
 
 Verdict Mesh::judge(const Hello& theirs) {
-  if (theirs.rank <= us_.rank) return Verdict::kNotNeeded;
-  return at(theirs.rank, theirs.role).done.valid() ? Verdict::kRankTaken : Verdict::kWelcome;
+  if (theirs.rank <= us_.rank || theirs.number >= us_.sockets) return Verdict::kNotNeeded;
+  return at(theirs).done.valid() ? Verdict::kRankTaken : Verdict::kWelcome;
 }
 
 void Mesh::welcome(int stranger) {
@@ -312,7 +327,7 @@ void Mesh::welcome(int stranger) {
   if (verdict == Verdict::kRankTaken) return turn_away(stranger, "a second process says that it is " + who);
   if (verdict == Verdict::kNotNeeded) return turn_away(stranger, who + " has no reason to call us");
   if (!said.is_ok()) return turn_away(stranger, said.message());
-  at(theirs.rank, theirs.role).done = greeting.finish();
+  at(theirs).done = greeting.finish();
   door_.leave(stranger);
   strangers_.erase(stranger);
   --missing_;

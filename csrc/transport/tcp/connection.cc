@@ -103,7 +103,8 @@ void Connection::finish_writing() {
 void Connection::close(const Status& why) {
   unwatch();
   stream_.reset();
-  link_.fail(why.with_rank(me_).with_peer(peer_));
+  why_closed_ = why.with_rank(me_).with_peer(peer_);
+  link_.fail(why_closed_);
 }
 
 }  // namespace pc

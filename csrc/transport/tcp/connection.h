@@ -25,6 +25,12 @@ class Connection final : private Mover {
   Link& link() { return link_; }
   Rank peer() const { return peer_; }
   bool open() const { return stream_.valid(); }
+  // Of one that is not open: OK before it was closed. Failed: neither side has said goodbye.
+  const Status& why_closed() const { return why_closed_; }
+  bool has_failed() const {
+    return !why_closed_.is_ok() && why_closed_.code() != Code::kPeerExited &&
+           why_closed_.code() != Code::kAborted;
+  }
   bool unsent() const;  // something waits to be written, or for the peer to want it
   // Each moves a bounded amount and returns how often something moved. A failure closes the connection and completes
   // everything that was posted.
@@ -49,6 +55,7 @@ class Connection final : private Mover {
   FrameReader reader_;
   FrameWriter writer_;
   bool watching_writable_ = false;
+  Status why_closed_;
 };
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// Messages over one TCP connection per pair of ranks.
+// Messages over TCP, one connection or several between two ranks.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,15 @@
 
 namespace pc {
 
+inline constexpr int kMostSockets = 16;
+
 struct TcpOptions {
   Rank rank = 0, size = 1;
   Credentials credentials = {};
   uint32_t epoch = 0;
   std::vector<std::string> bind_ips = {"127.0.0.1"};  // numeric IPv4 or IPv6; never the wildcard
   LinkLimits limits = {};
+  int sockets = 1;        // for data, between two ranks; the same on all
   Logger log = Logger();  // hears of strangers that were turned away
 };
 // Listens at once, on a free port of each; address() is then "ip:port", or several of these, separated by commas.

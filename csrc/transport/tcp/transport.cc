@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 #include "transport/tcp/connect.h"
-#include "transport/tcp/connection.h"
+#include "transport/tcp/peer.h"
 #include "transport/tcp/sockets.h"
 #include "transport/tcp/tcp.h"
 
@@ -32,7 +32,7 @@ class TcpTransport final : public Transport {
         epoll_(std::move(epoll)) {
     for (const Fd& listener : listeners_)
       address_ += (address_.empty() ? "" : ",") + to_string(local_address(listener.get()));
-    connections_.resize(static_cast<std::size_t>(options.size));
+    peers_.resize(static_cast<std::size_t>(options.size));
   }
   ~TcpTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
 
@@ -43,25 +43,18 @@ class TcpTransport final : public Transport {
 
   void post_send(Rank peer, const SendOp& op) override {
     const std::lock_guard lock(mutex_);
-    Connection* connection = find(peer);
-    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
-    // The peer's CLEAR may be waiting in the socket: then nothing need be asked.
-    if (op.payload.size() > options_.limits.eager_bytes) connection->read();
-    connection->link().post_send(op);
-    flush(*connection);
+    Peer* const to = find(peer);
+    to != nullptr ? to->post_send(op) : complete(op.completions, op.token, why_not(peer));
   }
   void post_recv(Rank peer, const RecvOp& op) override {
     const std::lock_guard lock(mutex_);
-    Connection* connection = find(peer);
-    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
-    connection->link().post_recv(op);
-    flush(*connection);
+    Peer* const from = find(peer);
+    from != nullptr ? from->post_recv(op) : complete(op.completions, op.token, why_not(peer));
   }
   void post_probe(Rank peer, const ProbeOp& op) override {
     const std::lock_guard lock(mutex_);
-    Connection* connection = find(peer);
-    if (connection == nullptr) return complete(op.completions, op.token, why_not(peer));
-    connection->link().post_probe(op);
+    Peer* const from = find(peer);
+    from != nullptr ? from->post_probe(op) : complete(op.completions, op.token, why_not(peer));
   }
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
@@ -79,18 +72,13 @@ class TcpTransport final : public Transport {
   void close_in_child() noexcept override;
 
  private:
-  Connection* find(Rank peer) const {
+  Peer* find(Rank peer) const {
     const bool known = peer >= 0 && peer < options_.size;
-    return known && ended_.is_ok() ? connections_[static_cast<std::size_t>(peer)].get() : nullptr;
+    return known && ended_.is_ok() ? peers_[static_cast<std::size_t>(peer)].get() : nullptr;
   }
   Status why_not(Rank peer) const;
-  void flush(Connection& connection) {
-    if (connection.link().has_output()) connection.write();
-  }
   std::size_t serve(Connection& connection) {
-    std::size_t moved = connection.read();
-    if (connection.open()) moved += connection.write();
-    return moved;
+    return peers_[static_cast<std::size_t>(connection.peer())]->serve(connection);
   }
   std::size_t poll_locked();
   Status install(MeshSockets sockets);
@@ -100,14 +88,13 @@ class TcpTransport final : public Transport {
   std::atomic<bool> give_up_{false};  // stops connect()
   std::string address_;
 
-  std::mutex mutex_;           // guards everything below, and all connections
-  std::vector<Fd> listeners_;  // until connect() is done
-  Fd epoll_;                   // all connections; also what wait_fd() gives out. Never changes
-  std::vector<std::unique_ptr<Connection>>
-      connections_;                  // by rank; null: ourselves, and all before connect()
-  std::vector<Connection*> open_;    // those with a socket
-  std::vector<ByteStream> control_;  // by rank; empty once they are taken
-  Status ended_;                     // not OK: after shutdown or abort
+  std::mutex mutex_;                          // guards everything below, and all peers
+  std::vector<Fd> listeners_;                 // until connect() is done
+  Fd epoll_;                                  // all connections; also what wait_fd() gives out. Never changes
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: ourselves, and all before connect()
+  std::vector<Connection*> open_;             // those with a socket
+  std::vector<ByteStream> control_;           // by rank; empty once they are taken
+  Status ended_;                              // not OK: after shutdown or abort
 };
 
 Status TcpTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
@@ -122,7 +109,8 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, const Wa
     if (listeners_.empty()) return Status(Code::kInvalidArgument, "connect: called twice");
     listeners = std::exchange(listeners_, {});
   }
-  const MeshIdentity us{.rank = options_.rank, .size = options_.size, .epoch = options_.epoch};
+  const MeshIdentity us{
+      .rank = options_.rank, .size = options_.size, .epoch = options_.epoch, .sockets = options_.sockets};
   Result<MeshSockets> sockets =
       connect_mesh(us, options_.credentials, listeners, addresses, context, give_up_, options_.log);
   const std::lock_guard lock(mutex_);
@@ -134,11 +122,16 @@ Status TcpTransport::connect(const std::vector<std::string>& addresses, const Wa
 Status TcpTransport::install(MeshSockets sockets) {
   control_ = std::move(sockets.control);
   for (std::size_t i = 0; i < sockets.data.size(); ++i) {
-    if (!sockets.data[i].valid()) continue;
-    connections_[i] = std::make_unique<Connection>(std::move(sockets.data[i]), epoll_.get(), options_.rank,
-                                                   static_cast<Rank>(i), options_.epoch, options_.limits);
-    PC_TRY(connections_[i]->watch());
-    open_.push_back(connections_[i].get());
+    const Rank rank = static_cast<Rank>(i);
+    if (rank == options_.rank) continue;
+    peers_[i] = std::make_unique<Peer>(options_.limits.eager_bytes);
+    for (ByteStream& socket : sockets.data[i]) {
+      auto connection = std::make_unique<Connection>(std::move(socket), epoll_.get(), options_.rank, rank,
+                                                     options_.epoch, options_.limits);
+      PC_TRY(connection->watch());
+      open_.push_back(connection.get());
+      peers_[i]->add(std::move(connection));
+    }
   }
   return Status::ok();
 }
@@ -170,20 +163,16 @@ std::size_t TcpTransport::poll_locked() {
 bool TcpTransport::cancel(const CompletionSink* sink, const Status& why) {
   const std::lock_guard lock(mutex_);
   bool untold = true;
-  for (const std::unique_ptr<Connection>& connection : connections_) {
-    if (connection == nullptr) continue;
-    untold = connection->link().cancel(sink, why) && untold;
-    flush(*connection);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) untold = peer->cancel(sink, why) && untold;
   }
   return untold;
 }
 
 void TcpTransport::discard(uint32_t group, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  for (const std::unique_ptr<Connection>& connection : connections_) {
-    if (connection == nullptr) continue;
-    connection->link().discard(group, sequence);
-    flush(*connection);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) peer->discard(group, sequence);
   }
 }
 
@@ -219,13 +208,15 @@ void TcpTransport::end(const Status& why) {
   if (!ended_.is_ok()) return;
   ended_ = why;
   listeners_.clear();
-  for (Connection* connection : open_) connection->close(why);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) peer->close(why);
+  }
   open_.clear();
 }
 
 void TcpTransport::close_in_child() noexcept {
-  for (const std::unique_ptr<Connection>& connection : connections_) {
-    if (connection != nullptr) connection->close_in_child();
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) peer->close_in_child();
   }
   for (ByteStream& socket : control_) socket.reset();
   listeners_.clear();
@@ -238,6 +229,10 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return Status(Code::kInvalidArgument, "rank " + std::to_string(options.rank) + " of " +
                                               std::to_string(options.size) + " does not exist");
+  }
+  if (options.sockets < 1 || options.sockets > kMostSockets) {
+    return Status(Code::kInvalidArgument, std::to_string(options.sockets) + " sockets to each rank: 1 to " +
+                                              std::to_string(kMostSockets) + " are possible");
   }
   if (options.bind_ips.empty()) return Status(Code::kInvalidArgument, "no address to listen on was given");
   std::vector<Fd> listeners;

@@ -134,13 +134,16 @@ TEST_P(TransportSuite, SeveralThreadsShareOneTransport) {
 }
 
 struct Recorder final : SegmentSink {
+  explicit Recorder(std::size_t nbytes) : bytes(nbytes) {}
   std::vector<std::byte> bytes;
-  std::size_t pieces = 0;
-  bool aligned = true;
+  std::size_t pieces = 0, seen_nbytes = 0;
+  bool aligned = true, in_order = true;
   void consume(uint64_t offset, std::span<const std::byte> data) override {
-    EXPECT_EQ(offset, bytes.size());
+    in_order = in_order && offset == seen_nbytes;
     aligned = aligned && offset % 64 == 0;
-    bytes.insert(bytes.end(), data.begin(), data.end());
+    ASSERT_LE(offset + data.size(), bytes.size());
+    std::copy(data.begin(), data.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+    seen_nbytes += data.size();
     ++pieces;
   }
 };
@@ -150,7 +153,7 @@ TEST_P(TransportSuite, AConsumerSeesEveryByteOnceAndInOrder) {
   world.run([](Node& node) {
     for (uint64_t i = 0; i < std::size(kSizes); ++i) {
       const std::vector<std::byte> bytes = pattern(kSizes[i], i);
-      Recorder recorder;
+      Recorder recorder(kSizes[i]);
       if (node.rank == 0) {
         node.send(1, message(0, i), bytes);
       } else {
@@ -163,6 +166,8 @@ TEST_P(TransportSuite, AConsumerSeesEveryByteOnceAndInOrder) {
       node.wait_ok(1);
       if (node.rank == 0) continue;
       EXPECT_EQ(recorder.bytes, bytes);
+      EXPECT_EQ(recorder.seen_nbytes, bytes.size());
+      EXPECT_TRUE(recorder.in_order || GetParam().splits);
       EXPECT_TRUE(recorder.aligned);
       EXPECT_GE(recorder.pieces, (kSizes[i] + 128 * 1024 - 1) / (128 * 1024));
     }

@@ -15,13 +15,14 @@ std::vector<std::unique_ptr<Transport>> make_inproc(Rank size, const LinkLimits&
   return transports;
 }
 
-std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& limits, bool encrypts) {
+std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& limits, bool encrypts,
+                                                 int sockets = 1) {
   Credentials credentials;
   credentials.encrypts = encrypts;
   std::vector<std::unique_ptr<Transport>> transports;
   for (Rank rank = 0; rank < size; ++rank) {
-    Result<std::unique_ptr<Transport>> made =
-        make_tcp_transport({.rank = rank, .size = size, .credentials = credentials, .limits = limits});
+    Result<std::unique_ptr<Transport>> made = make_tcp_transport(
+        {.rank = rank, .size = size, .credentials = credentials, .limits = limits, .sockets = sockets});
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     transports.push_back(std::move(made).value());
   }
@@ -80,18 +81,19 @@ std::vector<std::unique_ptr<Transport>> make_shm(Rank size, const LinkLimits& li
 
 std::string name_of_kind(const ::testing::TestParamInfo<TransportKind>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportSuite,
-                         ::testing::Values(TransportKind{"inproc", make_inproc},
-                                           TransportKind{"tcp",
-                                                         [](Rank size, const LinkLimits& limits) {
-                                                           return make_tcp(size, limits, false);
-                                                         }},
-                                           TransportKind{"shm", make_shm},
-                                           TransportKind{"tcp_encrypted",
-                                                         [](Rank size, const LinkLimits& limits) {
-                                                           return make_tcp(size, limits, true);
-                                                         }}),
-                         name_of_kind);
+INSTANTIATE_TEST_SUITE_P(
+    All, TransportSuite,
+    ::testing::Values(
+        TransportKind{"inproc", make_inproc},
+        TransportKind{"tcp",
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, false); }},
+        TransportKind{"tcp_of_3_sockets",
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, false, 3); },
+                      true},
+        TransportKind{"shm", make_shm},
+        TransportKind{"tcp_encrypted",
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, true); }}),
+    name_of_kind);
 
 }  // namespace
 }  // namespace pc::testing

@@ -62,8 +62,17 @@ TEST(Hello, WhatIsOutOfRangeIsRefused) {
   EXPECT_EQ(code_with(11, 0x80), Code::kPeerFailure) << "a very negative rank";
   EXPECT_EQ(code_with(15, 0x80), Code::kPeerFailure) << "a very negative peer";
   EXPECT_EQ(code_with(19, 0x80), Code::kPeerFailure) << "negative size";
-  for (const std::size_t reserved : {7u, 44u, 47u, 64u, 95u})
+  EXPECT_EQ(code_with(7, 5), Code::kOk) << "the sixth data connection";
+  for (const std::size_t reserved : {44u, 47u, 64u, 95u})
     EXPECT_EQ(code_with(reserved, 1), Code::kPeerFailure) << reserved;
+}
+
+TEST(Hello, OnlyDataConnectionsHaveNumbers) {
+  Hello h = hello();
+  h.number = 5;
+  EXPECT_EQ(decode_hello(encoded(h)).value().number, 5);
+  h.role = Role::kControl;
+  EXPECT_EQ(decode_hello(encoded(h)).status().code(), Code::kPeerFailure);
 }
 
 TEST(Hello, WhoEncryptsSaysSoAndShowsAKey) {

@@ -1,0 +1,184 @@
+#include "transport/tcp/peer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pc {
+namespace {
+
+// Of the part that begins at `offset`, where each has `most` bytes.
+std::size_t part_nbytes(uint64_t nbytes, uint64_t offset, std::size_t most) {
+  return static_cast<std::size_t>(std::min<uint64_t>(most, nbytes - offset));
+}
+
+std::size_t most_per_part(uint64_t nbytes, std::size_t parts) {
+  constexpr uint64_t kLine = 64;  // segments begin at its multiples
+  return static_cast<std::size_t>((nbytes / parts + kLine) / kLine * kLine);
+}
+
+}  // namespace
+
+std::size_t Peer::parts_of(uint64_t nbytes) const {
+  if (connections_.size() == 1 || nbytes <= eager_bytes_ || nbytes < 2 * kLeastPart) return 1;
+  return std::min(connections_.size(), static_cast<std::size_t>(nbytes / kLeastPart));
+}
+
+void Peer::post_send(const SendOp& op) {
+  const uint64_t nbytes = op.payload.size();
+  const std::size_t parts = parts_of(nbytes);
+  for (std::size_t i = 0; i < parts && nbytes > eager_bytes_; ++i)
+    read(*connections_[i]);  // the peer's CLEAR may be waiting in the socket: then nothing need be asked
+  if (parts == 1) {
+    connections_[0]->link().post_send(op);
+  } else {
+    Split* const split = begin(op.completions, op.token, parts);
+    const std::size_t most = most_per_part(nbytes, parts);
+    SendOp part = op;
+    part.completions = split;
+    part.message_nbytes = nbytes;
+    for (std::size_t i = 0; i < parts; ++i, part.offset += most, part.description = {}) {
+      part.payload = op.payload.subgather(part.offset, part_nbytes(nbytes, part.offset, most));
+      connections_[i]->link().post_send(part);
+    }
+  }
+  for (std::size_t i = 0; i < parts; ++i) flush(*connections_[i]);
+  settle();
+}
+
+void Peer::post_recv(const RecvOp& op) {
+  const std::size_t parts = parts_of(op.nbytes);
+  const bool has_room = op.consumer != nullptr || op.payload.size() >= op.nbytes;
+  if (parts == 1 || !has_room) {  // the link says that there is not
+    connections_[0]->link().post_recv(op);
+    flush(*connections_[0]);
+    return settle();
+  }
+  Split* const split = begin(op.completions, op.token, parts);
+  const std::size_t most = most_per_part(op.nbytes, parts);
+  RecvOp part = op;
+  part.completions = split;
+  for (std::size_t i = 0; i < parts; ++i, part.offset += most) {
+    part.part_nbytes = part_nbytes(op.nbytes, part.offset, most);
+    if (op.consumer == nullptr) part.payload = op.payload.subspan(part.offset, part.part_nbytes);
+    connections_[i]->link().post_recv(part);
+  }
+  for (std::size_t i = 0; i < parts; ++i) flush(*connections_[i]);
+  settle();
+}
+
+void Peer::post_probe(const ProbeOp& op) { connections_[0]->link().post_probe(op); }
+
+bool Peer::cancel(const CompletionSink* sink, const Status& why) {
+  bool untold = true;
+  for (const std::unique_ptr<Connection>& connection : connections_)
+    untold = connection->link().cancel(sink, why) && untold;
+  const auto is_theirs = [&](const Split& split) { return split.sink == sink; };
+  while (Split* const split = splits_.find(is_theirs)) {
+    untold = untold && split->left == split->parts;
+    for (const std::unique_ptr<Connection>& connection : connections_)
+      untold = connection->link().cancel(split, why) && untold;
+    splits_.remove(split);
+    pool_.give_back(split);
+  }
+  for (const std::unique_ptr<Connection>& connection : connections_) flush(*connection);
+  settle();
+  return untold;
+}
+
+void Peer::discard(uint32_t group, uint64_t sequence) {
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    connection->link().discard(group, sequence);
+    flush(*connection);
+  }
+  settle();
+}
+
+std::size_t Peer::serve(Connection& connection) {
+  std::size_t moved = read(connection);
+  if (connection.open()) {
+    moved += connection.write();
+    if (!connection.open()) end_siblings(connection);
+  }
+  settle();
+  return moved;
+}
+
+void Peer::close(const Status& why) {
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (connection->open()) connection->close(why);
+  }
+  settle();
+}
+
+void Peer::close_in_child() noexcept {
+  for (const std::unique_ptr<Connection>& connection : connections_) connection->close_in_child();
+}
+
+// ---- Parts.
+
+Peer::Split* Peer::begin(CompletionSink* sink, uint64_t token, std::size_t parts) {
+  Split* const split = pool_.take();
+  split->peer = this;
+  split->sink = sink;
+  split->token = token;
+  split->parts = split->left = parts;
+  splits_.push_back(split);
+  return split;
+}
+
+// Called from inside a link.
+void Peer::part_ended(Split& split, Completion&& completion) {
+  if (completion.token == kStrayToken) return split.sink->complete(std::move(completion));
+  --split.left;
+  if (split.end.status.is_ok()) split.end = std::move(completion);
+  if (!split.is_stopping && split.left == 0) return finish(split);
+  if (split.is_stopping || split.end.status.is_ok()) return;
+  split.is_stopping = true;
+  stopping_.push_back(&split);
+}
+
+void Peer::finish(Split& split) {
+  CompletionSink* const sink = split.sink;
+  Completion end = std::move(split.end);
+  end.token = split.token;
+  splits_.remove(&split);
+  pool_.give_back(&split);
+  if (sink != nullptr) sink->complete(std::move(end));
+}
+
+// Where one part has failed the others are withdrawn, and only then is it told: its memory is free.
+void Peer::settle() {
+  while (!stopping_.empty()) {
+    Split* const split = stopping_.back();
+    stopping_.pop_back();
+    for (const std::unique_ptr<Connection>& connection : connections_)
+      connection->link().cancel(split, split->end.status);
+    for (const std::unique_ptr<Connection>& connection : connections_) flush(*connection);
+    finish(*split);
+  }
+}
+
+// ---- Connections.
+
+std::size_t Peer::read(Connection& connection) {
+  if (!connection.open()) return 0;
+  const std::size_t moved = connection.read();
+  if (!connection.open()) end_siblings(connection);
+  return moved;
+}
+
+void Peer::flush(Connection& connection) {
+  if (!connection.link().has_output()) return;
+  connection.write();
+  if (!connection.open()) end_siblings(connection);
+}
+
+// One that has left in order, or that we leave, ends each by itself, when what it wrote has been read.
+void Peer::end_siblings(const Connection& broken) {
+  if (!broken.has_failed()) return;
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (connection->open()) connection->close(broken.why_closed());
+  }
+}
+
+}  // namespace pc

@@ -1,0 +1,174 @@
+// Several connections between two ranks: large messages are split over all of them, and what ends one ends all.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "conformance/raw_connection.h"
+#include "conformance/world.h"
+#include "transport/tcp/tcp.h"
+#include "wire/frame.h"
+
+namespace pc::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr int kSockets = 3;
+
+std::unique_ptr<Transport> tcp_of(int sockets, Rank rank) {
+  Result<std::unique_ptr<Transport>> made =
+      make_tcp_transport({.rank = rank, .size = 2, .credentials = credentials_of(1), .sockets = sockets});
+  EXPECT_TRUE(made.is_ok()) << made.status().to_string();
+  return std::move(made).value();
+}
+
+Status greet(RawConnection& connection, Role role, int number) {
+  return connection.shake_hands(
+      Hello{.role = role, .number = static_cast<uint8_t>(number), .rank = 1, .peer = 0, .size = 2},
+      credentials_of(1));
+}
+
+// Rank 0 of two; rank 1 is made by hand and has been welcomed.
+struct AgainstRawSockets : ::testing::Test {
+  AgainstRawSockets() {
+    node.transport = tcp_of(kSockets, 0);
+    std::thread greeting([this] {
+      control = std::make_unique<RawConnection>(node.transport->address());
+      EXPECT_TRUE(greet(*control, Role::kControl, 0).is_ok());
+      for (int i = kSockets - 1; i >= 0; --i) {  // whatever the order in which they come
+        data.insert(data.begin(), std::make_unique<RawConnection>(node.transport->address()));
+        EXPECT_TRUE(greet(*data.front(), Role::kData, i).is_ok());
+      }
+    });
+    const Status connected =
+        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+    greeting.join();
+    EXPECT_TRUE(connected.is_ok()) << connected.to_string();
+    EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
+  }
+  ~AgainstRawSockets() override { node.die(); }
+  FrameHeader hear(RawConnection& from) {
+    HeaderBytes bytes = {};
+    EXPECT_EQ(from.hear(bytes), bytes.size());
+    const Result<FrameHeader> header = decode(bytes);
+    EXPECT_TRUE(header.is_ok()) << header.status().to_string();
+    return header.is_ok() ? header.value() : FrameHeader{};
+  }
+  static void clear(RawConnection& to, const MessageId& id, uint64_t nbytes) {
+    FrameHeader header;
+    header.type = FrameType::kClear;
+    header.id = id;
+    header.message_nbytes = nbytes;
+    HeaderBytes encoded;
+    encode(header, encoded);
+    to.say(encoded);
+  }
+  Node node;
+  std::unique_ptr<RawConnection> control;
+  std::vector<std::unique_ptr<RawConnection>> data;
+};
+
+TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName) {
+  constexpr uint64_t kBytes = 400'000;
+  constexpr std::array<uint64_t, 4> kBegins = {0, 133'376, 266'752, kBytes};  // of whole cache lines
+  const Bytes out = pattern(kBytes, 1);
+  node.send(1, message(0, 0), out);
+  for (const std::unique_ptr<RawConnection>& connection : data) {
+    const FrameHeader request = hear(*connection);
+    EXPECT_EQ(request.type, FrameType::kRequest);
+    EXPECT_EQ(request.message_nbytes, kBytes) << "of the whole message";
+    clear(*connection, message(0, 0), kBytes);
+  }
+  std::thread waiting([this] { node.wait_ok(1); });
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const FrameHeader part = hear(*data[i]);
+    EXPECT_EQ(part.type, FrameType::kData);
+    EXPECT_EQ(part.offset, kBegins[i]);
+    ASSERT_EQ(part.segment_nbytes, kBegins[i + 1] - kBegins[i]);
+    Bytes payload(part.segment_nbytes);
+    EXPECT_EQ(data[i]->hear(payload), payload.size());
+    EXPECT_TRUE(
+        std::equal(payload.begin(), payload.end(), out.begin() + static_cast<std::ptrdiff_t>(part.offset)));
+    EXPECT_EQ(data[i]->hear(kTrailerBytes), kTrailerBytes);
+  }
+  waiting.join();
+}
+
+TEST_F(AgainstRawSockets, ASmallMessageGoesOverTheFirst) {
+  node.send(1, message(0, 0), pattern(kEagerBytes, 1));
+  EXPECT_EQ(hear(*data[0]).segment_nbytes, kEagerBytes);
+}
+
+TEST_F(AgainstRawSockets, AnyThatBreaksEndsAll) {
+  Bytes small(8), large(1 << 20);
+  node.recv(1, message(0, 0), small, 0);
+  node.recv(1, message(0, 1), large, 1);
+  data.back()->hang_up();
+  for (const Completion& done : node.wait(2)) {
+    EXPECT_EQ(done.status.code(), Code::kPeerFailure) << done.status.to_string();
+    EXPECT_EQ(done.status.peer(), 1);
+  }
+  Bytes cleared(kHeaderBytes);
+  data[0]->hear(cleared);
+  EXPECT_TRUE(data[0]->is_cut_off());
+}
+
+TEST(TcpSockets, RanksThatDisagreeAboutTheSizeAreToldThoughTheySplitOtherwise) {
+  const TransportKind kind{"tcp", [](Rank size, const LinkLimits&) {
+                             std::vector<std::unique_ptr<Transport>> made;
+                             for (Rank rank = 0; rank < size; ++rank) made.push_back(tcp_of(kSockets, rank));
+                             return made;
+                           }};
+  constexpr std::size_t kSmall = 100, kInTwo = 70'000, kSplit = 1 << 20;
+  constexpr std::array<std::array<std::size_t, 2>, 4> kCases = {
+      {{kSmall, kSplit}, {kSplit, kSmall}, {kInTwo, kSplit}, {kSplit, kInTwo}}};
+  World world(kind, 2);
+  world.run([&](Node& node) {
+    for (uint64_t i = 0; i < 8; ++i) {
+      const auto& sizes = kCases[i % 4];
+      MessageId id = message(0, i);
+      if (i >= 4) id.stream.klass = StreamClass::kCollective;
+      Bytes mine(sizes[static_cast<std::size_t>(node.rank)], std::byte{7});
+      node.rank == 0 ? node.send(1, id, mine) : node.recv(0, id, mine);
+      const std::vector<Completion> done = node.wait(1);
+      ASSERT_EQ(done.size(), 1U);
+      const bool knows = node.rank == 1 || mine.size() != kSmall;  // an eager send is done when it is written
+      EXPECT_EQ(done[0].status.code(), knows ? Code::kMismatch : Code::kOk)
+          << i << done[0].status.to_string();
+      if (i >= 4) {
+        node.transport->cancel(&node.queue, Status(Code::kMismatch, "as a collective that has failed does"));
+        node.transport->discard(id.stream.group, id.sequence);
+      }
+      EXPECT_EQ(mine, Bytes(mine.size(), std::byte{7})) << "nothing of it may be stored";
+      Bytes next =
+          node.rank == 0 ? pattern(kSplit, i) : Bytes(kSplit);  // the connections are as good as before
+      node.rank == 0 ? node.send(1, message(1, i), next) : node.recv(0, message(1, i), next);
+      node.wait_ok(1);
+      EXPECT_EQ(next, pattern(kSplit, i));
+    }
+  });
+}
+
+TEST(TcpSockets, WhoHasMoreOfThemThanTheOtherIsTurnedAway) {
+  const std::unique_ptr<Transport> one = tcp_of(1, 0), two = tcp_of(2, 1);
+  const std::vector<std::string> addresses = {one->address(), two->address()};
+  Status of_two;
+  std::thread other([&] { of_two = two->connect(addresses, {Deadline::after(kPatience)}); });
+  const Status of_one = one->connect(addresses, {Deadline::after(kPatience)});
+  other.join();
+  EXPECT_TRUE(of_one.is_ok()) << of_one.to_string();
+  EXPECT_FALSE(of_two.is_ok());
+  EXPECT_NE(of_two.code(), Code::kTimeout) << of_two.to_string();
+}
+
+TEST(TcpSockets, SoManyAreNotPossible) {
+  for (const int sockets : {-1, 0, kMostSockets + 1}) {
+    const Status refused = make_tcp_transport({.rank = 0, .size = 2, .sockets = sockets}).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << sockets;
+  }
+}
+
+}  // namespace
+}  // namespace pc::testing
