@@ -41,16 +41,16 @@ bool View::same_dtype(const State& state, const View& other, const Use& use) con
 }
 
 bool View::matches(const State& state, const View& other, const Use& use) const {
-  const std::string who = std::string(use.function) + ": " + use.argument;
   if (!same_dtype(state, other, use)) return false;
+  const auto who = [&use] { return std::string(use.function) + ": " + use.argument; };
   if (ndim_ != other.ndim_ || !std::equal(shape_, shape_ + ndim_, other.shape_)) {
-    return refuse(state, who + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
+    return refuse(state, who() + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
                              shape_text(other.shape_, other.ndim_));
   }
   const std::byte *a = buffer_.data, *b = other.buffer_.data;
   if (a != b && buffer_.nbytes() != 0 && a < b + other.buffer_.nbytes() && b < a + buffer_.nbytes()) {
     return refuse(
-        state, who + " overlaps x in part: pass the same array for in place, or one that does not overlap");
+        state, who() + " overlaps x in part: pass the same array for in place, or one that does not overlap");
   }
   return true;
 }
