@@ -73,9 +73,11 @@ class RawRing:
 def pace(connection_mbit: int) -> None:
     """Every TCP connection of this process from now on."""
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as each:
-            if each.type == socket.SOCK_STREAM and each.family != socket.AF_UNIX:
-                each.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, connection_mbit * 125_000)
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(name))) as each:
+                    if each.family != socket.AF_UNIX:
+                        each.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, connection_mbit * 125_000)
 
 
 def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:

@@ -77,8 +77,10 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "allows it and it is faster. `off` on one rank is off for its groups.",
      "0.1"},
     {Env::kTcpSockets, "PYCOLLECTIVE_TCP_SOCKETS", EnvType::kInteger, EnvSetBy::kUser, "1", "", 1, 16,
-     "TCP connections for data between two ranks, over which messages of more than 64 KiB are split: for "
-     "networks that limit what one connection gets. The same on every rank.",
+     "TCP connections for data between two ranks, for networks that limit what one connection gets: "
+     "collectives split what is larger than 64 KiB over them, messages of `send` take turns. The same on "
+     "every "
+     "rank.",
      "0.1"},
     {Env::kProfile, "PYCOLLECTIVE_PROFILE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
      "What `pycollective tune` found out about this machine: a file, or `off`; unset: "

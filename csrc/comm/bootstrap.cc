@@ -92,12 +92,11 @@ Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& o
     return "process " + std::to_string(entry.pid) + " on " + entry.host_name;
   };
   const std::string who = first.is_ok() ? person(first.value().entry) + " and " : "another process and ";
-  const Status why =
-      Status(Code::kMismatch,
-             "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
-                 person(here) +
-                 ". Give every process its own rank; a second run needs its own address or store")
-          .with_peer(options.rank);
+  Status why = Status(Code::kMismatch,
+                      "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
+                          person(here) +
+                          ". Give every process its own rank; a second run needs its own address or store")
+                   .with_peer(options.rank);
   for (const Rank missing : missing_ranks(store, keys, options.size, soon))
     (void)store.set(keys.member(missing), publish(why), Deadline::after(kNamingS));
   return why;
@@ -161,7 +160,7 @@ Status check_reachable(const Meeting& meeting) {
 Result<std::string> await_key(Store& store, const Keys& keys, const RuntimeOptions& options,
                               const std::string& key, Deadline deadline, bool& warned) {
   if (!warned && deadline.remaining_s() > options.warn_after_s) {
-    const Result<std::string> soon = store.get(key, Deadline::after(options.warn_after_s));
+    Result<std::string> soon = store.get(key, Deadline::after(options.warn_after_s));
     if (soon.is_ok() || soon.status().code() != Code::kTimeout) return soon;
     warned = true;
     const std::vector<Rank> missing = missing_ranks(store, keys, options.size, Deadline::after(kNamingS));

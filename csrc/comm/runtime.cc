@@ -98,6 +98,8 @@ std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const F
 // Members go in reverse order: the groups before the control thread and the executor, these before reactor and transport.
 struct Runtime::State {
   explicit State(RuntimeOptions given) : options(std::move(given)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
   ~State() {
     if (world) {
       end_groups(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
@@ -371,7 +373,7 @@ Status Runtime::shutdown(Deadline deadline) {
     return Status::ok();
   }
   if (state.options.before_leaving) state.options.before_leaving();
-  const Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
+  Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   state.close_groups();
   if (state.transport) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.

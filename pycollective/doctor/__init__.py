@@ -59,7 +59,7 @@ def _machine(facts: Facts) -> list[Line]:
         machine.cores(facts.cores, facts.local_size, facts.root),
         machine.threads(facts.env, facts.cores, facts.local_size),
         container.limits(facts.root, facts.env, len(facts.cores)),
-        machine.open_files(facts.open_files, facts.size),
+        machine.open_files(facts.open_files, facts.size, facts.env),
         machine.locked_memory(facts.locked_bytes),
         machine.shared_memory(facts.shared_memory),
         machine.clock(facts.root),

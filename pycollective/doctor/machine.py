@@ -9,7 +9,7 @@ from pycollective.doctor.line import Line, ok, warn
 
 MIB = 1 << 20
 LEAST_SHARED = 64 * MIB
-LEAST_FILES, FILES_PER_RANK = 1024, 4
+LEAST_FILES = 1024
 SOCKETS = {
     "rmem_max": 16 * MIB,
     "wmem_max": 16 * MIB,
@@ -18,10 +18,11 @@ SOCKETS = {
 QUICK_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 
-def open_files(limits: tuple[int, int], size: int) -> Line:
-    """Every rank has two connections to each other one, and a program has files of its own."""
+def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> Line:
+    """Every rank has some for data and one for control to each other one, and a program has files of its own."""
     soft, hard = limits
-    needed = max(LEAST_FILES, FILES_PER_RANK * size)
+    tcp_sockets = env.get("PYCOLLECTIVE_TCP_SOCKETS", "")
+    needed = max(LEAST_FILES, (3 + int(tcp_sockets if tcp_sockets.isdecimal() else 1)) * size)
     if soft < 0 or soft >= needed:
         return ok("open files", f"ulimit -n is {_amount(soft)}")
     mend = f"ulimit -n {needed}"

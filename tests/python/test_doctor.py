@@ -164,6 +164,8 @@ case("open files", "OK", "unlimited", changes={"open_files": (-1, -1)})
 case("open files", "WARN", "is 256; 1 ranks may need 1024", "ulimit -n 1024", changes={"open_files": (256, 4096)})
 case("open files", "WARN", "is 1024; 400 ranks may need 1600", "raise the hard limit (1024)",
      changes={"open_files": (1024, 1024), "placement": placed(400, 2)})
+case("open files", "WARN", "is 1024; 64 ranks may need 1216", "ulimit -n 1216",
+     changes={"open_files": (1024, 4096), "placement": placed(64, 2), "env": {"PYCOLLECTIVE_TCP_SOCKETS": "16"}})
 case("locked memory", "OK", "ulimit -l is 8192", changes={"locked_bytes": 8 << 20})
 case("shared memory", "OK", "1024 MiB of them free")
 case("shared memory", "WARN", "there is no /dev/shm", "--shm-size", changes={"shared_memory": None})

@@ -67,10 +67,12 @@ def test_after_a_mismatch_of_sizes_the_group_goes_on() -> None:
 
 
 def die_in_a_large_call() -> float:
-    big = np.zeros(32 << 20, np.float32)
+    big = np.ones(32 << 20, np.float32)
     pc.barrier()
     if pc.rank() == 1:
-        pc.allreduce_async(big)
+        work = pc.allreduce_async(big)
+        while not (big == 2).any() and not work.done():  # until some of it has come
+            pass
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.monotonic()
     with pytest.raises(pc.PeerFailure, match="rank 1"):

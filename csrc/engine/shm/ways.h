@@ -65,7 +65,7 @@ class Ways {
     return role * kSizes +
            std::min(static_cast<std::size_t>(std::bit_width(kind.nbytes / kLeast)), kSizes - 1);
   }
-  std::array<Tried, 2 * kCollectiveCount* kSizes> tried_ = {};
+  std::array<Tried, std::size_t{2}* kCollectiveCount* kSizes> tried_ = {};
 };
 
 }  // namespace pc::shm

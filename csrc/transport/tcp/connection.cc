@@ -11,7 +11,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kBytesPerTurn = 512 * 1024;  // so that no connection starves the others
+constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
 constexpr int kLastTurns = 16;  // after a failed write: together more than a socket's buffer holds
 
 }  // namespace

@@ -6,6 +6,8 @@
 namespace pc {
 namespace {
 
+constexpr int kLastTurns = 16;  // together more than a socket's buffer holds
+
 // Of the part that begins at `offset`, where each has `most` bytes.
 std::size_t part_nbytes(uint64_t nbytes, uint64_t offset, std::size_t most) {
   return static_cast<std::size_t>(std::min<uint64_t>(most, nbytes - offset));
@@ -13,44 +15,54 @@ std::size_t part_nbytes(uint64_t nbytes, uint64_t offset, std::size_t most) {
 
 std::size_t most_per_part(uint64_t nbytes, std::size_t parts) {
   constexpr uint64_t kLine = 64;  // segments begin at its multiples
-  return static_cast<std::size_t>((nbytes / parts + kLine) / kLine * kLine);
+  return static_cast<std::size_t>(((nbytes - 1) / parts / kLine + 1) * kLine);
 }
 
 }  // namespace
 
-std::size_t Peer::parts_of(uint64_t nbytes) const {
-  if (connections_.size() == 1 || nbytes <= eager_bytes_ || nbytes < 2 * kLeastPart) return 1;
+std::size_t Peer::parts_of(const MessageId& id, uint64_t nbytes) const {
+  const bool may_be = connections_.size() > 1 && id.stream.klass == StreamClass::kCollective;
+  if (!may_be || nbytes <= eager_bytes_ || nbytes < 2 * kLeastPart) return 1;
   return std::min(connections_.size(), static_cast<std::size_t>(nbytes / kLeastPart));
+}
+
+Connection& Peer::carrier_of(const MessageId& id) const {
+  const bool takes_turns = id.stream.klass == StreamClass::kPointToPoint;
+  return *connections_[takes_turns ? (id.stream.tag + id.sequence) % connections_.size() : 0];
 }
 
 void Peer::post_send(const SendOp& op) {
   const uint64_t nbytes = op.payload.size();
-  const std::size_t parts = parts_of(nbytes);
-  for (std::size_t i = 0; i < parts && nbytes > eager_bytes_; ++i)
-    read(*connections_[i]);  // the peer's CLEAR may be waiting in the socket: then nothing need be asked
+  const std::size_t parts = parts_of(op.id, nbytes);
   if (parts == 1) {
-    connections_[0]->link().post_send(op);
-  } else {
-    Split* const split = begin(op.completions, op.token, parts);
-    const std::size_t most = most_per_part(nbytes, parts);
-    SendOp part = op;
-    part.completions = split;
-    part.message_nbytes = nbytes;
-    for (std::size_t i = 0; i < parts; ++i, part.offset += most, part.description = {}) {
-      part.payload = op.payload.subgather(part.offset, part_nbytes(nbytes, part.offset, most));
-      connections_[i]->link().post_send(part);
-    }
+    Connection& carrier = carrier_of(op.id);
+    // The peer's CLEAR may be waiting in the socket: then nothing need be asked.
+    if (nbytes > eager_bytes_) read(carrier);
+    carrier.link().post_send(op);
+    flush(carrier);
+    return settle();
+  }
+  Split* const split = begin(op.completions, op.token, parts);
+  const std::size_t most = most_per_part(nbytes, parts);
+  SendOp part = op;
+  part.completions = split;
+  part.message_nbytes = nbytes;
+  for (std::size_t i = 0; i < parts; ++i, part.offset += most) {
+    read(*connections_[i]);
+    part.payload = op.payload.subgather(part.offset, part_nbytes(nbytes, part.offset, most));
+    connections_[i]->link().post_send(part);
   }
   for (std::size_t i = 0; i < parts; ++i) flush(*connections_[i]);
   settle();
 }
 
 void Peer::post_recv(const RecvOp& op) {
-  const std::size_t parts = parts_of(op.nbytes);
+  const std::size_t parts = parts_of(op.id, op.nbytes);
   const bool has_room = op.consumer != nullptr || op.payload.size() >= op.nbytes;
   if (parts == 1 || !has_room) {  // the link says that there is not
-    connections_[0]->link().post_recv(op);
-    flush(*connections_[0]);
+    Connection& carrier = carrier_of(op.id);
+    carrier.link().post_recv(op);
+    flush(carrier);
     return settle();
   }
   Split* const split = begin(op.completions, op.token, parts);
@@ -66,7 +78,7 @@ void Peer::post_recv(const RecvOp& op) {
   settle();
 }
 
-void Peer::post_probe(const ProbeOp& op) { connections_[0]->link().post_probe(op); }
+void Peer::post_probe(const ProbeOp& op) { carrier_of(op.id).link().post_probe(op); }
 
 bool Peer::cancel(const CompletionSink* sink, const Status& why) {
   bool untold = true;
@@ -77,6 +89,7 @@ bool Peer::cancel(const CompletionSink* sink, const Status& why) {
     untold = untold && split->left == split->parts;
     for (const std::unique_ptr<Connection>& connection : connections_)
       untold = connection->link().cancel(split, why) && untold;
+    std::erase(stopping_, split);
     splits_.remove(split);
     pool_.give_back(split);
   }
@@ -94,11 +107,14 @@ void Peer::discard(uint32_t group, uint64_t sequence) {
 }
 
 std::size_t Peer::serve(Connection& connection) {
-  std::size_t moved = read(connection);
-  if (connection.open()) {
-    moved += connection.write();
-    if (!connection.open()) end_siblings(connection);
-  }
+  const std::size_t moved = read(connection);
+  return moved + write(connection);
+}
+
+std::size_t Peer::write(Connection& connection) {
+  const bool was_open = connection.open();
+  const std::size_t moved = was_open ? connection.write() : 0;
+  if (was_open && !connection.open()) end_siblings(connection);
   settle();
   return moved;
 }
@@ -128,7 +144,10 @@ Peer::Split* Peer::begin(CompletionSink* sink, uint64_t token, std::size_t parts
 
 // Called from inside a link.
 void Peer::part_ended(Split& split, Completion&& completion) {
-  if (completion.token == kStrayToken) return split.sink->complete(std::move(completion));
+  if (completion.token == kStrayToken) {
+    if (split.sink != nullptr) split.sink->complete(std::move(completion));
+    return;
+  }
   --split.left;
   if (split.end.status.is_ok()) split.end = std::move(completion);
   if (!split.is_stopping && split.left == 0) return finish(split);
@@ -173,10 +192,11 @@ void Peer::flush(Connection& connection) {
   if (!connection.open()) end_siblings(connection);
 }
 
-// One that has left in order, or that we leave, ends each by itself, when what it wrote has been read.
+// What a peer that left in order has written may still be there, its goodbye with it. One that has left in order, or that we leave, ends each by itself, when what it wrote has been read.
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {
+    for (int turn = 0; turn < kLastTurns && connection->read() > 0;) ++turn;
     if (connection->open()) connection->close(broken.why_closed());
   }
 }

@@ -1,10 +1,12 @@
-// All connections to one rank. Where there are several, a large message is split over them: each carries a part of it under
-// the message's name, which is asked for, cleared and withdrawn as a message is. Everything else goes over the first one.
+// All connections to one rank. Where there are several, a large message of a collective is split over them: each carries a part of
+// it under the message's name, which is asked for, cleared and withdrawn as a message is. Its other messages go over the first
+// connection. Those of send and recv take turns whole: what is known of one must lie on one link, for either all or nothing of it
+// is taken back, and nobody discards what is left of it.
 //
 //   message   |---- part 0 ----|---- part 1 ----|-- part 2 --|      equal parts of whole cache lines, the last one shorter
 //   over        connection 0     connection 1     connection 2
 //
-// For networks that limit what one connection gets. Both sides see by the size alone what is split, and how.
+// For networks that limit what one connection gets. Both sides see by name and size what is split, and how.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +39,7 @@ class Peer {
   void discard(uint32_t group, uint64_t sequence);
   // Reads and writes. How often something moved. When one connection breaks, so do the others.
   std::size_t serve(Connection& connection);
+  std::size_t write(Connection& connection);
   void close(const Status& why);
   void close_in_child() noexcept;
 
@@ -53,7 +56,8 @@ class Peer {
     Completion end;            // the first failure, else the last part's
     bool is_stopping = false;  // one part has failed, others may be posted still
   };
-  std::size_t parts_of(uint64_t nbytes) const;
+  std::size_t parts_of(const MessageId& id, uint64_t nbytes) const;
+  Connection& carrier_of(const MessageId& id) const;  // of a message that is not split
   Split* begin(CompletionSink* sink, uint64_t token, std::size_t parts);
   void part_ended(Split& split, Completion&& completion);
   void finish(Split& split);

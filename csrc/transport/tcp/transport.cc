@@ -34,6 +34,8 @@ class TcpTransport final : public Transport {
       address_ += (address_.empty() ? "" : ",") + to_string(local_address(listener.get()));
     peers_.resize(static_cast<std::size_t>(options.size));
   }
+  TcpTransport(const TcpTransport&) = delete;
+  TcpTransport& operator=(const TcpTransport&) = delete;
   ~TcpTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
 
   std::string_view name() const override { return "tcp"; }
@@ -77,8 +79,8 @@ class TcpTransport final : public Transport {
     return known && ended_.is_ok() ? peers_[static_cast<std::size_t>(peer)].get() : nullptr;
   }
   Status why_not(Rank peer) const;
-  std::size_t serve(Connection& connection) {
-    return peers_[static_cast<std::size_t>(connection.peer())]->serve(connection);
+  Peer& peer_of(const Connection& connection) const {
+    return *peers_[static_cast<std::size_t>(connection.peer())];
   }
   std::size_t poll_locked();
   Status install(MeshSockets sockets);
@@ -124,14 +126,16 @@ Status TcpTransport::install(MeshSockets sockets) {
   for (std::size_t i = 0; i < sockets.data.size(); ++i) {
     const Rank rank = static_cast<Rank>(i);
     if (rank == options_.rank) continue;
-    peers_[i] = std::make_unique<Peer>(options_.limits.eager_bytes);
+    auto peer = std::make_unique<Peer>(options_.limits.eager_bytes);
     for (ByteStream& socket : sockets.data[i]) {
       auto connection = std::make_unique<Connection>(std::move(socket), epoll_.get(), options_.rank, rank,
                                                      options_.epoch, options_.limits);
       PC_TRY(connection->watch());
-      open_.push_back(connection.get());
-      peers_[i]->add(std::move(connection));
+      peer->add(std::move(connection));
     }
+    for (const std::unique_ptr<Connection>& connection : peer->connections())
+      open_.push_back(connection.get());
+    peers_[i] = std::move(peer);
   }
   return Status::ok();
 }
@@ -148,12 +152,14 @@ Status TcpTransport::why_not(Rank peer) const {
 std::size_t TcpTransport::poll_locked() {
   std::size_t moved = 0;
   if (open_.size() <= kAskEverybody) {
-    for (Connection* connection : open_) moved += serve(*connection);
+    for (Connection* connection : open_) moved += peer_of(*connection).serve(*connection);
   } else {
     std::array<epoll_event, 64> events;
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i)
-      moved += serve(*static_cast<Connection*>(events[static_cast<std::size_t>(i)].data.ptr));
+    for (int i = 0; i < count; ++i) {
+      Connection& connection = *static_cast<Connection*>(events[static_cast<std::size_t>(i)].data.ptr);
+      moved += peer_of(connection).serve(connection);
+    }
   }
   // Only a poll that moved something can have found the end of a connection.
   if (moved > 0) std::erase_if(open_, [](const Connection* connection) { return !connection->open(); });
@@ -184,7 +190,7 @@ void TcpTransport::shutdown(Deadline deadline) {
     poll_locked();
     bool unsent = false;
     for (Connection* connection : open_) {
-      connection->write();
+      peer_of(*connection).write(*connection);
       unsent = unsent || connection->unsent();
     }
     if (!unsent || deadline.expired()) break;

@@ -1,7 +1,9 @@
 // Several connections between two ranks: large messages are split over all of them, and what ends one ends all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -24,6 +26,19 @@ std::unique_ptr<Transport> tcp_of(int sockets, Rank rank) {
   return std::move(made).value();
 }
 
+const TransportKind kTcp{"tcp", [](Rank size, const LinkLimits&) {
+                           std::vector<std::unique_ptr<Transport>> made;
+                           for (Rank rank = 0; rank < size; ++rank) made.push_back(tcp_of(kSockets, rank));
+                           return made;
+                         }};
+
+MessageId collective(uint64_t sequence) {
+  return {.stream = {.group = 1, .klass = StreamClass::kCollective, .tag = 0},
+          .sequence = sequence,
+          .index = 0,
+          .digest = 0};
+}
+
 Status greet(RawConnection& connection, Role role, int number) {
   return connection.shake_hands(
       Hello{.role = role, .number = static_cast<uint8_t>(number), .rank = 1, .peer = 0, .size = 2},
@@ -35,6 +50,8 @@ struct AgainstRawSockets : ::testing::Test {
   AgainstRawSockets() {
     node.transport = tcp_of(kSockets, 0);
     std::thread greeting([this] {
+      RawConnection one_too_many(node.transport->address());
+      EXPECT_EQ(greet(one_too_many, Role::kData, kSockets).code(), Code::kMismatch);
       control = std::make_unique<RawConnection>(node.transport->address());
       EXPECT_TRUE(greet(*control, Role::kControl, 0).is_ok());
       for (int i = kSockets - 1; i >= 0; --i) {  // whatever the order in which they come
@@ -74,19 +91,19 @@ TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName)
   constexpr uint64_t kBytes = 400'000;
   constexpr std::array<uint64_t, 4> kBegins = {0, 133'376, 266'752, kBytes};  // of whole cache lines
   const Bytes out = pattern(kBytes, 1);
-  node.send(1, message(0, 0), out);
+  node.send(1, collective(0), out);
   for (const std::unique_ptr<RawConnection>& connection : data) {
     const FrameHeader request = hear(*connection);
     EXPECT_EQ(request.type, FrameType::kRequest);
     EXPECT_EQ(request.message_nbytes, kBytes) << "of the whole message";
-    clear(*connection, message(0, 0), kBytes);
+    clear(*connection, collective(0), kBytes);
   }
   std::thread waiting([this] { node.wait_ok(1); });
   for (std::size_t i = 0; i < data.size(); ++i) {
     const FrameHeader part = hear(*data[i]);
     EXPECT_EQ(part.type, FrameType::kData);
     EXPECT_EQ(part.offset, kBegins[i]);
-    ASSERT_EQ(part.segment_nbytes, kBegins[i + 1] - kBegins[i]);
+    EXPECT_EQ(part.segment_nbytes, kBegins[i + 1] - kBegins[i]);
     Bytes payload(part.segment_nbytes);
     EXPECT_EQ(data[i]->hear(payload), payload.size());
     EXPECT_TRUE(
@@ -96,15 +113,38 @@ TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName)
   waiting.join();
 }
 
-TEST_F(AgainstRawSockets, ASmallMessageGoesOverTheFirst) {
-  node.send(1, message(0, 0), pattern(kEagerBytes, 1));
+TEST_F(AgainstRawSockets, PartsAreNotLargerThanTheyMustBe) {
+  node.send(1, collective(0), pattern(3 * 65'536, 1));
+  for (const std::unique_ptr<RawConnection>& connection : data) {
+    hear(*connection);
+    clear(*connection, collective(0), 3 * 65'536);
+  }
+  std::thread waiting([this] { node.wait_ok(1); });
+  for (const std::unique_ptr<RawConnection>& connection : data) {
+    EXPECT_EQ(hear(*connection).segment_nbytes, 65'536U);
+    EXPECT_EQ(connection->hear(65'536 + kTrailerBytes), 65'536 + kTrailerBytes);
+  }
+  waiting.join();
+}
+
+TEST_F(AgainstRawSockets, ASmallMessageOfACollectiveGoesOverTheFirst) {
+  node.send(1, collective(1), pattern(kEagerBytes, 1));
   EXPECT_EQ(hear(*data[0]).segment_nbytes, kEagerBytes);
+}
+
+TEST_F(AgainstRawSockets, MessagesOfSendTakeTurns) {
+  for (uint64_t i = 0; i < 6; ++i) {
+    node.send(1, message(2, i), pattern(1 << 20, i));
+    const FrameHeader request = hear(*data[(2 + i) % kSockets]);
+    EXPECT_EQ(request.id.sequence, i);
+    EXPECT_EQ(request.message_nbytes, 1U << 20);
+  }
 }
 
 TEST_F(AgainstRawSockets, AnyThatBreaksEndsAll) {
   Bytes small(8), large(1 << 20);
   node.recv(1, message(0, 0), small, 0);
-  node.recv(1, message(0, 1), large, 1);
+  node.recv(1, collective(1), large, 1);
   data.back()->hang_up();
   for (const Completion& done : node.wait(2)) {
     EXPECT_EQ(done.status.code(), Code::kPeerFailure) << done.status.to_string();
@@ -115,52 +155,86 @@ TEST_F(AgainstRawSockets, AnyThatBreaksEndsAll) {
   EXPECT_TRUE(data[0]->is_cut_off());
 }
 
+// What a sink is told, once.
+struct Once final : CompletionSink {
+  void complete(Completion&&) override { ++told; }
+  std::atomic<int> told{0};
+};
+
+TEST(TcpSockets, CollectivesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
+  World world(kTcp, 2);
+  world.run([](Node& node) {
+    uint64_t sequence = 0;
+    for (const std::size_t nbytes :
+         {65'536, 65'537, 98'304, 98'305, 131'072, 262'143, 1 << 20, (16 << 20) + 5}) {
+      const Bytes out = pattern(nbytes, sequence * 2 + static_cast<uint64_t>(node.rank));
+      Bytes in(nbytes);
+      node.recv(1 - node.rank, collective(sequence), in);
+      node.send(1 - node.rank, collective(sequence), out);
+      node.wait_ok(2);
+      EXPECT_EQ(in, pattern(nbytes, sequence * 2 + static_cast<uint64_t>(1 - node.rank))) << nbytes;
+      ++sequence;
+    }
+  });
+}
+
 TEST(TcpSockets, RanksThatDisagreeAboutTheSizeAreToldThoughTheySplitOtherwise) {
-  const TransportKind kind{"tcp", [](Rank size, const LinkLimits&) {
-                             std::vector<std::unique_ptr<Transport>> made;
-                             for (Rank rank = 0; rank < size; ++rank) made.push_back(tcp_of(kSockets, rank));
-                             return made;
-                           }};
   constexpr std::size_t kSmall = 100, kInTwo = 70'000, kSplit = 1 << 20;
   constexpr std::array<std::array<std::size_t, 2>, 4> kCases = {
       {{kSmall, kSplit}, {kSplit, kSmall}, {kInTwo, kSplit}, {kSplit, kInTwo}}};
-  World world(kind, 2);
+  World world(kTcp, 2);
   world.run([&](Node& node) {
     for (uint64_t i = 0; i < 8; ++i) {
       const auto& sizes = kCases[i % 4];
-      MessageId id = message(0, i);
-      if (i >= 4) id.stream.klass = StreamClass::kCollective;
+      const MessageId id = i < 4 ? message(0, i) : collective(i);
       Bytes mine(sizes[static_cast<std::size_t>(node.rank)], std::byte{7});
       node.rank == 0 ? node.send(1, id, mine) : node.recv(0, id, mine);
       const std::vector<Completion> done = node.wait(1);
       ASSERT_EQ(done.size(), 1U);
       const bool knows = node.rank == 1 || mine.size() != kSmall;  // an eager send is done when it is written
-      EXPECT_EQ(done[0].status.code(), knows ? Code::kMismatch : Code::kOk)
-          << i << done[0].status.to_string();
-      if (i >= 4) {
-        node.transport->cancel(&node.queue, Status(Code::kMismatch, "as a collective that has failed does"));
+      EXPECT_EQ(done[0].status.code(), knows ? Code::kMismatch : Code::kOk) << done[0].status.to_string();
+      EXPECT_EQ(mine, Bytes(mine.size(), std::byte{7})) << "nothing of it may be stored";
+      if (i >= 4) {  // as a collective that has failed does
+        node.transport->cancel(&node.queue, done[0].status);
         node.transport->discard(id.stream.group, id.sequence);
       }
-      EXPECT_EQ(mine, Bytes(mine.size(), std::byte{7})) << "nothing of it may be stored";
       Bytes next =
           node.rank == 0 ? pattern(kSplit, i) : Bytes(kSplit);  // the connections are as good as before
-      node.rank == 0 ? node.send(1, message(1, i), next) : node.recv(0, message(1, i), next);
+      node.rank == 0 ? node.send(1, collective(100 + i), next) : node.recv(0, collective(100 + i), next);
       node.wait_ok(1);
       EXPECT_EQ(next, pattern(kSplit, i));
     }
   });
 }
 
-TEST(TcpSockets, WhoHasMoreOfThemThanTheOtherIsTurnedAway) {
-  const std::unique_ptr<Transport> one = tcp_of(1, 0), two = tcp_of(2, 1);
-  const std::vector<std::string> addresses = {one->address(), two->address()};
-  Status of_two;
-  std::thread other([&] { of_two = two->connect(addresses, {Deadline::after(kPatience)}); });
-  const Status of_one = one->connect(addresses, {Deadline::after(kPatience)});
-  other.join();
-  EXPECT_TRUE(of_one.is_ok()) << of_one.to_string();
-  EXPECT_FALSE(of_two.is_ok());
-  EXPECT_NE(of_two.code(), Code::kTimeout) << of_two.to_string();
+TEST(TcpSockets, ACollectiveThatIsGivenUpInTheMiddleTellsNobodyAndNeedsNoMemory) {
+  World world(kTcp, 2);
+  constexpr std::size_t kBytes = 32 << 20;
+  Once once;
+  auto gone = std::make_unique<Bytes>(kBytes);
+  const Bytes out = pattern(kBytes, 1);
+  Node &sender = world.node(0), &receiver = world.node(1);
+  receiver.transport->post_recv(
+      0, {.id = collective(1), .payload = *gone, .nbytes = kBytes, .completions = &once});
+  sender.send(1, collective(1), out);
+  const auto has_begun = [&] {
+    return std::any_of(gone->begin(), gone->end(), [](std::byte b) { return b != std::byte{0}; });
+  };
+  for (const Deadline deadline = Deadline::after(kPatience); !has_begun() && !deadline.expired();) {
+    sender.transport->poll();
+    receiver.transport->poll();
+  }
+  EXPECT_FALSE(receiver.transport->cancel(&once, Status(Code::kTimeout, "too late")))
+      << "the sender was told";
+  receiver.transport->discard(1, 1);
+  gone.reset();
+  world.run([&](Node& node) {
+    Bytes next = node.rank == 0 ? pattern(1 << 20, 2) : Bytes(1 << 20);
+    node.rank == 0 ? node.send(1, collective(2), next, 2) : node.recv(0, collective(2), next, 2);
+    node.wait_ok(node.rank == 0 ? 2 : 1);  // what was given up over there is sent to its end
+    EXPECT_EQ(next, pattern(1 << 20, 2));
+  });
+  EXPECT_EQ(once.told, 0);
 }
 
 TEST(TcpSockets, SoManyAreNotPossible) {
