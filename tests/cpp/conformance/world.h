@@ -25,7 +25,6 @@ inline constexpr double kPatience = 20.0;  // seconds; everything here takes mil
 struct TransportKind {
   std::string name;
   std::function<std::vector<std::unique_ptr<Transport>>(Rank size, const LinkLimits& limits)> make;
-  bool splits = false;  // large messages, over several connections
 };
 inline void PrintTo(const TransportKind& kind, std::ostream* out) { *out << kind.name; }
 

@@ -88,11 +88,12 @@ INSTANTIATE_TEST_SUITE_P(
         TransportKind{"tcp",
                       [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, false); }},
         TransportKind{"tcp_of_3_sockets",
-                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, false, 3); },
-                      true},
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, false, 3); }},
         TransportKind{"shm", make_shm},
         TransportKind{"tcp_encrypted",
-                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, true); }}),
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, true); }},
+        TransportKind{"tcp_encrypted_of_2_sockets",
+                      [](Rank size, const LinkLimits& limits) { return make_tcp(size, limits, true, 2); }}),
     name_of_kind);
 
 }  // namespace
