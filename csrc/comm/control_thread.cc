@@ -20,7 +20,7 @@ namespace {
 using Mail = std::function<void(ControlPlane&, TimePoint)>;
 
 // A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
-constexpr std::size_t kMostUnsent = 1024 * 1024;
+constexpr std::size_t kMostUnsent = 1024UL * 1024;
 constexpr std::size_t kReadsPerTurn = 16;
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
@@ -172,12 +172,12 @@ void ControlThread::State::run() {
 
 void ControlThread::State::serve(const epoll_event& event) {
   if (event.data.u64 == kMailTag) {
-    eventfd_t ignored;
+    eventfd_t ignored = 0;
     ::eventfd_read(mail_event.get(), &ignored);
     return;
   }
   if (event.data.u64 == kPrintTag) {
-    eventfd_t ignored;
+    eventfd_t ignored = 0;
     if (::eventfd_read(options.print_request, &ignored) == 0)
       options.print_record();  // else another world has
     return;
@@ -194,7 +194,7 @@ void ControlThread::State::serve(const epoll_event& event) {
 
 void ControlThread::State::read(Rank rank) {
   Peer& peer = at(rank);
-  std::array<std::byte, 16 * 1024> bytes;
+  std::array<std::byte, 16UL * 1024> bytes;
   for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerTurn || peer.socket.holds_bytes()); ++i) {
     const iovec part{bytes.data(), bytes.size()};
     const Result<ByteStream::Received> got = peer.socket.receive({&part, 1});

@@ -195,9 +195,10 @@ Status Gathering::come(Candidate& candidate) {
   PC_TRY(store_.set(keys_.memory_of(meeting_.world, options_.rank), word, context_.deadline));
   if (!guest.is_ok()) return Status::ok();
   Result<std::vector<PeerPart>> peers = guest.value().receive(others(), context_);
-  if (peers.is_ok()) candidate.peers = std::move(peers).value();
-  return !peers.is_ok() && ended_init(peers.status()) ? peers.status()
-                                                      : Status::ok();  // else the leader knows
+  if (!peers.is_ok())
+    return ended_init(peers.status()) ? peers.status() : Status::ok();  // else the leader knows
+  candidate.peers = std::move(peers).value();
+  return Status::ok();
 }
 
 Result<Visit> Gathering::visit(const Candidate& candidate) const {

@@ -10,10 +10,10 @@
 namespace pc {
 namespace {
 
-constexpr uint64_t kMiB = 1024 * 1024;
+constexpr uint64_t kMiB = 1024UL * 1024;
 constexpr uint64_t kChunk = kMiB;
-constexpr uint64_t kCached = 512 * 1024;  // what has been summed is still in the cache when it is sent on
-constexpr uint64_t kSlice = 256 * 1024;
+constexpr uint64_t kCached = 512UL * 1024;  // what has been summed is still in the cache when it is sent on
+constexpr uint64_t kSlice = 256UL * 1024;
 constexpr uint64_t kMostRanks = std::numeric_limits<Rank>::max();
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
 
@@ -51,12 +51,12 @@ SelectionTable SelectionTable::defaults() {
   };
   SelectionTable table;
   table.rows_ = {
-      row(Collective::kAllreduce, 32 * 1024, kInfinity, "ring", kSlice, {2, 2}),
-      row(Collective::kAllreduce, 0, 16 * 1024, "recursive_doubling", 0, {3, 1}),
-      row(Collective::kAllreduce, 16 * 1024, 16 * kMiB, "ring", 0, {3, 1}),
+      row(Collective::kAllreduce, 32UL * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllreduce, 0, 16UL * 1024, "recursive_doubling", 0, {3, 1}),
+      row(Collective::kAllreduce, 16UL * 1024, 16 * kMiB, "ring", 0, {3, 1}),
       row(Collective::kAllreduce, 16 * kMiB, kInfinity, "ring", kCached, {3, 1}),
-      row(Collective::kAllreduce, 0, 32 * 1024, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kAllreduce, 32 * 1024, 4 * kMiB, "ring", 0, {1, 1}),
+      row(Collective::kAllreduce, 0, 32UL * 1024, "recursive_doubling", 0, {1, 1}),
+      row(Collective::kAllreduce, 32UL * 1024, 4 * kMiB, "ring", 0, {1, 1}),
       row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
       row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
           {1, 1}),  // where a fixed order is asked for
@@ -66,22 +66,22 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
-      row(Collective::kAllgather, 32 * 1024, kInfinity, "ring", kSlice, {2, 2}),
-      row(Collective::kAllgather, 0, 32 * 1024, "bruck", 0, {3, 1}),
+      row(Collective::kAllgather, 32UL * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllgather, 0, 32UL * 1024, "bruck", 0, {3, 1}),
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
-      row(Collective::kReduceScatter, 1024 * 1024, kInfinity, "ring", kSlice, {3, 2}),
+      row(Collective::kReduceScatter, 1024UL * 1024, kInfinity, "ring", kSlice, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
           {1, 1}),  // where a fixed order is asked for
-      row(Collective::kAlltoall, 0, 32 * 1024, "bruck", 0, {9, 1}),
+      row(Collective::kAlltoall, 0, 32UL * 1024, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
-      row(Collective::kGather, 0, 32 * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kGather, 0, 32UL * 1024, "binomial", 0, {9, 1}),
       row(Collective::kGather, 0, kInfinity, "linear", 0, {1, 1}),
-      row(Collective::kScatter, 0, 32 * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kScatter, 0, 32UL * 1024, "binomial", 0, {9, 1}),
       row(Collective::kScatter, 0, kInfinity, "linear", 0, {1, 1}),
-      row(Collective::kScan, 64 * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kScan, 64UL * 1024, kInfinity, "chain", kSlice, {1, 1}),
       row(Collective::kScan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kExscan, 64 * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kExscan, 64UL * 1024, kInfinity, "chain", kSlice, {1, 1}),
       row(Collective::kExscan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
   };
   return table;

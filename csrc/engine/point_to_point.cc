@@ -16,6 +16,8 @@ class Message final : public Work {
         peer_(peer),
         sends_(sends),
         how_(how) {}
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
   ~Message() override {
     if (!ended_.load(std::memory_order_relaxed))
       transport_.cancel(&queue_, Status(Code::kAborted, "dropped by its owner before it was done"));

@@ -98,7 +98,7 @@ Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t e
 // Memory grows with what has really come, whatever length was announced.
 Result<std::string> recv_value(ByteStream& stream, std::size_t nbytes, Deadline deadline,
                                const Interrupted& interrupted) {
-  constexpr std::size_t kPiece = 64 * 1024;
+  constexpr std::size_t kPiece = 64UL * 1024;
   std::string value;
   while (value.size() < nbytes) {
     const std::size_t have = value.size();

@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
 constexpr int kAcceptsPerTurn = 32;
-constexpr int kDeafMs = 100;                   // without descriptors: until we listen again
-constexpr std::size_t kReadBytes = 64 * 1024;  // a request's memory grows by this, with what has arrived
+constexpr int kDeafMs = 100;                     // without descriptors: until we listen again
+constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this, with what has arrived
 
 // One request being read or answered. Exists only for those who have proved to belong to the job.
 struct Exchange {

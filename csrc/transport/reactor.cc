@@ -125,7 +125,7 @@ struct Reactor::State {
       wake_up();
       for (int i = 0; i < count; ++i) {
         if (events[i].data.ptr != nullptr) continue;
-        eventfd_t ignored;
+        eventfd_t ignored = 0;
         ::eventfd_read(event.get(), &ignored);
       }
     });

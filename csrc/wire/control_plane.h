@@ -58,7 +58,7 @@ class ControlPlane {
   static constexpr std::chrono::milliseconds kHeartbeat{500};  // to peers on other hosts
 
   // `far`: by world rank, who lives on another host and needs heartbeats.
-  ControlPlane(Rank me, std::vector<bool> far, uint32_t epoch, ControlHost& host);
+  ControlPlane(Rank me, const std::vector<bool>& far, uint32_t epoch, ControlHost& host);
 
   // ---- from the network
   void received(Rank from, const ControlMessage& message, TimePoint now);

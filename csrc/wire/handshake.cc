@@ -145,7 +145,7 @@ Status Handshake::received(std::size_t nbytes) {
       default: return Status(Code::kInternal, "handshake: nothing was awaited");
     }
   };
-  const Status status = read();
+  Status status = read();
   if (!status.is_ok()) await(State::kFailed, 0);
   return status;
 }
@@ -166,7 +166,7 @@ Status Handshake::keys_differ() const {
 }
 
 Status Handshake::read_hello() {
-  if (const Status taken = take(std::span(in_).first<kHelloBytes>()); !taken.is_ok()) {
+  if (Status taken = take(std::span(in_).first<kHelloBytes>()); !taken.is_ok()) {
     if (taken.code() == Code::kMismatch) {  // of our kind, but of another version: it shall learn ours
       encode(ours_, hellos_[1]);
       send(hellos_[1]);
@@ -229,7 +229,7 @@ Status Handshake::read_verdict() {
   const auto said = std::span(in_).first<kSaidBytes>();
   if (!same_bytes(prove(kVerdictKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
     return Status(Code::kPeerFailure, "the verdict of its handshake was changed on the way");
-  const Status status = refusal(static_cast<Verdict>(said[0]), ours_, theirs_);
+  Status status = refusal(static_cast<Verdict>(said[0]), ours_, theirs_);
   turned_down_ = !status.is_ok();
   std::copy(said.begin() + 8, said.end(), theirs_.public_key.begin());
   if (status.is_ok()) PC_TRY(agree_on_seal(true));

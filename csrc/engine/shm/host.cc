@@ -27,7 +27,7 @@ Result<std::unique_ptr<Host>> Host::create(Neighbours& neighbours, Doorbell& doo
 Status Host::offer_private_memory() {
   PC_TRY(fill_randomly(std::as_writable_bytes(std::span(proof_))));
   FrontPage& page = doorbell_.own_page();
-  for (const std::size_t i : {0, 1}) page.proof[i].store(proof_[i], std::memory_order_relaxed);
+  for (const std::size_t i : {0U, 1U}) page.proof[i].store(proof_[i], std::memory_order_relaxed);
   page.proof_address.store(reinterpret_cast<uintptr_t>(proof_), std::memory_order_relaxed);
   page.pid.store(static_cast<uint64_t>(::getpid()), std::memory_order_release);
   return Status::ok();

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSliceMs = 50;  // how often join() looks at its context
 
-constexpr std::size_t kBytesPerTurn = 1024 * 1024;  // moved by one call; what is left is poll()'s
+constexpr std::size_t kBytesPerTurn = 1024UL * 1024;  // moved by one call; what is left is poll()'s
 
 // Both ends of the channel between two ranks. Thread-safety: `mutex` guards what follows it.
 struct Pair {
@@ -51,7 +51,7 @@ struct Doorbell {
   }
   bool answer() {
     if (!rung.load(std::memory_order_relaxed) || !rung.exchange(false)) return false;
-    eventfd_t ignored;
+    eventfd_t ignored = 0;
     ::eventfd_read(event.get(), &ignored);
     return true;
   }
@@ -160,6 +160,8 @@ std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(std::shared_ptr<Hub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {}
+  InprocTransport(const InprocTransport&) = delete;
+  InprocTransport& operator=(const InprocTransport&) = delete;
   ~InprocTransport() override {
     // Without shutdown this is a death, seen by the peers as such.
     leave(Status(Code::kAborted, "the transport is gone"),

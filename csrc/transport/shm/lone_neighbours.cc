@@ -24,6 +24,8 @@ int make_pages(void* at, std::size_t nbytes) {
 class LoneNeighbours final : public Neighbours {
  public:
   LoneNeighbours(Rank self, Bell bell) : self_(self), bell_(std::move(bell)) {}
+  LoneNeighbours(const LoneNeighbours&) = delete;
+  LoneNeighbours& operator=(const LoneNeighbours&) = delete;
   ~LoneNeighbours() override {
     for (const SharedRange& piece : pieces_) ::munmap(piece.memory.data(), piece.memory.size());
   }

@@ -3,7 +3,6 @@
 #include <sys/uio.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 namespace pc {
@@ -18,7 +17,8 @@ Status read_process_memory(pid_t pid, uint64_t address, std::span<std::byte> int
       const Code code = why == ESRCH    ? Code::kPeerFailure
                         : why == EFAULT ? Code::kSystem
                                         : Code::kUnsupported;
-      return Status(code, "process_vm_readv from process " + std::to_string(pid) + ": " + std::strerror(why));
+      return Status(code,
+                    system_error("process_vm_readv from process " + std::to_string(pid), why).message());
     }
     into = into.subspan(static_cast<std::size_t>(got));
     address += static_cast<uint64_t>(got);

@@ -18,6 +18,9 @@ constexpr std::size_t kMost = std::size_t{1}
 
 class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_this<ThreadHostImpl> {
  public:
+  ThreadHostImpl() = default;
+  ThreadHostImpl(const ThreadHostImpl&) = delete;
+  ThreadHostImpl& operator=(const ThreadHostImpl&) = delete;
   ~ThreadHostImpl() override {
     for (const auto& place : places_) ::munmap(place->base, kMost);
   }

@@ -40,6 +40,8 @@ class ShmTransport final : public Transport {
         inner_(std::move(inner)),
         epoll_(std::move(epoll)),
         connections_(static_cast<std::size_t>(options.size)) {}
+  ShmTransport(const ShmTransport&) = delete;
+  ShmTransport& operator=(const ShmTransport&) = delete;
   ~ShmTransport() override { abort(Status(Code::kAborted, "the transport is gone")); }
 
   std::string_view name() const override { return "shm"; }

@@ -11,9 +11,10 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kBufferBytes = 68 * 1024;  // an eager message with header and trailer in one call
-constexpr std::size_t kLookAhead = 4 * 1024;  // behind a payload: its trailer, the next header, short frames
-constexpr std::size_t kPiece = 128 * 1024;    // of a payload per call: still in the L2 cache for its checksum
+constexpr std::size_t kBufferBytes = 68UL * 1024;  // an eager message with header and trailer in one call
+constexpr std::size_t kLookAhead =
+    4UL * 1024;                               // behind a payload: its trailer, the next header, short frames
+constexpr std::size_t kPiece = 128UL * 1024;  // of a payload per call: still in the L2 cache for its checksum
 
 std::string hex(uint32_t value) {
   char text[11];

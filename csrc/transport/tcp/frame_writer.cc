@@ -10,13 +10,13 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64 * 1024;
-constexpr std::size_t kCopyBelow = 8 * 1024;  // payloads up to this are copied with the checksum
+constexpr std::size_t kBufferBytes = 64UL * 1024;
+constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this are copied with the checksum
 // Bytes offered to the socket at once. Every return from the kernel lets the peer run dry: over loopback 16 MiB takes 30 %
 // longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
-constexpr std::size_t kBatch = 1024 * 1024;
+constexpr std::size_t kBatch = 1024UL * 1024;
 // While a full socket holds more than this back, nothing follows it: what becomes ready next shall not wait for it all.
-constexpr std::size_t kRefillBelow = 256 * 1024;
+constexpr std::size_t kRefillBelow = 256UL * 1024;
 constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 
 }  // namespace

@@ -114,7 +114,8 @@ TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName)
 }
 
 TEST_F(AgainstRawSockets, PartsAreNotLargerThanTheyMustBe) {
-  node.send(1, collective(0), pattern(3 * 65'536, 1));
+  const Bytes out = pattern(3 * 65'536, 1);
+  node.send(1, collective(0), out);
   for (const std::unique_ptr<RawConnection>& connection : data) {
     hear(*connection);
     clear(*connection, collective(0), 3 * 65'536);
@@ -128,13 +129,15 @@ TEST_F(AgainstRawSockets, PartsAreNotLargerThanTheyMustBe) {
 }
 
 TEST_F(AgainstRawSockets, ASmallMessageOfACollectiveGoesOverTheFirst) {
-  node.send(1, collective(1), pattern(kEagerBytes, 1));
+  const Bytes out = pattern(kEagerBytes, 1);
+  node.send(1, collective(1), out);
   EXPECT_EQ(hear(*data[0]).segment_nbytes, kEagerBytes);
 }
 
 TEST_F(AgainstRawSockets, MessagesOfSendTakeTurns) {
+  const Bytes out = pattern(1 << 20, 1);
   for (uint64_t i = 0; i < 6; ++i) {
-    node.send(1, message(2, i), pattern(1 << 20, i));
+    node.send(1, message(2, i), out);
     const FrameHeader request = hear(*data[(2 + i) % kSockets]);
     EXPECT_EQ(request.id.sequence, i);
     EXPECT_EQ(request.message_nbytes, 1U << 20);

@@ -32,6 +32,8 @@ class Column final : public Beyond {
         token_(token) {
     idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
   }
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
   ~Column() override {
     if (is_active()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }

@@ -7,10 +7,10 @@ namespace pc::shm {
 namespace {
 
 // Up to here one rank of each island speaks for it: more messages would cost more than they carry.
-constexpr std::size_t kThroughLeaders = 8 * 1024;
+constexpr std::size_t kThroughLeaders = 8UL * 1024;
 // Above, a tree over all ranks is as fast if it goes between the islands as seldom. Its messages are large enough to wait for their
 // receiver: ranks that disagree about the root find out.
-constexpr uint64_t kThroughTrees = 64 * 1024;
+constexpr uint64_t kThroughTrees = 64UL * 1024;
 constexpr Rank kMostPieces = 512;  // a message with a piece for each fits into the smallest ring
 
 }  // namespace

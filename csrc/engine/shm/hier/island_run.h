@@ -33,6 +33,8 @@ class IslandRun final : public SharedRun {
       : SharedRun(host, group, waiter),
         members_(members),
         column_(transport, plans, choose, members.columns, bell(), kWake) {}
+  IslandRun(const IslandRun&) = delete;
+  IslandRun& operator=(const IslandRun&) = delete;
   ~IslandRun() override {
     if (started_ && !ended()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }
