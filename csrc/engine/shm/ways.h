@@ -37,9 +37,8 @@ class Ways {
 
   Chosen next(const Kind& kind) {
     Tried& tried = tried_[index(kind)];
-    const uint32_t call = tried.calls++ % kAgain;
-    if (call >= 1 && call <= kTrial)
-      return {Way::kRing, true};  // the first one finds arrays that nobody has touched
+    const uint32_t call = tried.calls++ % kAgain;  // 0, the first one, finds arrays that nobody has touched
+    if (call >= 1 && call <= kTrial) return {Way::kRing, true};
     if (call > kTrial && call <= 2 * kTrial) return {Way::kPrivateMemory, true};
     const auto& [ring, far] = tried.took;
     return {far < ring / 5 * 4 ? Way::kPrivateMemory : Way::kRing, false};

@@ -194,7 +194,8 @@ void Peer::flush(Connection& connection) {
   if (!connection.open()) end_siblings(connection);
 }
 
-// What a peer that left in order has written may still be there, its goodbye with it. One that has left in order, or that we leave, ends each by itself, when what it wrote has been read.
+// Where the two part in order, each connection ends by itself, when all of it has been read. Where one breaks, others may still hold
+// what the peer wrote before it left, its goodbye with it.
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {

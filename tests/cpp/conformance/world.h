@@ -82,6 +82,15 @@ struct Node {
     for (const Completion& done : wait(count)) EXPECT_TRUE(done.status.is_ok()) << done.status.to_string();
   }
   WaitEnd wait_until(Deadline deadline) { return reactor.wait(queue, WaitContext{.deadline = deadline}); }
+  // Rank 0 of two, with a rank 1 that `greets` it by hand.
+  void connect_to(const std::function<void()>& greets) {
+    std::thread other(greets);
+    const Status connected =
+        transport->connect({transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+    other.join();
+    EXPECT_TRUE(connected.is_ok()) << connected.to_string();
+    EXPECT_TRUE(reactor.add(transport.get()).is_ok());
+  }
   // Without goodbye: what a SIGKILL looks like to the others.
   void die() {
     reactor.remove(transport.get());

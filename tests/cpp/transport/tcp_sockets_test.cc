@@ -49,7 +49,7 @@ Status greet(RawConnection& connection, Role role, int number) {
 struct AgainstRawSockets : ::testing::Test {
   AgainstRawSockets() {
     node.transport = tcp_of(kSockets, 0);
-    std::thread greeting([this] {
+    node.connect_to([this] {
       RawConnection one_too_many(node.transport->address());
       EXPECT_EQ(greet(one_too_many, Role::kData, kSockets).code(), Code::kMismatch);
       control = std::make_unique<RawConnection>(node.transport->address());
@@ -59,11 +59,6 @@ struct AgainstRawSockets : ::testing::Test {
         EXPECT_TRUE(greet(*data.front(), Role::kData, i).is_ok());
       }
     });
-    const Status connected =
-        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
-    greeting.join();
-    EXPECT_TRUE(connected.is_ok()) << connected.to_string();
-    EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
   }
   ~AgainstRawSockets() override { node.die(); }
   FrameHeader hear(RawConnection& from) {

@@ -87,15 +87,10 @@ struct AgainstRawPeer : ::testing::Test {
     node.transport = tcp(0, 2);
     peer = std::make_unique<RawPeer>(node.transport->address());
     control = std::make_unique<RawPeer>(node.transport->address());
-    std::thread greeting([this] {
+    node.connect_to([this] {
       EXPECT_TRUE(peer->greet(1, 2).is_ok());
       EXPECT_TRUE(control->greet(1, 2, Role::kControl).is_ok());
     });
-    const Status connected =
-        node.transport->connect({node.transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
-    greeting.join();
-    EXPECT_TRUE(connected.is_ok()) << connected.to_string();
-    EXPECT_TRUE(node.reactor.add(node.transport.get()).is_ok());
   }
   ~AgainstRawPeer() override { node.die(); }
   Status status_of_receive(uint64_t sequence, Bytes& in) {
