@@ -100,6 +100,7 @@ PyMethodDef* group_methods() {
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
+      {"_begin", fast(on_group<begin_as_it_is>), kFast, docs::kBegin},
       {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
       {"_begin_list", fast(on_group<begin_list>), kFast, docs::kBeginList},
       {"_plan_lists", fast(on_group<plan_lists>), kFast, docs::kPlanLists},

@@ -56,42 +56,55 @@ bool CallSites::load() {
   return true;
 }
 
-bool CallSites::is_ours(PyCodeObject* code) const {
+bool CallSites::is_passed(PyCodeObject* code, Passed passed) const {
   const auto begins_with = [code](PyObject* path) {
     const Py_ssize_t does = PyUnicode_Tailmatch(code->co_filename, path, 0, PY_SSIZE_T_MAX, -1);
     if (does < 0) PyErr_Clear();
     return does > 0;
   };
+  if (passed == Passed::kOursAndTorch && torch_ != nullptr && begins_with(torch_)) return true;
   return begins_with(folder_) && std::none_of(programs_.begin(), programs_.end(), begins_with);
+}
+
+// Torch calls us (its backend, hooks of backward), and is imported later than we are or never.
+void CallSites::look_for_torch() {
+  const Ref name(PyUnicode_InternFromString("torch"));
+  const Ref torch(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Ref file(torch ? PyObject_GetAttrString(torch.get(), "__file__") : nullptr);
+  if (file && PyUnicode_Check(file.get())) {
+    const Py_ssize_t slash = PyUnicode_FindChar(file.get(), '/', 0, PyUnicode_GetLength(file.get()), -1);
+    if (slash >= 0) torch_ = PyUnicode_Substring(file.get(), 0, slash + 1);
+  }
+  PyErr_Clear();
 }
 
 bool CallSites::is_installed(PyCodeObject* code) const {
   const std::string file = to_utf8(code->co_filename);
-  return is_ours(code) || (!library_.empty() && file.starts_with(library_)) || file.starts_with("<frozen ") ||
-         file.find("/site-packages/") != std::string::npos ||
+  return is_passed(code, Passed::kOurs) || (!library_.empty() && file.starts_with(library_)) ||
+         file.starts_with("<frozen ") || file.find("/site-packages/") != std::string::npos ||
          file.find("/dist-packages/") != std::string::npos;
 }
 
 const char* CallSites::here() {
   const CodePlace place = direct_ ? running_place_directly() : running_place();
   const auto known = places_.find(place);
-  const char* text = known != places_.end() ? known->second : find_out(place);
+  const char* text = known != places_.end() ? known->second : find_out();
   last_.store(text, std::memory_order_relaxed);
   return text;
 }
 
 // Python code may run in here (finalizers do), and come here as well.
-const char* CallSites::find_out(const CodePlace& place) {
+const char* CallSites::find_out() {
   PyFrameObject* const frame = PyEval_GetFrame();  // borrowed
   if (frame == nullptr) return nullptr;
-  const CodePlace innermost = place_of(frame);
-  const Ref program(reinterpret_cast<PyObject*>(program_frame(frame)));
+  if (torch_ == nullptr) look_for_torch();
+  const Ref program(reinterpret_cast<PyObject*>(program_frame(frame, Passed::kOursAndTorch)));
   const CodePlace real = place_of(reinterpret_cast<PyFrameObject*>(program.get()));
   if (const auto known = places_.find(real); known != places_.end()) return known->second;
-  std::string fresh = text_of(reinterpret_cast<PyFrameObject*>(program.get()));
+  std::string fresh = describe(reinterpret_cast<PyFrameObject*>(program.get()));
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  if (place != innermost || is_ours(real.code)) return text;  // ours: the next time there may be a program
+  if (is_passed(real.code, Passed::kOursAndTorch)) return text;  // the next time there may be a program
   if (places_.size() >= kMostPlaces) forget();
   if (places_.emplace(real, text).second) Py_INCREF(real.code);
   return text;
@@ -113,18 +126,22 @@ std::string CallSites::path_of(PyFrameObject* innermost) const {
   return program == text ? text : text + ", called from " + program;
 }
 
-PyFrameObject* CallSites::program_frame(PyFrameObject* innermost) const {
+PyFrameObject* CallSites::program_frame(PyFrameObject* innermost, Passed passed) const {
   PyFrameObject* frame = innermost;
   Py_INCREF(frame);
-  while (frame != nullptr && is_ours(place_of(frame).code)) frame = caller_of(frame);
+  while (frame != nullptr && is_passed(place_of(frame).code, passed)) frame = caller_of(frame);
   if (frame != nullptr) return frame;
   Py_INCREF(innermost);
   return innermost;
 }
 
 std::string CallSites::text_of(PyFrameObject* innermost) const {
-  PyFrameObject* const frame = program_frame(innermost);
+  PyFrameObject* const frame = program_frame(innermost, Passed::kOurs);
   const Ref held(reinterpret_cast<PyObject*>(frame));
+  return describe(frame);
+}
+
+std::string CallSites::describe(PyFrameObject* frame) {
   const PyCodeObject* code = place_of(frame).code;
   return short_path(to_utf8(code->co_filename)) + ":" + std::to_string(PyFrame_GetLineNumber(frame)) +
          " in " + to_utf8(code->co_name);

@@ -16,8 +16,9 @@ class CallSites {
  public:
   bool load();  // false with a Python error set
 
-  // Where this thread's current call comes from. The text stays where it is as long as the process lives, for threads
-  // without the GIL too. nullptr: no Python code calls. Leaves no Python error behind.
+  // Where this thread's current call comes from, in the program: frames of torch, which calls us too (its backend, hooks),
+  // are passed over. The text stays where it is as long as the process lives, for threads without the GIL too. nullptr: no
+  // Python code calls. Leaves no Python error behind.
   const char* here();
   // The same for any frame, afresh. Frames of this package are passed over if one further out is not of this package.
   std::string text_of(PyFrameObject* frame) const;
@@ -40,11 +41,15 @@ class CallSites {
   // Parts of the package that are programs: what they do is not told as their caller's.
   static constexpr std::array kPrograms = {"bench.py", "compare/", "tune/"};
 
-  bool is_ours(PyCodeObject* code) const;
-  // The innermost frame that is not ours, or, if all are, the innermost one. A new reference.
-  PyFrameObject* program_frame(PyFrameObject* innermost) const;
+  enum class Passed : uint8_t { kOurs, kOursAndTorch };  // frames that are passed over
+
+  bool is_passed(PyCodeObject* code, Passed passed) const;
+  void look_for_torch();
+  // The innermost frame that is not passed over, or, if all are, the innermost one. A new reference.
+  PyFrameObject* program_frame(PyFrameObject* innermost, Passed passed) const;
+  static std::string describe(PyFrameObject* frame);
   bool is_installed(PyCodeObject* code) const;
-  const char* find_out(const CodePlace& place);
+  const char* find_out();
   void forget();
 
   Places places_;  // holds a reference to every code object, so that no other one gets its address
@@ -52,6 +57,7 @@ class CallSites {
   std::atomic<const char*> last_{nullptr};
   bool direct_ = false;         // running_place_directly() is right
   PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
+  PyObject* torch_ = nullptr;   // of torch likewise, where the program has imported it
   std::array<PyObject*, kPrograms.size()> programs_ = {};
   std::string library_;  // Python's own, likewise; empty: it has none
 };

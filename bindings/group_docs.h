@@ -228,6 +228,9 @@ inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime
 inline constexpr const char* kRun =
     "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order, /)\n--\n\n"
     "One call of the core, as it is.";
+inline constexpr const char* kBegin =
+    "_begin(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order, /)\n--\n\n"
+    "The same in the background. Returns a Work.";
 inline constexpr const char* kRunList =
     "_run_list(collective, blocks, writes, op, root, bundle, timeout, fixed_order, /)\n--\n\n"
     "One call of the core on a list of arrays, in place.";

@@ -263,6 +263,50 @@ bool to_counts(const State& state, const char* function, const char* name, PyObj
   return true;
 }
 
+// The arguments of _run() and _begin(): collective, x, out, op, root, counts, recv_counts, timeout, fixed_order.
+bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& call) {
+  State& state = *group.state;
+  const char* const name = PyUnicode_AsUTF8(args[0]);
+  if (name == nullptr) return false;
+  const std::optional<Collective> collective = collective_from_name(name);
+  if (!collective) return refuse(state, "no collective is called \"" + std::string(name) + "\"");
+  const char* const function = call.function = name_of(*collective).data();
+  Request& request = call.request;
+  request.collective = *collective;
+  request.site = site_of(group);
+  int64_t root = 0;
+  if ((is_given(args[3]) && !to_op(state, function, args[3], &request.op)) ||
+      !to_integer(state, function, "root", args[4], group.size - 1, &root) ||
+      !to_counts(state, function, "counts", args[5], call.counts) ||
+      !to_counts(state, function, "recv_counts", args[6], call.recv_counts) ||
+      !to_timeout(state, function, args[7], &call.timeout_s)) {
+    return false;
+  }
+  request.root = static_cast<Rank>(root);
+  request.fixed_order = args[8] == Py_True;
+  const bool has_in = is_given(args[1]), has_out = is_given(args[2]), in_place = args[1] == args[2];
+  View &in = call.in_view, &out = call.out_view;
+  if (has_in && !in.take(state, args[1], {function, "x", in_place, true})) return false;
+  if (has_out && !in_place && !out.take(state, args[2], {function, "out", true, true})) return false;
+  const View& written = in_place ? in : out;
+  request.in = in.buffer();
+  if (has_out) {
+    request.out = written.buffer();
+    call.written = &written;
+    call.arrays[1] = args[2];
+  }
+  if (has_in) call.arrays[0] = args[1];
+  // The core counts elements it knows only as bytes in bytes.
+  const Layout* const layout = has_in ? in.buffer().layout : out.buffer().layout;
+  for (std::vector<uint64_t>* list : {&call.counts, &call.recv_counts}) {
+    for (uint64_t& count : *list) count *= layout == nullptr ? 1 : layout->item_nbytes;
+  }
+  request.counts = call.counts;
+  request.recv_counts = call.recv_counts;
+  call.result = Py_None;
+  return true;
+}
+
 }  // namespace
 
 PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -302,51 +346,17 @@ PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t na
 }
 
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs != 9 || kwnames != nullptr) {
-    PyErr_SetString(PyExc_TypeError,
-                    "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order)");
-    return nullptr;
-  }
-  State& state = *group.state;
-  const char* const name = PyUnicode_AsUTF8(args[0]);
-  const std::optional<Collective> collective = name == nullptr ? std::nullopt : collective_from_name(name);
-  if (!collective) {
-    if (name != nullptr) refuse(state, "no collective is called \"" + std::string(name) + "\"");
-    return nullptr;
-  }
-  const char* const function = name_of(*collective).data();
-  Request request;
-  request.collective = *collective;
-  request.site = site_of(group);
-  int64_t root = 0;
-  double timeout = -1;
-  std::vector<uint64_t> counts, recv_counts;
-  if ((is_given(args[3]) && !to_op(state, function, args[3], &request.op)) ||
-      !to_integer(state, function, "root", args[4], group.size - 1, &root) ||
-      !to_counts(state, function, "counts", args[5], counts) ||
-      !to_counts(state, function, "recv_counts", args[6], recv_counts) ||
-      !to_timeout(state, function, args[7], &timeout)) {
-    return nullptr;
-  }
-  request.root = static_cast<Rank>(root);
-  request.fixed_order = args[8] == Py_True;
-  request.counts = counts;
-  request.recv_counts = recv_counts;
-  const bool in_place = args[1] == args[2];
-  View in, out;
-  if (is_given(args[1]) && !in.take(state, args[1], {function, "x", in_place, true})) return nullptr;
-  if (is_given(args[2]) && !in_place && !out.take(state, args[2], {function, "out", true, true}))
-    return nullptr;
-  const View* const written = in_place ? &in : &out;
-  request.in = in.buffer();
-  if (is_given(args[2])) request.out = written->buffer();
-  // The core counts elements it knows only as bytes in bytes.
-  const Layout* const layout = is_given(args[1]) ? in.buffer().layout : out.buffer().layout;
-  for (std::vector<uint64_t>* list : {&counts, &recv_counts}) {
-    for (uint64_t& count : *list) count *= layout == nullptr ? 1 : layout->item_nbytes;
-  }
-  const Status status = run(group, [&](Communicator& c) { return c.run(request, timeout); });
-  return finish(group, status, is_given(args[2]) ? written : nullptr, Py_None);
+  if (nargs != 9 || kwnames != nullptr)
+    return PyErr_Format(PyExc_TypeError, "_run() takes nine arguments by position");
+  PreparedCall call;
+  return prepare_as_it_is(group, args, call) ? run_prepared(group, call) : nullptr;
+}
+
+PyObject* begin_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs != 9 || kwnames != nullptr)
+    return PyErr_Format(PyExc_TypeError, "_begin() takes nine arguments by position");
+  auto call = std::make_unique<PreparedCall>();
+  return prepare_as_it_is(group, args, *call) ? launch_prepared(group, std::move(call)) : nullptr;
 }
 
 }  // namespace pc

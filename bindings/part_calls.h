@@ -20,7 +20,8 @@ PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
 PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // Group._run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order): one call of the core, as it is. `x` and `out` are
-// arrays that lie in one block, or None where this rank has none; counts are in elements.
+// arrays that lie in one block, or None where this rank has none; counts are in elements. _begin() is the same in the background.
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* begin_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 }  // namespace pc

@@ -91,7 +91,10 @@ from pycollective.plan import explain
 from pycollective.store import Store, store
 
 if typing.TYPE_CHECKING:
+    from pycollective import jax as jax
+    from pycollective import torch as torch
     from pycollective.facts import Info, info
+    from pycollective.gradients.reducer import GradientReducer
     from pycollective.heap import empty, empty_like, heap_arrays, zeros
 
 __all__ = [
@@ -102,6 +105,7 @@ __all__ = [
     "CollectiveTimeout",
     "Excluded",
     "ForkedProcess",
+    "GradientReducer",
     "Group",
     "Info",
     "InvalidArgument",
@@ -172,8 +176,9 @@ __all__ = [
 ]
 
 
-# Imported when they are first used, from these modules.
+# Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
+    "GradientReducer": "gradients.reducer",
     "Info": "facts",
     "empty": "heap",
     "empty_like": "heap",
@@ -181,15 +186,18 @@ _LATER = {
     "info": "facts",
     "zeros": "heap",
 }
+_MODULES_LATER = ("jax", "torch")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES_LATER})
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'pycollective' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES_LATER:
+        return import_module(f"pycollective.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'pycollective' has no attribute {name!r}")
     return getattr(import_module(f"pycollective.{_LATER[name]}"), name)

@@ -620,6 +620,19 @@ class Group:
         fixed_order: bool,
         /,
     ) -> None: ...
+    def _begin(
+        self,
+        collective: str,
+        x: object,
+        out: object,
+        op: object,
+        root: int,
+        counts: Sequence[int] | None,
+        recv_counts: Sequence[int] | None,
+        timeout: float | None,
+        fixed_order: bool,
+        /,
+    ) -> Work[None]: ...
     def _run_list(
         self,
         collective: str,

@@ -23,6 +23,8 @@ from pycollective.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pycollective.launch.detect import Placement
 
 __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
@@ -89,40 +91,50 @@ def init(
         (0, 1)
         >>> pc.shutdown()
     """
+    return become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
+
+
+def become_world(
+    place: Callable[[], Placement], *, timeout: float | None, backend: str | None = None
+) -> _core.Group:
+    """What init() does, for a place found in another way."""
+    global _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
     try:
-        return _init(address, rank, size, timeout, backend)
+        if is_initialized():
+            raise InvalidArgument(
+                "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
+            )
+        if backend is not None and backend not in BACKENDS:
+            raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
+        check_timeout(timeout)
+        if timeout == 0:
+            raise InvalidArgument("timeout must be a positive number of seconds, not 0")
+        placement = place()
+        runtime, _server = join(placement, timeout=timeout, backend=backend)
+        _core._set_world(runtime.world)
+        _runtime, _launcher = runtime, placement.launcher
+        return runtime.world
     finally:
         _entering.release()
 
 
-def _init(
-    address: str | None, rank: int | None, size: int | None, timeout: float | None, backend: str | None
-) -> _core.Group:
-    global _launcher, _runtime
-    if is_initialized():
-        raise InvalidArgument(
-            "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
-        )
-    if backend is not None and backend not in BACKENDS:
-        raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
-    check_timeout(timeout)
-    if timeout == 0:
-        raise InvalidArgument("timeout must be a positive number of seconds, not 0")
-    placement = _placement(address, rank, size)
+def join(
+    placement: Placement, *, timeout: float | None, backend: str | None = None
+) -> tuple[_core.Runtime, _core.StoreServer | None]:
+    """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both."""
     # Which world of this job it is: the same number on every rank, so that the worlds of one job are kept apart.
     job = (placement.launcher, placement.job)
     epoch = _epochs.get(job, 0)
-    runtime = _join(placement, epoch, timeout, backend)
+    joined = _join(placement, epoch, timeout, backend)
     _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
-    _core._set_world(runtime.world)
-    _runtime, _launcher = runtime, placement.launcher
-    return runtime.world
+    return joined
 
 
-def _join(placement: Placement, epoch: int, timeout: float | None, backend: str | None) -> _core.Runtime:
-    global _server
+def _join(
+    placement: Placement, epoch: int, timeout: float | None, backend: str | None
+) -> tuple[_core.Runtime, _core.StoreServer | None]:
     from pycollective.launch.rendezvous import meet
 
     deadline = time.monotonic() + _seconds(timeout)
@@ -152,8 +164,7 @@ def _join(placement: Placement, epoch: int, timeout: float | None, backend: str 
             error.args = (f"{error}. {meeting.advice}",)
         raise
     meeting.all_joined()
-    _server = meeting.server
-    return runtime
+    return runtime, meeting.server
 
 
 def _seconds(timeout: float | None) -> float:
@@ -261,22 +272,32 @@ def native_store() -> _core.Store:
     return _runtime.store()
 
 
-@atexit.register
-def _at_exit() -> None:
-    if _runtime is None:
-        return
-    if (
-        getattr(sys, "last_type", None) is not None
-    ):  # an exception ends this process: the others shall know at once
-        _runtime.close()
-        _close_server()
-        return
+def leave() -> None:
+    """shutdown() where nobody can be told: it waits 5 seconds for the others, and no longer."""
     try:
         shutdown(timeout=AT_EXIT_S)
     except CollectiveMismatch as error:  # about calls whose results this program has used
         sys.stderr.write(f"pycollective: {error}\n")
     except CollectiveError:
         pass  # the others are gone or busy; there is nobody left to tell
+
+
+def abort() -> None:
+    """Leave the world at once. What is under way ends here, and on the others with PeerExited."""
+    global _runtime
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        _core._set_world(None)
+        runtime.close()
+        _close_server()
+
+
+@atexit.register
+def _at_exit() -> None:
+    if getattr(sys, "last_type", None) is not None:
+        abort()  # an exception ends this process: the others shall know at once
+    else:
+        leave()
 
 
 def _in_forked_child() -> None:

@@ -7,8 +7,12 @@ import types
 from typing import Any
 
 import pytest
+from arrays import torch
 
 import pycollective as pc
+
+if torch is not None:
+    from pycollective.torch import functional
 
 NAMES = {name: getattr(pc, name) for name in pc.__all__ if name not in ("ANY_SOURCE", "__version__")}
 NAMES["debug.dump"] = pc.debug.dump
@@ -23,6 +27,12 @@ EXAMPLES |= {
     for name, value in vars(owner).items()
     if not name.startswith("_") and callable(value)
 }
+if torch is not None:
+    NAMES |= {f"torch.{name}": getattr(pc.torch, name) for name in pc.torch.__all__}
+    EXAMPLES |= {
+        name: NAMES[name] for name in NAMES if name.startswith("torch.") and name != "torch.functional"
+    }
+    EXAMPLES |= {f"torch.functional.{name}": getattr(functional, name) for name in functional.__all__}
 
 
 @pytest.mark.parametrize("name", NAMES)

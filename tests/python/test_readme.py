@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from arrays import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 NOT_RUN = ("git clone ", "cd pycollective", "pip install .", "scripts/")
+if torch is None:
+    NOT_RUN += ("pycollective run -n 2 train_torch.py",)
 pytestmark = pytest.mark.timeout(180)
 
 

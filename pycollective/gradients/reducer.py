@@ -1,0 +1,292 @@
+"""One training step's gradients, reduced over all ranks bucket by bucket while the rest is still being computed."""
+
+# ruff: noqa: ANN401  arrays of any library
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pycollective._core import Group, Scaled, world
+from pycollective.arrays import library_of
+from pycollective.blocks import check_block, library_for
+from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
+from pycollective.gradients.bucket import Bucket, Place
+from pycollective.gradients.compression import check_format
+from pycollective.gradients.layout import Slot, check_same_on_all_ranks, cut
+
+if TYPE_CHECKING:
+    from pycollective._core import Op
+
+__all__ = ["GradientReducer"]
+
+
+class GradientReducer:
+    """Reduces the gradients of a training step over all ranks of a group, in buckets, in the background.
+
+        reducer = pc.GradientReducer(parameters)              # {"weight": array, "bias": array}
+        for batch in batches:
+            gradients = reducer.reduce(gradient_of(parameters, batch))
+
+    To overlap communication with computing, call `ready(name, gradient)` for each gradient as it comes to be, the last
+    layer first, and `finish()` after the last. Every step ends, on every rank, with either finish() or reset().
+
+    Every bucket holds gradients of one dtype, in reverse order of the parameters, and is one allreduce in the
+    background. They are begun by number and never by which is complete first, so ranks whose gradients come in another
+    order, or not at all, still make the same calls. (Li et al., PyTorch Distributed, VLDB 2020.)
+
+    Parameters:
+        parameters: (name, array) pairs or a dict, in the same order on all ranks. Only shapes and dtypes are looked
+            at. Arrays of NumPy, torch (CPU) or JAX.
+        op: how gradients are combined, as in allreduce(). "avg" weighs ranks equally, however many samples each had:
+            for batches of different sizes scale the loss by `samples here * size / samples everywhere`.
+        group: whose ranks take part; default the world.
+        bucket_nbytes: most bytes of a bucket; a larger gradient has one of its own.
+        first_bucket_nbytes: the same for the first bucket, which is small to be under way early.
+        compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are rounded on the way out
+            and by every addition; what f16 cannot hold becomes infinite.
+        timeout: seconds for each bucket, default that of init().
+
+    The buckets travel in a group of their own: calls on `group`, during backward too, stand in no order to them and do
+    not wait for them. They lie in memory that the ranks of a host share, where they do. Thread-safety: one thread at a
+    time.
+
+    Raises:
+        InvalidArgument: a name or an array comes twice, or an argument cannot be right.
+        Unsupported: a dtype that `op` does not have.
+        CollectiveMismatch: the ranks have different parameters or settings; all of them raise it, and the group can be
+            used on. It names the first parameter that differs.
+        As allreduce(), since the ranks compare.
+
+    Example:
+        >>> import numpy as np, pycollective as pc
+        >>> _ = pc.init()
+        >>> reducer = pc.GradientReducer({"weight": np.zeros((2, 2)), "bias": np.zeros(2)})
+        >>> gradients = reducer.reduce({"weight": np.ones((2, 2)), "bias": np.array([1.0, 2.0])})
+        >>> gradients["bias"]
+        array([1., 2.])
+        >>> pc.shutdown()
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any] | Iterable[tuple[str, Any]],
+        *,
+        op: Op = "avg",
+        group: Group | None = None,
+        bucket_nbytes: int = 25 << 20,
+        first_bucket_nbytes: int = 1 << 20,
+        compression: Literal["bf16", "f16"] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        check_format(compression)
+        if min(bucket_nbytes, first_bucket_nbytes) < 1:
+            raise InvalidArgument("GradientReducer: a bucket has at least one byte")
+        ranks = world() if group is None else group
+        self._op = op
+        self._timeout = timeout
+        self._next = 0  # the first bucket that is not launched
+        arrays = dict(_checked(parameters, op))
+        slots = [_slot(name, x) for name, x in arrays.items()]
+        how = op if isinstance(op, str) else f"{op.op} * {op.factor}"
+        settings = [
+            f"op {how}",
+            f"buckets {first_bucket_nbytes}, {bucket_nbytes} B",
+            f"compression {compression}",
+        ]
+        check_same_on_all_ranks(ranks, slots, settings, timeout)
+        own = ranks.split(0, timeout=timeout)
+        assert own is not None
+        self._group = own
+        self._buckets: list[Bucket] = []
+        self._places: dict[str, Place] = {}
+        for together in cut(slots, bucket_nbytes, first_bucket_nbytes):
+            like = arrays[together[0].name]
+            bucket = Bucket(together, library_of(like), like, compression)
+            begin = 0
+            for slot in together:
+                like = arrays[slot.name]
+                self._places[slot.name] = Place(slot, library_of(like), bucket, begin, like)
+                begin += slot.nbytes
+            self._buckets.append(bucket)
+
+    @property
+    def group(self) -> Group:
+        """The ranks that take part, as the group in which the buckets travel."""
+        return self._group
+
+    @property
+    def buckets(self) -> tuple[tuple[str, ...], ...]:
+        """The names in each bucket, in the order in which they are sent."""
+        return tuple(bucket.names for bucket in self._buckets)
+
+    @property
+    def begun(self) -> bool:
+        """Whether this step has taken a gradient or sent a bucket."""
+        return any(
+            bucket.work is not None or len(bucket.missing) < len(bucket.names) for bucket in self._buckets
+        )
+
+    def view(self, name: str) -> Any:
+        """The place of a gradient in its bucket. What computes a gradient there, and gives it to ready(), saves a copy.
+
+        An array of the parameter's library, of NumPy for JAX; the same one at every call.
+        """
+        return self._place(name).view
+
+    def missing(self) -> list[str]:
+        """The names whose gradient has not been given in this step."""
+        return [name for bucket in self._buckets for name in bucket.names if name in bucket.missing]
+
+    def ready(self, name: str, gradient: Any, *, in_place: bool = False) -> Any:
+        """Takes a gradient into this step, and begins the buckets whose turn has come.
+
+        It is copied to view(name) unless it is that. With in_place=True one of 256 KiB or more is reduced where it
+        lies instead, if it can be written and has no gaps.
+
+        Returns:
+            the array that will have the result: do not touch it until finish() has returned.
+
+        Raises:
+            InvalidArgument: no such name, another shape or dtype, or it was given before in this step. Nothing of it
+                was taken, and the step goes on.
+            As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
+        """
+        place = self._place(name)
+        missing = place.bucket.missing
+        if name not in missing:
+            raise InvalidArgument(
+                f'GradientReducer: "{name}" was given before in this step: add its gradients up and give it once; '
+                "finish() or reset() ends a step"
+            )
+        if gradient is not place.view:
+            place.check(gradient)
+        taken = place.take(gradient, in_place=in_place)
+        missing.remove(name)
+        if not missing:
+            self._launch()
+        return taken
+
+    def finish(self) -> dict[str, Any]:
+        """Ends a step: gradients that were not given count as zeros, and what is under way is waited for.
+
+        Returns:
+            the reduced gradients by name. Those of NumPy and torch are what ready() returned, mostly view(name), in
+            which the next step writes; those of JAX are new arrays.
+
+        Raises:
+            As allreduce(). The step has ended all the same; gradients are unspecified. CollectiveMismatch also if
+            another rank has given this step up with reset(): the group and all reducers go on.
+            KeyboardInterrupt: the step has not ended: call finish() again.
+        """
+        for bucket in self._buckets[self._next :]:
+            for name in bucket.missing:
+                self._places[name].memory.fill(0)
+            bucket.missing.clear()
+        self._launch()
+        errors = [bucket.error() for bucket in self._buckets]
+        results = {name: place.result() for name, place in self._places.items()} if not any(errors) else {}
+        self._clear()
+        failed = next((number for number, error in enumerate(errors) if error is not None), None)
+        if failed is not None:
+            try:
+                raise _explained(errors[failed], failed, self._buckets)
+            finally:
+                errors.clear()  # else the error would hold this frame, and this frame the error
+        return results
+
+    def reduce(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
+        """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
+
+        The arrays given are read only. Returns and raises as finish(); InvalidArgument before anything is sent.
+        """
+        for name, gradient in gradients.items():
+            place = self._place(name)
+            if gradient is not place.view:
+                place.check(gradient)
+            if name not in place.bucket.missing:
+                raise InvalidArgument(f'GradientReducer: "{name}" was given before in this step')
+        for bucket in self._buckets:
+            for name in bucket.names:
+                if name in gradients:
+                    self.ready(name, gradients[name])
+        return self.finish()
+
+    def reset(self) -> None:
+        """Gives this step up, on this rank, after an exception in the middle of it. The next step can begin at once.
+
+        The others may have sent, or be going to send, buckets that this rank will not. A collective cannot be left
+        out, so this rank makes a barrier in place of each: the others' finish() raises CollectiveMismatch, which
+        says so, and nobody trains on half a gradient. Ranks that all give the step up raise nothing.
+        It waits until the others have come to this step. PYCOLLECTIVE_CHECK=off takes all this away: nothing tells a
+        barrier from an allreduce there.
+
+        Raises:
+            As barrier_async(), if the group has ended. Other errors are the others' to see.
+        """
+        works = [bucket.work for bucket in self._buckets if bucket.work is not None]
+        works += [self._group.barrier_async(timeout=self._timeout) for _ in self._buckets[len(works) :]]
+        for work in works:
+            work.exception()
+        self._clear()
+
+    def __repr__(self) -> str:
+        nbytes = sum(bucket.memory.nbytes for bucket in self._buckets)
+        return (
+            f"<GradientReducer of {len(self._places)} gradients, {nbytes} B in {len(self._buckets)} buckets>"
+        )
+
+    def _place(self, name: str) -> Place:
+        try:
+            return self._places[name]
+        except KeyError:
+            raise InvalidArgument(f'GradientReducer: there is no parameter "{name}"') from None
+
+    def _launch(self) -> None:
+        """Begins the buckets that are complete, up to the first that is not."""
+        while self._next < len(self._buckets) and not self._buckets[self._next].missing:
+            self._buckets[self._next].launch(self._group, self._op, self._timeout)
+            self._next += 1
+
+    def _clear(self) -> None:
+        for bucket in self._buckets:
+            bucket.clear()
+        self._next = 0
+
+
+def _slot(name: str, x: Any) -> Slot:
+    library = library_of(x)
+    return Slot(name, library.shape(x), library.dtype(x), library.nbytes(x))
+
+
+def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) -> Iterable[tuple[str, Any]]:
+    """The pairs, when each has been looked at."""
+    if not isinstance(op, (str, Scaled)) or op in ("minloc", "maxloc"):
+        raise InvalidArgument(
+            f"GradientReducer: op {op!r} does not combine gradients: take an operation on elements"
+        )
+    names: set[str] = set()
+    owners: dict[int, str] = {}
+    for name, x in parameters.items() if isinstance(parameters, Mapping) else parameters:
+        if name in names:
+            raise InvalidArgument(f'GradientReducer: two parameters are called "{name}"')
+        library = library_for("GradientReducer", f'parameter "{name}"', x)
+        if library.name == "numbers":
+            raise InvalidArgument(f'GradientReducer: parameter "{name}" is no array: pass numpy.array({x!r})')
+        if library.mutable and owners.setdefault(id(x), name) != name:
+            raise InvalidArgument(
+                f'GradientReducer: "{owners[id(x)]}" and "{name}" are one array: give it once, with the sum of its '
+                "gradients"
+            )
+        check_block("GradientReducer", f'parameter "{name}"', library, x, op)
+        names.add(name)
+        yield name, x
+
+
+def _explained(error: CollectiveError | None, number: int, buckets: list[Bucket]) -> CollectiveError:
+    assert error is not None
+    names = buckets[number].names
+    text = f'{error}\nThis was bucket {number + 1} of {len(buckets)}, "{names[0]}" to "{names[-1]}".'
+    if isinstance(error, CollectiveMismatch):
+        text += " A rank that made a barrier instead may have given this step up, with reset()."
+    error.args = (text,)
+    return error

@@ -1,0 +1,50 @@
+"""PyTorch: data parallel training, differentiable collectives, the torch.distributed backend. Loaded at first use.
+
+    import pycollective as pc
+
+    pc.init()
+    model = pc.torch.DataParallel(model)       # gradients are averaged while backward() runs
+
+With `torch.distributed.init_process_group("pycollective")` nothing of this is imported by hand: docs/torch.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from pycollective.torch import functional
+    from pycollective.torch.barrier import monitored_barrier
+    from pycollective.torch.data_parallel import DataParallel
+    from pycollective.torch.ddp_hook import ddp_comm_hook
+    from pycollective.torch.optimizer import DistributedOptimizer
+    from pycollective.torch.sync_batch_norm import SyncBatchNorm
+
+__all__ = [
+    "DataParallel",
+    "DistributedOptimizer",
+    "SyncBatchNorm",
+    "ddp_comm_hook",
+    "functional",
+    "monitored_barrier",
+]
+
+_HOMES = {
+    "DataParallel": "data_parallel",
+    "DistributedOptimizer": "optimizer",
+    "SyncBatchNorm": "sync_batch_norm",
+    "ddp_comm_hook": "ddp_hook",
+    "monitored_barrier": "barrier",
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'pycollective.torch' has no attribute {name!r}")
+    module = importlib.import_module(f"pycollective.torch.{_HOMES.get(name, name)}")
+    return getattr(module, name) if name in _HOMES else module

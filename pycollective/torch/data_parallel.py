@@ -1,0 +1,188 @@
+"""A module whose copies on all ranks stay equal, because backward averages their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import torch
+from torch import nn
+
+from pycollective._core import Group
+from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.torch.gradient_hooks import GradientHooks
+from pycollective.torch.groups import group_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+__all__ = ["DataParallel"]
+
+
+class DataParallel(nn.Module):
+    """Trains one model on all ranks of a group, each with its own part of every batch.
+
+        model = pc.torch.DataParallel(model)
+        for inputs, targets in loader:                      # this rank's part
+            optimizer.zero_grad()
+            loss_function(model(inputs), targets).backward()  # gradients are those of all ranks when it returns
+            optimizer.step()
+
+    Parameters and buffers of rank 0 are given to all ranks here. After that every backward averages gradients over the
+    ranks, in buckets that travel while it goes on computing. (Li et al., PyTorch Distributed, VLDB 2020.)
+
+    Parameters:
+        module: the model, equal in structure on all ranks. It stays usable itself, as `.module`.
+        group: whose ranks take part: a Group, a process group of our torch backend, default the world.
+        bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
+        broadcast_buffers: give rank 0's buffers (such as running means) to all ranks at each forward in training mode,
+            outside of no_sync(). Modules that run forward twice before backward may need False.
+
+    What to know:
+        A step's gradient is the mean over ranks, however many samples each has: with batches of different sizes, scale
+        the loss by `samples here * size / samples everywhere`. All ranks run equally many backwards; one without data
+        runs an empty batch. Where the loss needs no parameter at all, call synchronize() instead of backward().
+
+        Parameters that a backward does not use count as zeros, and get a gradient of zeros, if no other rank used them
+        either: so weight decay and momentum move them all the same.
+
+        Gradients may be views of buckets: the next backward overwrites them, unless it accumulates. Several backwards
+        in one step may follow each other; gradients that are averaged already stay as they are by another averaging.
+
+        state_dict() and load_state_dict() are those of `module`: their keys have no prefix. Copying and pickling are
+        refused: copy `.module`.
+
+        Of nn.Embedding(sparse=True) the indices and values of all ranks are gathered. Take use_reentrant=False for
+        checkpoints: with True each may reduce all gradients once more, and a parameter in two of them is refused.
+
+        A rank that survives an exception in a step calls reset().
+
+    Raises:
+        InvalidArgument: nothing requires grad, or gradients of `module` are being reduced already; at forward: a frozen
+            parameter requires grad by now.
+        CollectiveMismatch: the ranks' modules differ; on all ranks, with the first parameter that does.
+        From backward(): as GradientReducer.finish(), so PeerFailure soon after a rank died; Unsupported for
+            create_graph=True; InvalidArgument if one parameter got two gradients in one backward.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> _ = pc.init()
+        >>> model = pc.torch.DataParallel(torch.nn.Linear(2, 1))
+        >>> model(torch.ones(3, 2)).sum().backward()
+        >>> model.module.weight.grad
+        tensor([[3., 3.]])
+        >>> pc.shutdown()
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        group: Group | ProcessGroup | None = None,
+        bucket_nbytes: int = 25 << 20,
+        first_bucket_nbytes: int = 1 << 20,
+        compression: Literal["bf16", "f16"] | None = None,
+        broadcast_buffers: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__()
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            raise InvalidArgument("DataParallel: no parameter requires grad, so there is nothing to train")
+        self.module = module
+        self._group = group_of(group)
+        self._timeout = timeout
+        self._hooks = GradientHooks(
+            module.named_parameters(),
+            op="avg",
+            group=self._group,
+            bucket_nbytes=bucket_nbytes,
+            first_bucket_nbytes=first_bucket_nbytes,
+            compression=compression,
+            timeout=timeout,
+            sparse=_sparse_names(module),
+        )
+        # Where they stand, because modules may put another tensor there.
+        self._homes = [(each._buffers, name) for each in module.modules() for name in each._buffers]
+        self._broadcast([*module.parameters(), *self._tensors()])
+        if not broadcast_buffers:
+            self._homes.clear()
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401  whatever the module takes
+        """That of the module."""
+        if self.training and torch.is_grad_enabled():
+            self._prepare()
+        return self.module(*inputs, **named)
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Backward in this block accumulates gradients here only; the first one after it reduces them with its own.
+
+        On all ranks alike.
+        """
+        return self._hooks.no_sync()
+
+    def synchronize(self) -> None:
+        """Averages gradients as they are now, as the end of backward does; for a rank whose step has no backward."""
+        self._hooks.check()
+        self._hooks.synchronize()
+
+    def reset(self) -> None:
+        """Gives a step up, after an exception in forward, loss or backward that this rank survives.
+
+        Every step ends, on every rank, with a backward that returns, synchronize() or this. The others' backward raises
+        CollectiveMismatch, which says so, and all can go on; this rank waits until they have come there. After
+        exceptions in the middle of backward the next forward or backward does the same by itself; before its first
+        gradient there is nothing to know it by, so call this.
+        """
+        self._hooks.reset()
+
+    def state_dict(  # without the positional arguments that torch has given up
+        self,
+        *,
+        destination: Any = None,  # noqa: ANN401  as torch has it
+        prefix: str = "",
+        keep_vars: bool = False,
+    ) -> Any:  # noqa: ANN401
+        """That of the module."""
+        return self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:  # noqa: ANN401
+        """That of the module. All ranks load the same."""
+        if assign:
+            raise Unsupported(
+                "DataParallel: assign=True puts other parameters into the module, whose gradients would not be "
+                "reduced: load into the module before wrapping it"
+            )
+        return self.module.load_state_dict(state_dict, strict)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InvalidArgument(
+            "DataParallel cannot be copied or pickled, as its ranks cannot: take its .module, or its state_dict()"
+        )
+
+    @torch.compiler.disable
+    def _prepare(self) -> None:
+        self._hooks.check()
+        if self._hooks.enabled:
+            self._broadcast(self._tensors())
+
+    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
+        if tensors:
+            self._group.broadcast([each.detach() for each in tensors], timeout=self._timeout)
+
+    def _tensors(self) -> list[torch.Tensor]:
+        """The buffers."""
+        found: dict[int, torch.Tensor] = {}
+        for home, name in self._homes:
+            if (buffer := home.get(name)) is not None:
+                found[id(buffer)] = buffer
+        return list(found.values())
+
+
+def _sparse_names(module: nn.Module) -> set[str]:
+    """The parameters whose gradients are sparse, by each of their names."""
+    kinds = (nn.Embedding, nn.EmbeddingBag)
+    sparse = {id(each.weight) for each in module.modules() if isinstance(each, kinds) and each.sparse}
+    return {name for name, each in module.named_parameters(remove_duplicate=False) if id(each) in sparse}

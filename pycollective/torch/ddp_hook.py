@@ -1,0 +1,45 @@
+"""Gradient averaging of torch's own DistributedDataParallel through pycollective, whatever backend lies beneath it."""
+
+# No `from __future__ import annotations`: DDP compares ours with the classes themselves.
+import torch
+import torch.distributed as dist
+
+from pycollective._core import Group
+from pycollective.torch.futures import future_of
+from pycollective.torch.groups import group_of
+
+__all__ = ["ddp_comm_hook"]
+
+
+def ddp_comm_hook(
+    state: Group | dist.ProcessGroup | None,
+    bucket: dist.GradBucket,
+) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook for torch's DistributedDataParallel: averages each bucket in the background.
+
+        model = torch.nn.parallel.DistributedDataParallel(model)      # for example over gloo
+        model.register_comm_hook(None, pc.torch.ddp_comm_hook)
+
+    DDP keeps what is its own: buckets, unused parameters, static graphs. DataParallel is
+    all of it in pycollective.
+
+    Parameters:
+        state: whose ranks are averaged over, the same as DDP's; None for the world.
+        bucket: from DDP. Its buffer is averaged in place.
+
+    Returns:
+        a Future of the buffer. It has the error of the allreduce if that fails, and backward() raises it.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> _ = pc.init()
+        >>> class Bucket:
+        ...     def buffer(self):
+        ...         return torch.ones(3)
+        >>> pc.torch.ddp_comm_hook(None, Bucket()).wait()
+        tensor([1., 1., 1.])
+        >>> pc.shutdown()
+    """
+    buffer = bucket.buffer()
+    work = group_of(state).allreduce_async(buffer, "avg")
+    return future_of(work, lambda: buffer)

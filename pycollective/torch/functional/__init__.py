@@ -1,0 +1,37 @@
+"""Collectives and messages that autograd goes through, and that torch.compile keeps in its graph.
+
+    from pycollective.torch import functional as F
+
+    total = F.allreduce(x)               # a new tensor; x stays as it is
+    total.square().sum().backward()      # x.grad has come through the adjoint, which is a collective too
+
+| Call | Its adjoint |
+|---|---|
+| allreduce sum, avg | itself |
+| reduce sum | broadcast; of avg divided by the size |
+| broadcast | reduce sum, zeros off the root |
+| allgather | reduce_scatter sum |
+| reduce_scatter sum | allgather; of avg divided by the size |
+| alltoall | alltoall, with the counts exchanged |
+| send | recv of the gradient |
+| recv | send of the gradient |
+
+So a gradient is that of the sum of all ranks' losses. The other ops (prod, min, max, ...) have no gradient here, and
+are refused where one would be wanted. Adjoints can be differentiated again, except those of send and recv.
+
+**Order.** All ranks make the same calls in the same order, as always; and so do their adjoints in backward(), if a
+tensor requires grad on all ranks or on none, and results are used on all ranks or on none: a call from which no way
+leads to the loss has no adjoint. In a compiled graph the calls keep the order of the program, and stay even if nobody
+uses their results: they have an ordered effect. A torch without CustomOpDef.register_effect promises neither.
+
+**Groups.** A compiled graph is for the groups it was traced with, the world included. When their world has ended, its
+calls raise NotInitialized until torch.compiler.reset().
+"""
+
+from __future__ import annotations
+
+from pycollective.torch.functional.messages import recv, send
+from pycollective.torch.functional.parts import allgather, alltoall, reduce_scatter
+from pycollective.torch.functional.reductions import allreduce, broadcast, reduce
+
+__all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]

@@ -1,0 +1,65 @@
+"""Groups by number: what an operation in a graph knows of its group.
+
+A number has the group's size in its low 16 bits. So the shape of a result depends on nothing but the arguments of the
+operation, as caches of compiled graphs on disk take for granted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+
+from pycollective.errors import CollectiveError, NotInitialized
+from pycollective.torch.groups import group_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Group
+
+__all__ = ["group_at", "number_of", "size_at"]
+
+_SIZE_BITS = 16  # a world has at most 65,535 ranks
+_live: dict[int, Group] = {}
+# No number is used again: a graph of an ended world shall not find a group of the next one.
+_counter = itertools.count()
+
+
+@torch.compiler.assume_constant_result
+def number_of(group: Group | ProcessGroup | None) -> int:
+    """The number of a group, for as long as its world lives. torch.compile writes it into the graph."""
+    found = group_of(group)
+    for number, each in list(_live.items()):  # other threads may add theirs meanwhile
+        if each is found:
+            return number
+    for number, each in list(_live.items()):
+        if _has_ended(each):
+            _live.pop(number, None)
+    number = next(_counter) << _SIZE_BITS | found.size
+    _live[number] = found
+    return number
+
+
+def group_at(number: int) -> Group:
+    """The group that got this number from number_of()."""
+    group = _live.get(number)
+    if group is None or _has_ended(group):
+        raise NotInitialized(
+            "the group of this call belongs to a world that has ended: make the call anew in the new world; a function "
+            "that was compiled with it needs torch.compiler.reset() first"
+        )
+    return group
+
+
+def size_at(number: int) -> int:
+    """The size of the group that got this number, also when its world has ended."""
+    return number & ((1 << _SIZE_BITS) - 1)
+
+
+def _has_ended(group: Group) -> bool:
+    try:
+        return not group.ranks
+    except CollectiveError:  # shut down, or left behind in the parent of this process
+        return True

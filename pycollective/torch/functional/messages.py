@@ -1,0 +1,183 @@
+"""send and recv, which are each other's adjoint: a model whose parts are on different ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.torch.functional.live_groups import group_at, number_of
+from pycollective.torch.functional.operation import Operation
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Group
+
+__all__ = ["recv", "send"]
+
+# The bit that tells gradients, which travel the other way, from what is sent forward between the same two ranks.
+_GRADIENT = 1 << 30
+
+# Autograd runs the backward of what has an operand that requires grad. recv() has none: this stands for it.
+_ANCHOR = torch.zeros((), device="cpu", requires_grad=True)
+
+
+def send(
+    x: Tensor,
+    peer: int,
+    *,
+    tag: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Send `x` to another rank; in backward its gradient comes from there.
+
+    Args:
+        x: what is sent. It is only read.
+        peer: the rank that calls recv().
+        tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent, and so do gradients:
+            in backward both ranks go through the messages of one tag in the same order.
+        group: whose ranks are meant; default the world.
+        timeout: seconds, for the message and for its gradient each; default that of init().
+
+    Returns:
+        A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is backward through `x`:
+        call `token.backward()` or add it to a loss. Which gradient the token itself gets does not matter.
+
+    Raises:
+        InvalidArgument: a tag that is too large; and as pycollective.send().
+        Unsupported: in backward: with create_graph=True.
+        CollectiveError: as pycollective.send(), and in backward as pycollective.recv().
+
+    Example:
+        Two stages of a model on two ranks; a world of one has both on its only rank:
+
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> first, last = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+        >>> x = torch.ones(2, 3)
+        >>> if pc.size() == 1:
+        ...     last(first(x)).sum().backward()
+        ... elif pc.rank() == 0:
+        ...     F.send(first(x), 1).backward()  # waits for the gradient
+        ... else:
+        ...     last(F.recv(torch.empty(2, 4), 0)).sum().backward()
+        >>> pc.shutdown()
+    """
+    _check_tag("send", tag)
+    return _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout)
+
+
+def recv(
+    like: Tensor,
+    peer: int,
+    *,
+    tag: int = 0,
+    requires_grad: bool = True,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Receive what another rank sends; in backward its gradient goes there.
+
+    Args:
+        like: a tensor of the shape and dtype that come, `torch.empty(shape)` for example. Its values are not read.
+        peer: the rank that calls send().
+        tag: as for send().
+        requires_grad: whether the sender waits for a gradient; False if what it sends does not require grad. Without
+            meaning for dtypes that have no gradients, and under torch.no_grad().
+        group: whose ranks are meant; default the world.
+        timeout: seconds, for the message and for its gradient each; default that of init().
+
+    Returns:
+        A new contiguous tensor on the CPU. backward() sends its gradient; torch.autograd.grad() and backward(inputs=)
+        do not, as they leave out what leads to none of their inputs.
+
+    Raises:
+        InvalidArgument: a tag that is too large; and as pycollective.recv().
+        Unsupported: in backward: with create_graph=True.
+        CollectiveError: as pycollective.recv(), and in backward as pycollective.send().
+
+    Example:
+        See send().
+
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> if pc.size() > 1 and pc.rank() == 1:
+        ...     activation = F.recv(torch.empty(2, 4), 0)
+        >>> pc.shutdown()
+    """
+    _check_tag("recv", tag)
+    differentiable = requires_grad and (like.is_floating_point() or like.is_complex())
+    anchor = _ANCHOR if differentiable else _ANCHOR.detach()
+    return _recv(anchor, list(like.shape), like.dtype, peer, tag, number_of(group), timeout)
+
+
+def _check_tag(call: str, tag: int) -> None:
+    if not 0 <= tag < _GRADIENT:
+        raise InvalidArgument(
+            f"{call}: tag must be between 0 and {_GRADIENT - 1}, not {tag}: others are for gradients"
+        )
+
+
+def _refuse_second_derivatives() -> None:
+    if torch.is_grad_enabled():
+        raise Unsupported(
+            "send, recv: backward(create_graph=True): there are no second derivatives through messages, only through "
+            "collectives"
+        )
+
+
+# Both operations have the same parameters, so that each can be the adjoint of the other.
+_PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? timeout"
+
+
+def _run_send(
+    x: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, group: int, timeout: float | None
+) -> Tensor:
+    group_at(group).send(x, peer, tag=tag, timeout=timeout)
+    return x.new_zeros(())
+
+
+def _gradient_from_peer(
+    g: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, *rest: object
+) -> Tensor:
+    _refuse_second_derivatives()
+    return _recv(g, shape, dtype, peer, tag | _GRADIENT, *rest)
+
+
+def _run_recv(
+    anchor: Tensor,
+    shape: list[int],
+    dtype: torch.dtype,
+    peer: int,
+    tag: int,
+    group: int,
+    timeout: float | None,
+) -> Tensor:
+    return group_at(group).recv(anchor.new_empty(shape, dtype=dtype), peer, tag=tag, timeout=timeout)
+
+
+def _gradient_to_peer(
+    g: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, *rest: object
+) -> None:
+    _refuse_second_derivatives()
+    _send(g, shape, dtype, peer, tag | _GRADIENT, *rest)
+
+
+_send: Operation = Operation(
+    f"send(Tensor x, {_PARAMETERS}) -> Tensor",
+    run=_run_send,
+    fake=lambda x, *parameters: x.new_empty(()),
+    adjoint=_gradient_from_peer,
+)
+_recv: Operation = Operation(
+    f"recv(Tensor anchor, {_PARAMETERS}) -> Tensor",
+    run=_run_recv,
+    fake=lambda anchor, shape, dtype, *rest: anchor.new_empty(shape, dtype=dtype),
+    adjoint=_gradient_to_peer,
+)

@@ -1,0 +1,57 @@
+"""How a call becomes an operation of torch: autograd finds its adjoint, torch.compile its shape and its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Operation"]
+
+
+class Operation:
+    """`pycollective::<name>` of torch: one tensor operand first, then plain parameters; one new tensor comes back.
+
+    Args:
+        schema: its name, parameters and result in torch's notation.
+        run: makes the call.
+        fake: an empty tensor of the result's shape; gets what `run` gets.
+        adjoint: makes the operand's gradient from that of the result and the parameters; None if it has none.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        *,
+        run: Callable[..., Tensor],
+        fake: Callable[..., Tensor],
+        adjoint: Callable[..., Tensor | None],
+    ) -> None:
+        name, _, signature = schema.partition("(")
+        self._op = torch.library.custom_op(
+            f"pycollective::{name}", run, mutates_args=(), schema=f"({signature}"
+        )
+        self._op.register_fake(fake)
+        self._op.register_autograd(_backward(adjoint), setup_context=_keep_parameters)
+        if hasattr(self._op, "register_effect"):  # a recent torch
+            from torch._library.effects import EffectType
+
+            self._op.register_effect(EffectType.ORDERED)
+
+    def __call__(self, x: Tensor, *parameters: object) -> Tensor:
+        """Make the call, or note it in the graph that is being traced."""
+        result: Tensor = self._op(x, *parameters)
+        return result
+
+
+def _keep_parameters(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ANN401  torch's context
+    ctx.parameters = inputs[1:]
+
+
+def _backward(adjoint: Callable[..., Tensor | None]) -> Callable[..., tuple[Tensor | None, ...]]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        return adjoint(gradient, *ctx.parameters), *[None] * len(ctx.parameters)
+
+    return backward

@@ -1,0 +1,198 @@
+"""allgather and reduce_scatter, which are each other's adjoint, and alltoall, which is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from pycollective.errors import InvalidArgument
+from pycollective.torch.functional.live_groups import group_at, number_of, size_at
+from pycollective.torch.functional.operation import Operation
+from pycollective.torch.functional.reductions import linear
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Group, OpName
+
+__all__ = ["allgather", "alltoall", "reduce_scatter"]
+
+
+def allgather(
+    x: Tensor,
+    *,
+    axis: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Join the tensors of all ranks along an axis; every rank gets the result.
+
+    Args:
+        x: the same shape and dtype on every rank, with one axis at least. It is only read.
+        axis: along which they are joined, in the order of the ranks.
+        group: whose ranks take part; default the world.
+        timeout: seconds, for the call and for its adjoint each; default that of init().
+
+    Returns:
+        A new contiguous tensor, `size` times as long in `axis`. Its adjoint is reduce_scatter() with "sum".
+
+    Raises:
+        InvalidArgument: `x` is 0-d, or has no such axis.
+        CollectiveError: as pycollective.allgather().
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> x = torch.ones(2, 3, requires_grad=True)
+        >>> F.allgather(x, axis=1).sum().backward()
+        >>> x.grad.shape
+        torch.Size([2, 3])
+        >>> pc.shutdown()
+    """
+    _check_axis("allgather", x, axis)
+    return _allgather(x, axis, number_of(group), timeout)
+
+
+def reduce_scatter(
+    x: Tensor,
+    op: OpName = "sum",
+    *,
+    axis: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Combine the tensors of all ranks; each rank gets its part of the result.
+
+    Args:
+        x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`. It is only read.
+        op: as for pycollective.reduce_scatter(); "sum" and "avg" have a gradient.
+        axis: along which the result is cut into equal parts, in the order of the ranks.
+        group: whose ranks take part; default the world.
+        timeout: seconds, for the call and for its adjoint each; default that of init().
+
+    Returns:
+        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is allgather(), of "avg" divided by `size`.
+
+    Raises:
+        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut into equal parts.
+        Unsupported: `x` requires grad and `op` has no gradient.
+        CollectiveError: as pycollective.reduce_scatter().
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> F.reduce_scatter(torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+        >>> pc.shutdown()
+    """
+    _check_axis("reduce_scatter", x, axis)
+    return _reduce_scatter(x, linear("reduce_scatter", x, op), axis, number_of(group), timeout)
+
+
+def alltoall(
+    x: Tensor,
+    *,
+    counts: Sequence[int] | None = None,
+    recv_counts: Sequence[int] | None = None,
+    axis: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Send each rank its part of `x`, and join the parts that come from all ranks.
+
+    Args:
+        x: cut along `axis`, into equal parts or into those of `counts`. It is only read.
+        counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
+        recv_counts: given with `counts`, or not at all.
+        axis: along which `x` is cut and the result joined, in the order of the ranks.
+        group: whose ranks take part; default the world.
+        timeout: seconds, for the call and for its adjoint each; default that of init().
+
+    Returns:
+        A new contiguous tensor; in `axis` it is as long as `x`, or as the sum of `recv_counts`. Its adjoint is
+        alltoall() with the counts exchanged.
+
+    Raises:
+        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut so; one of the counts is missing.
+        CollectiveError: as pycollective.alltoall().
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> F.alltoall(torch.arange(3.0), counts=[3], recv_counts=[3])
+        tensor([0., 1., 2.])
+        >>> pc.shutdown()
+    """
+    _check_axis("alltoall", x, axis)
+    if (counts is None) != (recv_counts is None):
+        raise InvalidArgument(
+            "alltoall: counts and recv_counts go together: a graph has no place for a result whose size the call "
+            "finds out"
+        )
+    return _alltoall(x, axis, counts, recv_counts, number_of(group), timeout)
+
+
+def _check_axis(call: str, x: Tensor, axis: int) -> None:
+    if not -x.dim() <= axis < x.dim():
+        raise InvalidArgument(f"{call}: x has {x.dim()} axes, and no axis {axis}")
+
+
+def _of_length(x: Tensor, axis: int, length: int) -> Tensor:
+    sizes = list(x.shape)
+    sizes[axis] = length
+    return x.new_empty(sizes)
+
+
+def _run_allgather(x: Tensor, axis: int, group: int, timeout: float | None) -> Tensor:
+    return group_at(group).allgather(x, axis=axis, timeout=timeout)
+
+
+def _run_reduce_scatter(x: Tensor, op: OpName, axis: int, group: int, timeout: float | None) -> Tensor:
+    return group_at(group).reduce_scatter(x, op, axis=axis, timeout=timeout)
+
+
+def _all_parts(g: Tensor, op: str, axis: int, group: int, timeout: float | None) -> Tensor:
+    gradient = _allgather(g, axis, group, timeout)
+    return gradient / size_at(group) if op == "avg" else gradient
+
+
+def _run_alltoall(
+    x: Tensor,
+    axis: int,
+    counts: list[int] | None,
+    recv_counts: list[int] | None,
+    group: int,
+    timeout: float | None,
+) -> Tensor:
+    return group_at(group).alltoall(x, counts=counts, recv_counts=recv_counts, axis=axis, timeout=timeout)
+
+
+def _fake_alltoall(
+    x: Tensor, axis: int, counts: list[int] | None, recv_counts: list[int] | None, *rest: object
+) -> Tensor:
+    return _of_length(x, axis, x.shape[axis] if recv_counts is None else sum(recv_counts))
+
+
+_allgather: Operation = Operation(
+    "allgather(Tensor x, int axis, int group, float? timeout) -> Tensor",
+    run=_run_allgather,
+    fake=lambda x, axis, group, timeout: _of_length(x, axis, x.shape[axis] * size_at(group)),
+    adjoint=lambda g, *parameters: _reduce_scatter(g, "sum", *parameters),
+)
+_reduce_scatter: Operation = Operation(
+    "reduce_scatter(Tensor x, str op, int axis, int group, float? timeout) -> Tensor",
+    run=_run_reduce_scatter,
+    fake=lambda x, op, axis, group, timeout: _of_length(x, axis, x.shape[axis] // size_at(group)),
+    adjoint=_all_parts,
+)
+_alltoall: Operation = Operation(
+    "alltoall(Tensor x, int axis, SymInt[]? counts, SymInt[]? recv_counts, int group, float? timeout) -> Tensor",
+    run=_run_alltoall,
+    fake=_fake_alltoall,
+    adjoint=lambda g, axis, counts, recv_counts, *rest: _alltoall(g, axis, recv_counts, counts, *rest),
+)

@@ -1,0 +1,159 @@
+"""torch Futures of our calls, for who asks for one: DDP does, once per bucket.
+
+One thread of this process completes them. It sleeps until the core rings: it drives no call, and who waits for a Work
+itself never meets it. Callbacks run in it, and they may make calls and wait for their Futures (PowerSGD does): those
+are completed by another such thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch.futures import Future
+
+from pycollective._core import Work
+
+__all__ = ["future_of"]
+
+STOP_S = 1.0
+
+
+class _Failure:
+    """What the Future of a failed call holds: C++ that takes a tensor out of it gets the error of the call itself.
+
+    Future.set_exception() alone would not do: it tells Python's wait() and value(), but C++ (DDP) takes the exception
+    for the result, and raises a RuntimeError about its type in place of PeerFailure. An error that is raised while C++
+    asks what this is, it passes on as it is.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # noqa: ANN401  isinstance() asks it
+        # torch looks for the tensors in a result in Python first, and words any error there as a RuntimeError.
+        if sys._getframe(1).f_code.co_name == "persistent_id":
+            return torch.Tensor
+        raise self._error
+
+
+class _Pending(NamedTuple):
+    work: Work[Any]
+    value: Callable[[], object]
+    future: Future[Any]
+
+    def settle(self) -> None:
+        try:
+            self.work.wait()
+            result = self.value()
+        except Exception as error:
+            _fail(self.future, error)
+        else:
+            self.future.set_result(result)
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    def raise_error(_: object) -> NoReturn:
+        raise error
+
+    future._set_unwrap_func(raise_error)
+    future.set_result(_Failure(error))
+
+
+class _Completer:
+    """The thread and what it watches. Thread-safety: add() from any thread."""
+
+    def __init__(self) -> None:
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+        self._pending: list[_Pending] = []  # guarded by _lock
+        self._stopping = False  # read by the thread when the bell has rung
+        self._settling = False  # written by the thread alone
+        self._thread = threading.Thread(target=self._run, name="pc-futures", daemon=True)
+        self._thread.start()
+
+    def add(self, pending: _Pending) -> None:
+        with self._lock:
+            self._pending.append(pending)
+        if not pending.work._watch(self._bell):
+            os.eventfd_write(self._bell, 1)
+
+    def is_this_thread(self) -> bool:
+        return self._thread.ident == threading.get_ident()
+
+    def is_settling(self) -> bool:
+        """Whether its thread may be in a callback."""
+        return self._settling
+
+    def stop(self) -> None:
+        """Ends the thread, unless a callback does not come back; what is pending stays so. Nobody adds any more."""
+        self._stopping = True
+        os.eventfd_write(self._bell, 1)
+        self._thread.join(STOP_S)
+
+    def _run(self) -> None:
+        os.eventfd_read(self._bell)
+        while not self._stopping:
+            self._settle_ended()
+            os.eventfd_read(self._bell)
+
+    def _settle_ended(self) -> None:  # a function, so that no local keeps tensors until the next bell
+        ended: list[_Pending] = []
+        with self._lock:
+            going_on: list[_Pending] = []
+            for each in self._pending:
+                (going_on if each.work._watch(self._bell) else ended).append(each)
+            self._pending = going_on
+        self._settling = True
+        for each in ended:
+            each.settle()
+        self._settling = False
+
+
+_starting = threading.Lock()
+_completers: list[_Completer] = []  # guarded by _starting
+
+
+def future_of(work: Work[Any], value: Callable[[], object]) -> Future[Any]:
+    """A Future that gets `value()` when the call has ended, or its error. The value is a tensor, or a list of them."""
+    future: Future[Any] = Future()
+    pending = _Pending(work, value, future)
+    if work.done():
+        pending.settle()
+    else:
+        _running().add(pending)
+    return future
+
+
+def _running() -> _Completer:
+    """For a callback one that is in no callback, so that they never wait for each other; else the first."""
+    with _starting:
+        in_callback = any(each.is_this_thread() for each in _completers)
+        for each in _completers:
+            if not (in_callback and each.is_settling()):
+                return each
+        _completers.append(_Completer())
+        return _completers[-1]
+
+
+@atexit.register  # later than the world's, so it runs before that
+def _stop() -> None:
+    for each in _completers:
+        each.stop()
+
+
+def _in_forked_child() -> None:  # where there is no such thread
+    global _starting
+    _starting = threading.Lock()
+    for each in _completers:
+        os.close(each._bell)
+    _completers.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

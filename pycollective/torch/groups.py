@@ -1,0 +1,28 @@
+"""The group of a call that torch users make: ours, or that of torch.distributed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pycollective import _core
+from pycollective.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+__all__ = ["group_of"]
+
+
+def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
+    """The Group: the world for None, that beneath a process group of our backend."""
+    if group is None:
+        return _core.world()
+    if isinstance(group, _core.Group):
+        return group
+    ours = getattr(group, "group", None)
+    if isinstance(ours, _core.Group):
+        return ours
+    raise InvalidArgument(
+        f"group must be a pycollective.Group, a process group of the backend pycollective, or None for the world, not "
+        f"{type(group).__name__}"
+    )

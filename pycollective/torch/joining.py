@@ -1,0 +1,111 @@
+"""From torch's init_process_group() and new_group() to a Group of ours.
+
+A process has one world. The default group of torch.distributed is that world: an existing one of the same size, else it
+becomes one, found through torch's own store, so that pycollective's functions act on it as well. Groups of some ranks
+are cut out of it. Where the default group is another backend's, and there is no such world, a group has connections of
+its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from pycollective import _core, lifetime
+from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.launch.boards.torch_default import DefaultStore
+from pycollective.launch.detect.placement import Placement
+from pycollective.launch.detect.single import alone
+
+__all__ = ["Joined", "join"]
+
+LAUNCHER = "torch.distributed"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A group and how to leave it."""
+
+    group: _core.Group
+    leave: Callable[[], None]  # may be called more than once
+    abort: Callable[[], None]  # ends what is under way
+
+
+def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, timeout_s: float) -> Joined:
+    """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all."""
+    if lifetime.is_initialized():
+        return _in_world(_core.world(), rank, size, ranks, timeout_s)
+    place = functools.partial(_placement, store, rank, size, name)
+    if ranks and ranks != list(range(dist.get_world_size())):
+        return _apart(*lifetime.join(place(), timeout=timeout_s))
+    world = lifetime.become_world(place, timeout=timeout_s)
+    _keep(store)
+    return Joined(world, lifetime.leave, lifetime.abort)
+
+
+_kept: list[dist.Store] = []
+
+
+def _keep(store: dist.Store) -> None:
+    """Let the TCPStore of the default group live until the next one, if it is here.
+
+    init_process_group() may be called again right after destroy_process_group(). A rank that is quicker than the one
+    that has the store would find the old one in the moment in which it ends; one that goes on is used again by torch.
+    """
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    _kept[:] = [store] if isinstance(store, dist.TCPStore) else []
+
+
+def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeout_s: float) -> Joined:
+    here, places = (dist.get_rank(), dist.get_world_size()) if ranks else (rank, size)
+    if (world.rank, world.size) != (here, places):
+        raise InvalidArgument(
+            f"init_process_group: pycollective has a world already, in which this is rank {world.rank} of "
+            f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
+            f"start both from the same launcher"
+        )
+    if ranks:  # all of them too make a group of its own: nobody orders its calls and the world's
+        group = world.group(ranks, timeout=timeout_s)
+        assert group is not None
+    else:
+        group = world
+        group.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
+    return Joined(group, leave=lambda: None, abort=lifetime.abort)
+
+
+def _apart(runtime: _core.Runtime, server: _core.StoreServer | None) -> Joined:
+    def end() -> None:
+        atexit.unregister(leave)
+        runtime.close()
+        if server is not None:
+            server.close()
+
+    def leave() -> None:
+        try:
+            runtime.shutdown(timeout_s=lifetime.AT_EXIT_S)
+        except CollectiveError:
+            pass  # the others are gone or busy
+        end()
+
+    atexit.register(leave)
+    return Joined(runtime.world, leave, end)
+
+
+def _placement(store: dist.Store, rank: int, size: int, name: str) -> Placement:
+    if size == 1:
+        return alone(LAUNCHER)
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=int(os.environ.get("LOCAL_RANK") or 0),
+        local_size=0,  # the host map knows
+        launcher=LAUNCHER,
+        board=functools.partial(DefaultStore, store, f"{name}/{size}"),
+        job=f"{name}/{size}",
+    )

@@ -1,0 +1,195 @@
+"""A torch optimizer that steps with the gradients of all ranks, in the shape that Horovod gave it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+import torch
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from pycollective._core import Group
+from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.torch.gradient_hooks import GradientHooks
+from pycollective.torch.groups import group_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Op
+
+__all__ = ["DistributedOptimizer"]
+
+O = TypeVar("O", bound=Optimizer)  # noqa: E741
+ANY_NBYTES = 1 << 62  # an optimizer's state is as large as it is
+
+
+class _Distributed(Optimizer):
+    """What the class of an optimizer gets in front of it."""
+
+    _gradients: GradientHooks
+    _skip = False  # whether step() takes gradients as they are
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step with the gradients of all ranks. A closure is run once, before it."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._gradients.recover():
+            raise InvalidArgument(
+                "DistributedOptimizer: the last backward raised, so there are no gradients to step with: call "
+                "zero_grad() and run it again"
+            )
+        if not self._skip:
+            self.synchronize()
+        self._gradients.restart()
+        super().step()
+        return loss
+
+    def synchronize(self) -> None:
+        """Reduces the gradients if that was not done since they changed; backward has done it as a rule."""
+        self._gradients.check()
+        if not self._gradients.reduced:
+            self._gradients.synchronize()
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """step() in this block takes the gradients as they are."""
+        self._skip = True
+        try:
+            yield
+        finally:
+            self._skip = False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As of every optimizer; backward passes are counted anew."""
+        self._gradients.check()
+        self._gradients.restart()
+        super().zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused: the gradients of other parameters would not be reduced."""
+        raise InvalidArgument(
+            "DistributedOptimizer: add parameters to the optimizer before wrapping it: gradients are arranged once"
+        )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InvalidArgument(
+            "DistributedOptimizer cannot be copied or pickled, as its ranks cannot: take its state_dict()"
+        )
+
+
+def DistributedOptimizer(
+    optimizer: O,
+    named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+    *,
+    op: Op = "avg",
+    backward_passes_per_step: int = 1,
+    group: Group | ProcessGroup | None = None,
+    bucket_nbytes: int = 25 << 20,
+    first_bucket_nbytes: int = 1 << 20,
+    compression: Literal["bf16", "f16"] | None = None,
+    timeout: float | None = None,
+) -> O:
+    """Make an optimizer step with the gradients of all ranks.
+
+        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer = pc.torch.DistributedOptimizer(optimizer, model.named_parameters())
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss_function(model(inputs), targets).backward()
+            optimizer.step()
+
+    Gradients are reduced while backward computes the rest, and are those of all ranks when it returns: they may be
+    clipped, unscaled and looked at as in one process. (Sergeev and Del Balso, Horovod, arXiv:1802.05799, with whose
+    synchronize() and skip_synchronize() programs run as well.)
+
+    The optimizer is changed in place and returned, as an object of a subclass of its class. Rank 0's parameters and
+    its optimizer state, with learning rates and all, are given to the other ranks here. Make learning rate schedulers
+    afterwards.
+
+    Parameters:
+        optimizer: any torch.optim.Optimizer but LBFGS.
+        named_parameters: the model's; what is not in the optimizer is left alone. Default: names by place.
+        op: how gradients are combined. With others than "avg", gradients that were reduced must be set to zero before
+            the next backward.
+        backward_passes_per_step: backward accumulates so often, and reduces the sum of these passes in the last one;
+            step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process.
+        group: whose ranks take part: a Group, a process group of our torch backend, default the world.
+        bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
+
+    Besides what the optimizer had it has:
+        synchronize(): reduces gradients that are not reduced yet.
+        skip_synchronize(): a context in which step() reduces nothing.
+        step(): reduces what backward has not, for example on a rank where no parameter got a gradient.
+
+    What DataParallel says about unused parameters, uneven batches and exceptions holds here.
+
+    Raises:
+        InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made before.
+        CollectiveMismatch: the ranks' parameters differ.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> _ = pc.init()
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = pc.torch.DistributedOptimizer(optimizer, model.named_parameters())
+        >>> model(torch.ones(3, 2)).sum().backward()
+        >>> optimizer.step()
+        >>> isinstance(optimizer, torch.optim.SGD)
+        True
+        >>> pc.shutdown()
+    """
+    if isinstance(optimizer, _Distributed):
+        raise InvalidArgument("DistributedOptimizer: the optimizer is one already")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise Unsupported("DistributedOptimizer: LBFGS looks at losses, which differ over the ranks")
+    if "step" in vars(optimizer):
+        raise InvalidArgument(
+            "DistributedOptimizer: somebody has replaced step() of this optimizer, as learning rate schedulers do: "
+            "make those after the DistributedOptimizer"
+        )
+    if backward_passes_per_step < 1:
+        raise InvalidArgument("DistributedOptimizer: backward_passes_per_step is at least 1")
+    named = _named(optimizer, named_parameters)
+    ranks = group_of(group)
+    gradients = GradientHooks(
+        named,
+        op=op,
+        group=ranks,
+        bucket_nbytes=bucket_nbytes,
+        first_bucket_nbytes=first_bucket_nbytes,
+        compression=compression,
+        timeout=timeout,
+        passes=backward_passes_per_step,
+    )
+    ranks.broadcast([parameter.detach() for _, parameter in named], timeout=timeout)
+    state = ranks.broadcast_object(optimizer.state_dict(), max_nbytes=ANY_NBYTES, timeout=timeout)
+    if ranks.rank != 0:
+        optimizer.load_state_dict(state)
+    kind = type(optimizer)
+    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    optimizer._gradients = gradients
+    return optimizer
+
+
+def _named(
+    optimizer: Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
+) -> list[tuple[str, Parameter]]:
+    """The parameters of the optimizer with their names."""
+    mine = [each for part in optimizer.param_groups for each in part["params"]]
+    if named_parameters is None:
+        return [(f"parameter {place}", each) for place, each in enumerate(mine)]
+    wanted = set(map(id, mine))
+    named = [(name, each) for name, each in named_parameters if id(each) in wanted]
+    nameless = wanted - {id(each) for _, each in named}
+    if nameless:
+        raise InvalidArgument(
+            f"DistributedOptimizer: {len(nameless)} of {len(wanted)} parameters of the optimizer are not in "
+            "named_parameters: pass those of the whole model"
+        )
+    return named

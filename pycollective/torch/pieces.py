@@ -1,0 +1,78 @@
+"""Tensors as the core takes them: in one block, or as parts of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+__all__ = ["After", "flat_to_read", "flat_to_write", "to_read", "to_write"]
+
+After = Callable[[], None] | None  # what is left to do when the call has ended
+
+
+def _is_block(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
+def to_read(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` itself where it lies in one block, else a copy."""
+    if _is_block(tensor):
+        return tensor
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
+    """A block to write, and what brings it to `tensor` afterwards. It begins with the elements of `tensor`."""
+    target = (
+        tensor.detach()
+    )  # what others made of it is theirs: as with torch's own backends, a write is not refused
+    if _is_block(tensor):
+        return target, None
+    block = to_read(tensor)
+    return block, lambda: _copy(target, block)
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    target.copy_(source.view(target.shape))
+
+
+def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The block that these tensors are, one after the other, if they are."""
+    first = tensors[0]
+    storage = first.untyped_storage().data_ptr()
+    place = begin = first.data_ptr()
+    for tensor in tensors:
+        if (
+            not _is_block(tensor)
+            or tensor.data_ptr() != place
+            or tensor.dtype != first.dtype
+            or tensor.untyped_storage().data_ptr() != storage
+        ):
+            return None
+        place += tensor.nbytes
+    count = (place - begin) // first.element_size()
+    return first.detach().as_strided((count,), (1,))
+
+
+def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The elements of all, one tensor after the other."""
+    whole = _as_one(tensors)
+    if whole is not None:
+        return whole
+    return torch.cat([to_read(tensor).detach().view(-1) for tensor in tensors])
+
+
+def flat_to_write(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, After]:
+    """A block for the elements of all, and what brings them there afterwards. It begins with anything."""
+    whole = _as_one(tensors)
+    if whole is not None:
+        return whole, None
+    block = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
+    targets = [tensor.detach() for tensor in tensors]
+
+    def spread() -> None:
+        for target, part in zip(targets, block.split([each.numel() for each in targets]), strict=True):
+            _copy(target, part)
+
+    return block, spread

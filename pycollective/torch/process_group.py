@@ -1,0 +1,527 @@
+"""The torch.distributed backend "pycollective": torch's ProcessGroup over a Group of ours.
+
+A subclass of ProcessGroup and not of Backend, which Python cannot subclass usefully: so it is the whole group, for all
+devices. torch.distributed calls methods of this object; C++ (DDP, functional collectives) calls those that ProcessGroup
+lets Python override. torch renamed some of them within 2.x, so those have both names.
+
+A call with opts.asyncOp off (all of torch.distributed's blocking ones) runs in the caller's thread, and is done when
+the method returns. Options come as objects, or one by one, as ProcessGroup's own methods take them. Every list of
+tensors has one: several devices per process are not supported. Thread-safety: as a Group's, calls are ordered by the
+caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, strided
+from torch.distributed import (
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    ProcessGroup,
+    ReduceOptions,
+    ReduceScatterOptions,
+    Work,
+)
+from torch.distributed.distributed_c10d import AllgatherOptions, GatherOptions, ScatterOptions
+
+from pycollective.errors import InvalidArgument
+from pycollective.torch.dispatcher import reach_python_groups
+from pycollective.torch.joining import join
+from pycollective.torch.pieces import flat_to_read, flat_to_write, to_read, to_write
+from pycollective.torch.reduce_ops import NAMES, op_of
+from pycollective.torch.sparse import sparse_allreduce
+from pycollective.torch.work import AnySourceWork, CallWork, DoneWork, ManyWork
+
+__all__ = ["ProcessGroupPycollective"]
+
+UNSET = AllreduceOptions().timeout  # what torch leaves where nobody gave a timeout
+DONE = DoneWork()
+
+
+class ProcessGroupPycollective(ProcessGroup):
+    """One group of ranks; torch.distributed makes it. `group` is the Group that carries it."""
+
+    def __init__(self, options: Any, backend_options: object = None) -> None:
+        super().__init__(
+            options.group_rank, options.group_size
+        )  # a constructor with a store cannot be subclassed
+        self._timeout_s = options.timeout.total_seconds()
+        self._name: str = options.group_id
+        self._description = "undefined"
+        self._store = options.store
+        self._joined = join(
+            options.store,
+            options.group_rank,
+            options.group_size,
+            list(options.global_ranks_in_group or ()),
+            options.group_id,
+            self._timeout_s,
+        )
+        reach_python_groups()
+        self.group = self._joined.group
+        self._allreduce = self.group.allreduce
+        self._calls = 0
+        self._coalesced: list[Work] | None = None  # since _start_coalescing()
+
+    # ---- who it is
+
+    def getBackendName(self) -> str:
+        return "pycollective"
+
+    name = _get_backend_name = getBackendName
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    setGroupName = _set_group_name
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    setGroupDesc = _set_group_desc
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroupPycollective {self._name}: rank {self.rank()} of {self.size()}>"
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: torch.device) -> ProcessGroupPycollective:
+        return self
+
+    supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        return False
+
+    def get_group_store(self) -> torch.distributed.Store:
+        return self._store
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._calls = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._calls
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def abort(self) -> None:
+        self._joined.abort()
+
+    def shutdown(self) -> None:
+        self._joined.leave()
+
+    # ---- how a call is made
+
+    def _seconds(self, opts: Any) -> float:
+        timeout = opts.timeout
+        return self._timeout_s if timeout == UNSET else float(timeout.total_seconds())
+
+    def _call(
+        self,
+        collective: str,
+        opts: Any,
+        x: object,
+        out: object,
+        result: Sequence[Tensor],
+        *,
+        op: object = None,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> Work:
+        arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
+        if not opts.asyncOp:
+            self.group._run(*arguments)
+            if after is not None:
+                after()
+            return self._note(DoneWork(result))
+        return self._note(CallWork(self.group._begin(*arguments), result, after))
+
+    def _note(self, work: Work) -> Work:
+        self._calls += 1
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    # ---- element by element
+
+    def allreduce(
+        self,
+        tensors: Sequence[Tensor] | Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not AllreduceOptions:
+            opts = _with_op(AllreduceOptions(), opts, timeout)
+        tensor = tensors[0] if type(tensors) is list and len(tensors) == 1 else _one(tensors)
+        op = NAMES.get(hash(opts.reduceOp)) or op_of(opts.reduceOp)
+        if tensor.layout is not strided:
+            return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, self._seconds(opts))]))
+        if tensor.requires_grad:
+            tensor = tensor.detach()
+        timeout_s = self._timeout_s if opts.timeout == UNSET else self._seconds(opts)
+        if not opts.asyncOp:
+            self._allreduce(tensor, op, timeout=timeout_s)
+            return DONE
+        block, after = to_write(tensor)
+        work = self.group.allreduce_async(block, op, timeout=timeout_s)
+        return self._note(CallWork(work, [tensor], after))
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        opts = opts or AllreduceCoalescedOptions()
+        op, seconds = op_of(opts.reduceOp), self._seconds(opts)
+        works: list[Work] = []
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
+            some = [tensor for tensor in tensors if tensor.dtype == dtype]
+            blocks, afters = zip(*map(to_write, some), strict=True)
+
+            def put_back(afters: tuple[Callable[[], None] | None, ...] = afters) -> None:
+                for after in afters:
+                    if after is not None:
+                        after()
+
+            works.append(
+                CallWork(self.group.allreduce_async(list(blocks), op, timeout=seconds), some, put_back)
+            )
+        return self._many(works, opts)
+
+    def _many(self, works: Sequence[Work], opts: Any) -> Work:
+        work = works[0] if len(works) == 1 else ManyWork(works)
+        if not opts.asyncOp:
+            work.wait()
+        return self._note(work)
+
+    def broadcast(
+        self,
+        tensors: Sequence[Tensor] | Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not BroadcastOptions:
+            opts = _with_root(BroadcastOptions(), opts, timeout)
+        tensor = _one(tensors)
+        block, after = to_write(tensor)
+        root = opts.rootRank
+        return self._call(
+            "broadcast", opts, block, None if root == self.rank() else block, [tensor], root=root, after=after
+        )
+
+    def reduce(
+        self,
+        tensors: Sequence[Tensor] | Tensor,
+        opts: Any = None,
+        op: object = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not ReduceOptions:
+            opts = _with_op(_with_root(ReduceOptions(), opts, timeout), op, timeout)
+        tensor = _one(tensors)
+        block, after = to_write(tensor)
+        at_root = opts.rootRank == self.rank()
+        return self._call(
+            "reduce",
+            opts,
+            block,
+            block if at_root else None,
+            [tensor],
+            op=op_of(opts.reduceOp),
+            root=opts.rootRank,
+            after=after if at_root else None,
+        )
+
+    # ---- parts
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        parts, x = _lists(outputs, inputs)
+        opts = _options(AllgatherOptions, opts)
+        out, after = flat_to_write(parts)
+        return self._call("allgather", opts, to_read(x), out, parts, counts=_uneven(parts), after=after)
+
+    def all_gather_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
+        opts = _options(AllgatherOptions, opts)
+        out, after = to_write(output)
+        return self._call("allgather", opts, to_read(x), out, [output], after=after)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self,
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        opts: Any = None,
+    ) -> Work:
+        opts = _options(AllgatherOptions, opts)
+        return ManyWork(
+            [self.all_gather_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
+        )
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(
+        self,
+        outputs: Sequence[Sequence[Tensor]],
+        inputs: Sequence[Tensor],
+        opts: Any = None,
+    ) -> Work:
+        opts = _options(AllgatherOptions, opts)
+        lists = zip(*outputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
+        return ManyWork(
+            [self.allgather([list(parts)], [x], opts) for parts, x in zip(lists, inputs, strict=True)]
+        )
+
+    def gather(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not GatherOptions:
+            opts = _with_root(GatherOptions(), opts, timeout)
+        if opts.rootRank != self.rank():
+            return self._call("gather", opts, to_read(_one(inputs)), None, [], root=opts.rootRank)
+        parts, x = _lists(outputs, inputs)
+        out, after = flat_to_write(parts)
+        return self._call("gather", opts, to_read(x), out, parts, root=opts.rootRank, after=after)
+
+    def scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not ScatterOptions:
+            opts = _with_root(ScatterOptions(), opts, timeout)
+        output = _one(outputs)
+        x = flat_to_read(_lists(inputs, outputs)[0]) if opts.rootRank == self.rank() else None
+        out, after = to_write(output)
+        return self._call("scatter", opts, x, out, [output], root=opts.rootRank, after=after)
+
+    def reduce_scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        if type(opts) is not ReduceScatterOptions:
+            opts = _with_op(ReduceScatterOptions(), opts, timeout)
+        parts, output = _lists(inputs, outputs)
+        out, after = to_write(output)
+        return self._call(
+            "reduce_scatter",
+            opts,
+            flat_to_read(parts),
+            out,
+            [output],
+            op=op_of(opts.reduceOp),
+            counts=_uneven(parts),
+            after=after,
+        )
+
+    def reduce_scatter_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
+        opts = _options(ReduceScatterOptions, opts)
+        out, after = to_write(output)
+        op = op_of(opts.reduceOp)
+        return self._call("reduce_scatter", opts, to_read(x), out, [output], op=op, after=after)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self,
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        opts: Any = None,
+    ) -> Work:
+        opts = _options(ReduceScatterOptions, opts)
+        return ManyWork(
+            [self.reduce_scatter_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
+        )
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        x: Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> Work:
+        opts = _options(AllToAllOptions, opts)
+        counts = _rows(x, input_split_sizes, self.size())
+        recv_counts = _rows(output, output_split_sizes, self.size())
+        out, after = to_write(output)
+        return self._call(
+            "alltoall", opts, to_read(x), out, [output], counts=counts, recv_counts=recv_counts, after=after
+        )
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
+        opts = _options(AllToAllOptions, opts)
+        out, after = flat_to_write(outputs)
+        return self._call(
+            "alltoall",
+            opts,
+            flat_to_read(inputs),
+            out,
+            outputs,
+            counts=[each.numel() for each in inputs],
+            recv_counts=[each.numel() for each in outputs],
+            after=after,
+        )
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
+        opts = _options(BarrierOptions, opts if timeout is None else timeout)
+        return self._call("barrier", opts, None, None, [])
+
+    # ---- messages: always in the background, the caller waits
+
+    def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
+        tensor = to_read(_one(tensors))
+        work = self.group.send_async(tensor, destination, tag=tag, timeout=self._timeout_s)
+        return self._note(CallWork(work, [tensor]))
+
+    def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Work:
+        tensor = _one(tensors)
+        block, after = to_write(tensor)
+        work = self.group.recv_async(block, source, tag=tag, timeout=self._timeout_s)
+        return self._note(CallWork(work, [tensor], after, source))
+
+    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
+        return self._note(AnySourceWork(self.group, _one(tensors).detach(), tag, self._timeout_s))
+
+    # ---- several calls as one: torch keeps of them only the Work that ends it
+
+    def _start_coalescing(self, device: torch.device | None = None) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device | None = None) -> Work:
+        works, self._coalesced = self._coalesced or [], None
+        return ManyWork(works)
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def _one(tensors: Any) -> Tensor:
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise InvalidArgument(
+            f"a process has one device, so a call takes one tensor and not {len(tensors)}: make one call for each, or "
+            f"all_reduce_coalesced"
+        )
+    return tensors[0]
+
+
+def _lists(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
+    """The tensors of all ranks, and this rank's one: `[[a, b]], [x]`, or `[a, b], x`."""
+    if isinstance(whole, Tensor):
+        return list(parts), whole
+    return list(_one_list(parts)), _one(whole)
+
+
+def _one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
+    if len(lists) != 1:
+        raise InvalidArgument(
+            f"a process has one device, so a call takes one list of tensors, not {len(lists)}"
+        )
+    return lists[0]
+
+
+def _uneven(parts: Sequence[Tensor]) -> list[int] | None:
+    """How many elements each part has, unless all have as many."""
+    counts = [part.numel() for part in parts]
+    return counts if len(set(counts)) > 1 else None
+
+
+def _rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[int]:
+    """The elements that go to each rank, or come from it: so many rows, by default as many for each."""
+    if not lengths:
+        if tensor.numel() % size or (tensor.dim() and tensor.size(0) % size):
+            raise InvalidArgument(
+                f"all_to_all_single: a tensor of shape {tuple(tensor.shape)} cannot be cut into {size} equal parts "
+                f"along axis 0: give split sizes"
+            )
+        return [tensor.numel() // size] * size
+    row = tensor[0].numel() if tensor.size(0) else 0
+    if sum(lengths) != tensor.size(0):
+        raise InvalidArgument(
+            f"all_to_all_single: split sizes {list(lengths)} add up to {sum(lengths)}, and the tensor has "
+            f"{tensor.size(0)} rows"
+        )
+    return [row * length for length in lengths]
+
+
+def _options(kind: Callable[[], Any], given: Any) -> Any:
+    """Options of that kind: those given, or fresh ones with the timeout given."""
+    if given is None or isinstance(given, timedelta):
+        opts = kind()
+        if given is not None:
+            opts.timeout = given
+        return opts
+    return given
+
+
+def _with_op(opts: Any, op: object, timeout: timedelta | None) -> Any:
+    if op is not None:
+        opts.reduceOp = op
+    return _with_timeout(opts, timeout)
+
+
+def _with_root(opts: Any, root: int | None, timeout: timedelta | None) -> Any:
+    opts.rootRank = root or 0
+    return _with_timeout(opts, timeout)
+
+
+def _with_timeout(opts: Any, timeout: timedelta | None) -> Any:
+    if timeout is not None:
+        opts.timeout = timeout
+    return opts
+
+
+def _keep_dynamo_out(kind: type) -> None:
+    """A compiled program calls the methods where its graph breaks, from C++ too. There is nothing in them to compile.
+
+    What torch.compiler.disable() does, without the second that importing torch._dynamo takes.
+    """
+    eval_frame = torch._C._dynamo.eval_frame
+    if not hasattr(eval_frame, "set_code_exec_strategy"):  # before 2.7
+        return
+    skip = eval_frame._FrameAction.SKIP
+    for each in vars(kind).values():
+        if isinstance(each, FunctionType):
+            eval_frame.set_code_exec_strategy(each.__code__, eval_frame._FrameExecStrategy(skip, skip))
+
+
+_keep_dynamo_out(ProcessGroupPycollective)

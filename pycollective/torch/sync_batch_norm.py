@@ -1,0 +1,244 @@
+"""Batch normalization over the batches of all ranks together: one allgather in forward, one allreduce in backward.
+
+Each rank's count, mean and M2 (the sum of squared distances from the mean) are merged as in T. F. Chan, G. H. Golub,
+R. J. LeVeque, "Algorithms for Computing the Sample Variance", The American Statistician 37 (1983): nothing cancels when
+the mean is large, and a rank may have more samples than another, or none. What travels is float64, in which any count
+is exact; what is done to every element is float32 (float64 for float64).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pycollective.errors import InvalidArgument
+from pycollective.torch.groups import group_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Group
+
+__all__ = ["SyncBatchNorm"]
+
+
+class SyncBatchNorm(_BatchNorm):
+    """nn.BatchNorm1d, 2d or 3d whose training batch is that of all ranks of a group, concatenated.
+
+    Its state_dict is that of nn.BatchNorm; copies of it are on the same group. Gradients of weight and bias are those
+    of this rank's samples: data parallel training adds up or averages them with the others'. In eval() and in a world
+    of one it is nn.BatchNorm itself and communicates nothing. It runs on the CPU; under torch.compile it breaks the
+    graph.
+
+    Args:
+        num_features: channels, the length of axis 1 of the input.
+        eps: added to the variance.
+        momentum: weight of a new batch in the running statistics; None for the average over all batches.
+        affine: whether there are a weight and a bias.
+        track_running_stats: whether there are running statistics; without them eval() normalizes by its own batch.
+        group: whose ranks share their batches; default the world that there is at the call.
+        device: as of nn.BatchNorm.
+        dtype: of weight, bias and running statistics.
+
+    Calling it takes a tensor of shape (batch, num_features, ...) of any floating dtype, and returns a new one of its
+    shape and dtype. All ranks call it, also one whose batch is 0, and all go through it in backward. The inputs of all
+    ranks require grad, or none does.
+
+    Raises:
+        ValueError: when called: the input has another number of channels; or there is at most one value per channel on
+            all ranks together, which every rank raises.
+        CollectiveError: when called, and in backward: as pycollective.allgather() and allreduce().
+        RuntimeError: in backward of backward: there are no second derivatives.
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> _ = pc.init()
+        >>> layer = pc.torch.SyncBatchNorm(2)
+        >>> layer(torch.tensor([[1.0, 5.0], [3.0, 9.0]])).detach().round(decimals=3)
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+        >>> pc.shutdown()
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        group: Group | ProcessGroup | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        self.group = group
+
+    @classmethod
+    def convert(cls, module: nn.Module, *, group: Group | ProcessGroup | None = None) -> nn.Module:
+        """Put a SyncBatchNorm in the place of every batch normalization in a model.
+
+        Args:
+            module: the model. It is changed: nn.BatchNorm1d, 2d, 3d and nn.SyncBatchNorm in it are replaced.
+            group: whose ranks share their batches; default the world.
+
+        Returns:
+            `module`, or what replaces it if it is a batch normalization itself. The new layers have the parameters,
+            buffers, hooks and mode of the old ones: the same objects, so an optimizer made before goes on.
+
+        Raises:
+            InvalidArgument: a lazy layer that has not seen an input yet.
+
+        Example:
+            >>> import torch, pycollective as pc
+            >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+            >>> pc.torch.SyncBatchNorm.convert(model)
+            Sequential(
+              (0): Linear(in_features=2, out_features=3, bias=True)
+              (1): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+            )
+        """
+        replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used in two places stays one
+        for parent in list(module.modules()):
+            if isinstance(parent, _BatchNorm) and not isinstance(parent, SyncBatchNorm):
+                replaced[parent] = cls._in_place_of(parent, group)
+        for parent in list(module.modules()):
+            for name, child in parent._modules.items():
+                if child in replaced:
+                    parent._modules[name] = replaced[child]
+        return replaced.get(module, module)
+
+    @classmethod
+    def _in_place_of(cls, layer: _BatchNorm, group: Group | ProcessGroup | None) -> SyncBatchNorm:
+        if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+            raise InvalidArgument(
+                f"SyncBatchNorm.convert: {layer} does not know its number of channels yet: call the model once before"
+            )
+        new = cls.__new__(cls)
+        new.__dict__ = {**layer.__dict__, "group": group}
+        return new
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SyncBatchNorm:
+        memo[id(self.group)] = self.group  # cannot be copied, nor should it be
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return new
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2 or input.shape[1] != self.num_features:
+            raise ValueError(
+                f"SyncBatchNorm: expected an input of shape (batch, {self.num_features}, ...), got {tuple(input.shape)}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize a batch; see the class."""
+        group = group_of(self.group) if self.training else None
+        if group is None or group.size == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        y, mean, variance = _SyncBatchNorm.apply(input, self.weight, self.bias, self.eps, group)
+        if self.track_running_stats:
+            self._track(mean, variance)
+        return cast(Tensor, y)
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        weight = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        for running, new in ((self.running_mean, mean), (self.running_var, variance)):
+            running.lerp_(new.to(running.dtype), weight)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _sum(x: Tensor) -> Tensor:
+    """Over all axes but that of the channels."""
+    return x.sum([0, *range(2, x.dim())])
+
+
+def _on_channels(values: Tensor, x: Tensor) -> Tensor:
+    """One value per channel, in a shape and dtype to compute with `x`."""
+    return values.to(x.dtype).view(-1, *[1] * (x.dim() - 2))
+
+
+def _centred(x: Tensor, mean: Tensor) -> Tensor:
+    """`x` less the float64 mean, new: first the nearest number of its dtype, which costs no digit, then the rest."""
+    near = mean.to(x.dtype)
+    return (x - _on_channels(near, x)).sub_(_on_channels(mean - near, x))
+
+
+def _moments(x: Tensor) -> Tensor:
+    """Count, means and M2s of a batch, one after the other: the corrected two-pass algorithm, (1.7) of the paper."""
+    count = x.numel() // x.shape[1]
+    divisor = max(count, 1)
+    near = _sum(x) / divisor
+    distance = x - _on_channels(near, x)
+    off = _sum(distance).double()
+    m2 = _sum(distance.square_()).double() - off.square() / divisor
+    return torch.cat([off.new_tensor([count]), near + off / divisor, m2.clamp_(min=0)])
+
+
+def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count, means and M2s of all ranks together, from a row of moments for each."""
+    channels = moments.shape[1] // 2
+    counts, means, m2s = moments.tensor_split([1, 1 + channels], dim=1)
+    count = counts.sum()
+    mean = (counts * means).sum(0) / count
+    return count, mean, (m2s + counts * (means - mean).square()).sum(0)
+
+
+class _SyncBatchNorm(torch.autograd.Function):
+    """The output, and the mean and unbiased variance of all ranks' batches."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401  torch's context
+        input: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+        group: Group,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x = _widened(input)
+        count, mean, m2 = _merged(group.allgather(_moments(x)[None]))
+        if count <= 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got {int(count)} on all ranks together"
+            )
+        scale = (m2 / count + eps).rsqrt()
+        ctx.save_for_backward(input, weight, mean, scale)
+        ctx.group, ctx.count, ctx.bias_dtype = group, count, None if bias is None else bias.dtype
+        variance = m2 / (count - 1)
+        ctx.mark_non_differentiable(mean, variance)
+        y = _centred(x, mean)
+        y.mul_(_on_channels(scale if weight is None else scale * weight, x))
+        if bias is not None:
+            y.add_(_on_channels(bias, x))
+        return y.to(input.dtype), mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *of_statistics: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        input, weight, mean, scale = ctx.saved_tensors
+        g, distance = _widened(gradient), _centred(_widened(input), mean)
+        sums = torch.stack([_sum(g), _sum(g * distance)]).double()
+        d_weight = (sums[1] * scale).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        d_bias = sums[0].to(ctx.bias_dtype) if ctx.needs_input_grad[2] else None
+        if not ctx.needs_input_grad[0]:
+            return None, d_weight, d_bias, None, None
+        mean_g, mean_g_distance = ctx.group.allreduce(sums, out=torch.empty_like(sums)) / ctx.count
+        d_x = distance.mul_(_on_channels(-scale.square() * mean_g_distance, g))
+        d_x.add_(g).sub_(_on_channels(mean_g, g))
+        d_x.mul_(_on_channels(scale if weight is None else scale * weight, g))
+        return d_x.to(input.dtype), d_weight, d_bias, None, None

@@ -1,0 +1,169 @@
+"""What an operation of the backend returns: torch's Work, over ours. Of it C++ calls wait() and get_future() alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch.distributed import Work as TorchWork
+from torch.futures import Future, collect_all
+
+from pycollective import _core
+from pycollective.errors import CollectiveTimeout
+from pycollective.torch.futures import future_of
+
+__all__ = ["AnySourceWork", "CallWork", "DoneWork", "ManyWork"]
+
+NO_TIMEOUT = timedelta(0)
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    return None if timeout is None or timeout <= NO_TIMEOUT else timeout.total_seconds()
+
+
+class DoneWork(TorchWork):
+    """Of an operation that has ended. Those of the others differ from it in what has not ended yet."""
+
+    def __init__(self, result: Sequence[torch.Tensor] = (), source: int = -1) -> None:
+        super().__init__()
+        self._result = list(result)
+        self._source = source
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        return True
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        self.wait()
+        future: Future[list[torch.Tensor]] = Future()
+        future.set_result(self._result)
+        return future
+
+    def is_completed(self) -> bool:
+        return True
+
+    def exception(self) -> BaseException | None:
+        return None
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> list[torch.Tensor]:
+        self.wait()
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def source_rank(self) -> int:
+        self.wait()
+        return self._source
+
+    _source_rank = source_rank
+
+
+class CallWork(DoneWork):
+    """One call in the background. wait() drives it in the caller's thread, with the GIL released."""
+
+    def __init__(
+        self,
+        work: _core.Work[Any],
+        result: Sequence[torch.Tensor],
+        after: Callable[[], None] | None = None,
+        source: int = -1,
+    ) -> None:
+        super().__init__(result, source)
+        self._work = work
+        self._after = after  # puts the result where it belongs, once
+        self._lock = threading.Lock()  # guards _after
+        self._future: Future[list[torch.Tensor]] | None = None
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        self._work.wait(_seconds(timeout))
+        self._finish()
+        return True
+
+    def _finish(self) -> list[torch.Tensor]:
+        with self._lock:  # whoever comes second waits for the first
+            if self._after is not None:
+                self._after()
+                self._after = None
+        return self._result
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        if self._future is None:
+            self._future = future_of(self._work, self._finish)
+        return self._future
+
+    def is_completed(self) -> bool:
+        return self._work.done()
+
+    def exception(self) -> BaseException | None:
+        return self._work.exception() if self._work.done() else None
+
+
+class ManyWork(DoneWork):
+    """Several operations as one."""
+
+    def __init__(self, works: Sequence[TorchWork]) -> None:
+        super().__init__([tensor for work in works if isinstance(work, DoneWork) for tensor in work._result])
+        self._works = list(works)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        def all_done(futures: Future[list[Future[list[torch.Tensor]]]]) -> list[torch.Tensor]:
+            return [tensor for each in futures.value() for tensor in each.value()]
+
+        return collect_all([work.get_future() for work in self._works]).then(all_done)
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def exception(self) -> BaseException | None:
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
+
+class AnySourceWork(DoneWork):
+    """A receive from whoever sends first: made by who waits for it, or asks whether it is there."""
+
+    def __init__(self, group: _core.Group, tensor: torch.Tensor, tag: int, timeout_s: float) -> None:
+        super().__init__([tensor])
+        self._group, self._tag, self._timeout_s = group, tag, timeout_s
+        self._error: Exception | None = None
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        self._receive(_seconds(timeout) or self._timeout_s)
+        return True
+
+    def _receive(self, timeout_s: float) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._source >= 0:
+            return
+        try:
+            _, self._source = self._group.recv(
+                self._result[0], _core.ANY_SOURCE, tag=self._tag, timeout=timeout_s, with_source=True
+            )
+        except CollectiveTimeout:
+            raise  # nothing came: it may still
+        except Exception as error:
+            self._error = error
+            raise
+
+    def is_completed(self) -> bool:
+        try:
+            self._receive(0)
+        except CollectiveTimeout:
+            return False
+        except Exception:
+            pass  # for exception() and wait()
+        return True
+
+    def exception(self) -> BaseException | None:
+        return self._error

@@ -1,0 +1,131 @@
+"""PyTorch's own DistributedTest passes on our backend, test by test as distributed_suite/*_ranks.txt lists them.
+
+Those that torch skips for its name, for the world's size or for want of CUDA are listed with torch's reason: so that a
+pass that turns into a skip is seen. By default the listed passes run with 2 ranks; everything, with 2 ranks and
+4, with PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test full does.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from launchers import torch
+
+FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
+DEADLINE_S = 600.0 if FULL else 240.0
+HERE = Path(__file__).parent / "distributed_suite"
+SUITE = "TestDistBackend"
+
+if torch() is not None:
+    pytest.skip(str(torch()), allow_module_level=True)
+pytest.importorskip("expecttest", reason="torch.testing needs it")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a list says. `lines` has one per name, as it stands there."""
+
+    path: Path
+    torch: str  # the version with which the list was made
+    lines: dict[str, str]
+
+    def passes(self) -> set[str]:
+        return {name for name, line in self.lines.items() if line.startswith("pass ")}
+
+
+def read(path: Path) -> Listed:
+    first, *lines = path.read_text().splitlines()
+    return Listed(path, first.removeprefix("# torch "), {line.split()[1].rstrip(":"): line for line in lines})
+
+
+def torch_version() -> str:
+    return importlib.metadata.version("torch").partition("+")[0]
+
+
+def line_of(case: ElementTree.Element) -> str:
+    """What a list would say of this outcome; more words if it may not stand there."""
+    name = case.attrib["name"]
+    for each in case:
+        if each.tag == "skipped":
+            return f"skip {name}: {each.attrib['message']}"
+        if each.tag in ("failure", "error"):
+            return f"{each.tag} {name}\n{each.text}"
+    return f"pass {name}"
+
+
+def run(ranks: int, names: list[str], folder: Path) -> dict[str, str]:
+    """The outcome of those tests, or of all if there are no names, as lines of a list."""
+    report, temporary = folder / "report.xml", folder / "tmp"
+    temporary.mkdir()
+    runner = HERE / "runner.py"
+    environment = {
+        **os.environ,
+        "BACKEND": "pycollective",
+        "WORLD_SIZE": str(ranks),
+        "TEMP_DIR": str(temporary),  # torch's
+        "TMPDIR": str(temporary),  # Python's
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",  # with one GPU for all ranks torch skips every test
+        "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "60",
+        "PYTHONHASHSEED": "0",  # some reasons are sets
+    }
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest"),
+        *("-c", os.devnull, "--rootdir", str(folder), f"--junitxml={report}"),
+        *([f"{runner}::{SUITE}::{name}" for name in names] or [str(runner)]),
+    ]
+    with (folder / "out").open("w+") as out:
+        suite = subprocess.Popen(
+            command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            suite.wait(DEADLINE_S)
+        finally:
+            if suite.poll() is None:
+                os.killpg(suite.pid, signal.SIGKILL)  # ranks too
+                suite.wait()
+        out.seek(0)
+        assert suite.returncode in (0, 1), out.read()  # else there are no results: a name is unknown
+    cases = ElementTree.parse(report).iter("testcase")
+    return {case.attrib["name"]: line_of(case) for case in cases}
+
+
+def complaints(listed: Listed, found: dict[str, str], *, same_torch: bool) -> list[str]:
+    """What is wrong, and for a list that is out of date which line to change."""
+    wrong = [line for line in found.values() if not line.startswith(("pass ", "skip "))]
+    for name in sorted(listed.lines.keys() | found.keys()):
+        old, new = listed.lines.get(name), found.get(name)
+        if new in wrong or old == new:
+            continue
+        if name in listed.passes():
+            if new is not None or same_torch:
+                wrong.append(f"{name} no longer passes: {new or 'it did not run'}")
+        elif same_torch and (FULL or new is not None):
+            wrong.append(f"{listed.path.name}: put {new!r} in place of {old!r}")
+    return wrong
+
+
+@pytest.mark.timeout(DEADLINE_S + 30)
+@pytest.mark.parametrize("ranks", [2, 4] if FULL else [2])
+def test_the_tests_that_torch_has_for_its_backends_pass_on_ours(ranks: int, tmp_path: Path) -> None:
+    listed = read(HERE / f"{ranks}_ranks.txt")
+    same_torch = listed.torch == torch_version()
+    names = [] if FULL or not same_torch else sorted(listed.passes())  # with another torch names may be gone
+    wrong = complaints(listed, run(ranks, names, tmp_path), same_torch=same_torch)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_lists_are_sorted_and_have_not_lost_a_pass() -> None:
+    for ranks, passes in ((2, 68), (4, 71)):
+        listed = read(HERE / f"{ranks}_ranks.txt")
+        assert list(listed.lines) == sorted(listed.lines)
+        assert len(listed.lines) == 285
+        assert len(listed.passes()) >= passes

@@ -1,0 +1,138 @@
+"""torch.distributed over the backend "pycollective". Trainers on it: test_torch_trainers.py."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from arrays import torch
+
+import pycollective as pc
+from pycollective import testing
+
+if torch is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+import torch.distributed as dist
+from torch_backend_checks import CHECKS, all_checks
+
+
+@functools.cache
+def failures(size: int) -> list[dict[str, str]]:
+    return testing.run(all_checks, size, init=False, timeout_s=100)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_on_every_rank(size: int, name: str) -> None:
+    told = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(failures(size)) if name in failed]
+    assert not told, "\n".join(told)
+
+
+def killed_in_backward() -> tuple[str, float, str]:
+    torch.set_num_threads(1)
+    dist.init_process_group("pycollective")
+    model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)])
+    ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.02)
+    ddp(torch.ones(4, 64)).sum().backward()
+    if dist.get_rank() == 1:
+        model[2].weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    began = time.monotonic()
+    try:
+        ddp(torch.ones(4, 64)).sum().backward()
+    except pc.CollectiveError as error:
+        return type(error).__name__, time.monotonic() - began, str(error)
+    return "nothing", 0, ""
+
+
+def test_a_rank_killed_in_backward_is_a_peer_failure_in_the_loop_of_ddp_within_a_second() -> None:
+    with pytest.raises(testing.WorldFailed) as failed:
+        testing.run(killed_in_backward, 2, init=False)
+    assert list(failed.value.errors) == [1]
+    kind, seconds, words = failed.value.results[0]
+    assert kind == "PeerFailure", words
+    assert "rank 1" in words
+    assert seconds < 1
+
+
+def of_its_own() -> tuple[float, bool, str]:
+    """A group of ours beside a default group of gloo."""
+    dist.init_process_group("gloo")
+    group = dist.new_group([0, 1], backend="pycollective")
+    x = torch.full((3,), dist.get_rank() + 1.0)
+    if dist.get_rank() < 2:
+        dist.all_reduce(x, group=group)
+    result = x[0].item(), pc.is_initialized(), dist.get_backend(group) if dist.get_rank() < 2 else ""
+    dist.barrier()
+    dist.destroy_process_group()
+    return result
+
+
+def test_a_group_stands_beside_another_backends_default_group() -> None:
+    assert testing.run(of_its_own, 3, init=False) == [
+        (3.0, False, "pycollective"),
+        (3.0, False, "pycollective"),
+        (3.0, False, ""),
+    ]
+
+
+def again_and_again() -> list[float]:
+    seen = []
+    for _ in range(3):
+        dist.init_process_group("pycollective")
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        seen.append(x[0].item())
+        dist.destroy_process_group()
+        assert not pc.is_initialized()
+    pc.init()  # a world that was there before stays
+    dist.init_process_group("pycollective")
+    dist.destroy_process_group()
+    assert pc.allreduce(1) == 2
+    store = dist.HashStore()
+    with pytest.raises(pc.InvalidArgument, match="rank 0 of 1"):
+        dist.init_process_group("pycollective", store=store, rank=0, world_size=1)
+    return seen
+
+
+def test_a_world_can_be_destroyed_and_made_again_and_one_that_was_there_is_used() -> None:
+    assert testing.run(again_and_again, 2, init=False) == [[2.0] * 3] * 2
+
+
+def test_a_world_of_one_needs_nobody(tmp_path: object) -> None:
+    program = (
+        "import torch, torch.distributed as dist\n"
+        f"dist.init_process_group('pycollective', init_method='file://{tmp_path}/store', rank=0, world_size=1)\n"
+        "x = torch.ones(3)\n"
+        "dist.all_reduce(x, async_op=True).get_future().wait()\n"
+        "print(x.tolist(), dist.get_backend())\n"
+    )  # and the program forgets to destroy it
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "[1.0, 1.0, 1.0] pycollective\n"), done.stderr
+
+
+def test_torch_is_imported_even_if_pycollective_cannot_be(tmp_path: object) -> None:
+    """The entry point stands beside the package: a clone's source folder without a compiled module does no harm."""
+    broken = f"{tmp_path}/pycollective"
+    os.mkdir(broken)
+    with open(f"{broken}/__init__.py", "w") as file:
+        file.write("raise ImportError('broken')\n")
+    program = (
+        "import sys\n"  # first without the finder of an editable installation, which would find the real one
+        "sys.meta_path[:] = [each for each in sys.meta_path if not type(each).__module__.startswith('_editable')]\n"
+        "import torch\n"
+        "try:\n"
+        "    store = torch.distributed.HashStore()\n"
+        "    torch.distributed.init_process_group('pycollective', store=store, rank=0, world_size=1)\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "broken\n"), done.stderr

@@ -1,0 +1,460 @@
+"""pc.torch.DataParallel: bit for bit the gradients that one process has with all batches."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from arrays import torch
+
+import pycollective as pc
+from pycollective import testing
+
+if torch is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from pycollective.torch.data_parallel import DataParallel
+
+SMALL = {"bucket_nbytes": 100, "first_bucket_nbytes": 20}  # several buckets for the models here
+
+
+def integers(*shape: int, seed: int, dtype: Any = None) -> Any:
+    """Small ones, so that sums of their products are exact in float32 in whatever order."""
+    values = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
+    return values.to(dtype or torch.float32)
+
+
+class Model(nn.Module):
+    """A branch that not every batch takes, tied weights, one that is used twice, one frozen."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.left = nn.Linear(6, 6)
+        self.right = nn.Linear(6, 6)
+        self.never = nn.Linear(2, 2)
+        self.last = nn.Linear(6, 3, bias=False)
+        self.tied = nn.Linear(6, 3)
+        self.tied.weight = self.last.weight
+        self.frozen = nn.Linear(6, 6)
+        self.frozen.requires_grad_(False)
+        for number, parameter in enumerate(self.parameters()):
+            parameter.data = integers(*parameter.shape, seed=seed + number)
+
+    def forward(self, x: Any, branch: str = "left") -> Any:
+        x = self.frozen(torch.relu(self.first(x)))
+        x = getattr(self, branch)(getattr(self, branch)(x))
+        return self.last(x) + self.tied(x)
+
+
+def batch(rank: int, step: int) -> Any:
+    """Of another size on each rank; the last rank of three and more has nothing."""
+    count = 0 if rank == 2 else rank + 1
+    return integers(count, 4, seed=100 * rank + step)
+
+
+def reference(steps: Iterable[tuple[int, str]], ranks: int) -> dict[str, Any]:
+    """Gradients of one process that has all the batches."""
+    model = Model(seed=0)
+    for step, branch in steps:
+        for rank in range(ranks):
+            model(batch(rank, step), branch).sum().backward()
+    return {name: each.grad for name, each in model.named_parameters()}
+
+
+def loss(model: Any, step: int, branch: str = "left") -> Any:
+    return model(batch(pc.rank(), step), branch).sum() * pc.size()
+
+
+def check(model: DataParallel, steps: Iterable[tuple[int, str]]) -> None:
+    expected = reference(steps, pc.size())
+    for name, parameter in model.module.named_parameters():
+        if not parameter.requires_grad:
+            assert parameter.grad is None, name
+        elif expected[name] is None:
+            assert not parameter.grad.any(), f"{name} is not used"
+        else:
+            assert torch.equal(parameter.grad, expected[name]), name
+
+
+def training() -> None:
+    torch.set_num_threads(1)
+    model = DataParallel(Model(seed=pc.rank()), **SMALL)
+    buckets = model._hooks._reducer.buckets
+    assert len(buckets) > 4
+    assert sum("weight" in name for bucket in buckets for name in bucket) == 5, (
+        "tied weights once, no frozen one"
+    )
+    loss(model, 0).backward()
+    check(model, [(0, "left")])
+    views = {name: each.grad for name, each in model.module.named_parameters()}
+    assert all(model._hooks._reducer.view(name) is view for name, view in views.items() if view is not None)
+
+    for set_to_none in (True, False):
+        model.zero_grad(set_to_none=set_to_none)
+        loss(model, 1, "right").backward()
+        check(model, [(1, "right")])
+
+    model.zero_grad()
+    with model.no_sync():
+        loss(model, 2).backward()
+        with model.no_sync():
+            loss(model, 3, "right").backward()
+        loss(model, 4, "right").backward()
+    own = model.module.right.weight.grad.clone()
+    loss(model, 5).backward()  # what `right` has came in no_sync() only
+    check(model, [(2, "left"), (3, "right"), (4, "right"), (5, "left")])
+    assert pc.size() == 1 or not torch.equal(own, model.module.right.weight.grad)
+
+    model.zero_grad()
+    for step in (6, 7):  # two losses, each averaged: the mean of a mean is the mean
+        loss(model, step).backward()
+    check(model, [(6, "left"), (7, "left")])
+
+    model.zero_grad()
+    branch = "left" if pc.rank() else "right"  # another one is unused on each rank
+    loss(model, 0, branch).backward()
+    expected = Model(seed=0)
+    for rank in range(pc.size()):
+        expected(batch(rank, 0), "left" if rank else "right").sum().backward()
+    for name in ("left", "right"):
+        theirs = getattr(expected, name).weight.grad
+        mine = getattr(model.module, name).weight.grad
+        assert not mine.any() if theirs is None else torch.equal(mine, theirs), name
+
+    model.zero_grad()
+    if pc.rank() == 0:
+        model.synchronize()  # a rank whose loss needs no parameter
+    else:
+        loss(model, 1).backward()
+    expected = (
+        reference([(1, "left")], pc.size())["first.weight"] - reference([(1, "left")], 1)["first.weight"]
+    )
+    assert torch.equal(model.module.first.weight.grad, expected)
+
+    torch.manual_seed(0)
+    rounded = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2)).double()
+    rows = torch.randn(pc.size(), 3, 5, dtype=torch.float64)
+    alone = copy.deepcopy(rounded)
+    (alone(rows).square().sum() / pc.size()).backward()
+    together = DataParallel(rounded, **SMALL)
+    together(rows[pc.rank()]).square().sum().backward()
+    for mine, theirs in zip(rounded.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-12, atol=1e-12)
+
+
+def large_gradients() -> None:
+    """Reduced where they lie, on the ranks that have them, beside small ones in the same bucket."""
+    rank, size = pc.rank(), pc.size()
+    layers = nn.ModuleList([nn.Linear(300, 300) for _ in range(2)])
+    for number, parameter in enumerate(layers.parameters()):
+        parameter.data = integers(*parameter.shape, seed=number)
+    alone = copy.deepcopy(layers)
+    model = DataParallel(layers)
+
+    def total(layers: Any, rank: int) -> Any:
+        x = layers[0](integers(2, 300, seed=rank))
+        return (layers[1](x) if rank else x).sum()
+
+    for set_to_none in (True, False, True):
+        model.zero_grad(set_to_none=set_to_none)
+        (total(layers, rank) * size).backward()
+        reducer = model._hooks._reducer
+        assert layers[0].weight.grad is not reducer.view("0.weight")
+        assert layers[0].bias.grad is reducer.view("0.bias")
+        alone.zero_grad()
+        for other in range(size):
+            total(alone, other).backward()
+        for mine, theirs in zip(layers.parameters(), alone.parameters(), strict=True):
+            assert not mine.grad.any() if theirs.grad is None else torch.equal(mine.grad, theirs.grad)
+
+
+def refusals() -> None:
+    """And that each of them leaves a model that goes on."""
+    model = DataParallel(Model(seed=0), **SMALL)
+    with pytest.raises(pc.Unsupported, match="create_graph"):
+        loss(model, 0).backward(create_graph=True)
+    with pytest.raises(pc.InvalidArgument, match="reduced already"):
+        DataParallel(model.module)
+    for how in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(pc.InvalidArgument, match=r"\.module"):
+            how(model)
+    with pytest.raises(pc.InvalidArgument, match="nothing to train"):
+        DataParallel(nn.ReLU())
+    with pytest.raises(pc.InvalidArgument, match="group must be"):
+        DataParallel(nn.Linear(1, 1), group=3)  # type: ignore[arg-type]
+    model.module.frozen.requires_grad_(True)
+    with pytest.raises(pc.InvalidArgument, match=r'"frozen.weight" requires grad since'):
+        model(batch(0, 0))
+    model.module.frozen.requires_grad_(False)
+    model.module.first.requires_grad_(False)
+    model.zero_grad()
+    loss(model, 1).backward()
+    assert model.module.first.weight.grad is None, "one that is frozen now is left alone"
+    model.module.first.requires_grad_(True)
+    model.zero_grad()
+    loss(model, 0).backward()
+    check(model, [(0, "left")])
+
+    x = torch.ones(2, 4, requires_grad=True)  # a gradient that is differentiated again is one of grad()
+    model.zero_grad()
+    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    slope.square().sum().backward()
+    assert model.module.first.weight.grad.any()
+
+    module = model.module
+    del model
+    assert not any(each._post_accumulate_grad_hooks for each in module.parameters()), "no hook stays"
+
+
+class Raises(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        raise KeyError("a fault in backward")
+
+
+def faults() -> None:
+    last = pc.size() - 1
+    layers = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(4)])
+    model = DataParallel(layers, bucket_nbytes=16, first_bucket_nbytes=16)
+    for layer in layers:
+        layer.weight.data = torch.eye(2)
+
+    def step(broken: int | None) -> None:
+        x = torch.ones(1, 2) * pc.rank()
+        for number, layer in enumerate(layers):
+            x = Raises.apply(layer(x)) if number == broken else layer(x)
+        x.sum().backward()
+
+    mean = last / 2
+    for broken in range(4):  # backward comes to it last, ..., first
+        model.zero_grad()
+        if pc.rank() == last:
+            with pytest.raises(KeyError):
+                step(broken)
+            if broken == 3:  # before the first gradient, so nobody else can know that there was a step
+                model.reset()
+        else:
+            with pytest.raises(pc.CollectiveMismatch, match="given this step up"):
+                step(None)
+        model.zero_grad()
+        model(torch.ones(1, 2) * pc.rank()).sum().backward()
+        assert all(torch.equal(layer.weight.grad, torch.full((2, 2), mean)) for layer in layers)
+    if pc.size() == 1:
+        return
+    with pytest.raises(pc.CollectiveMismatch, match='parameter 0 is "weight" float32'):
+        DataParallel(nn.Linear(2, 2 + pc.rank()))
+    with pytest.raises(pc.CollectiveMismatch, match="bias"):
+        DataParallel(nn.Linear(2, 2, bias=pc.rank() == 0))
+    assert pc.allreduce(1) == pc.size()
+
+
+def reentrant() -> None:
+    """A checkpoint of that kind is a backward in backward."""
+    layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
+    for number, each in enumerate(layers.parameters()):
+        each.data = integers(*each.shape, seed=number)
+    model = DataParallel(layers, **SMALL)
+
+    def forward(x: Any, places: list[int], way: bool) -> Any:
+        for place in places:  # the others stand outside of checkpoints
+            x = checkpoint(layers[place], x, use_reentrant=way) if place in (1, 2) else layers[place](x)
+        return x
+
+    for places, way in (([1, 0, 2, 3], True), ([1, 2], True), ([1, 1, 3], False)):
+        model.zero_grad()
+        forward(integers(2, 3, seed=pc.rank()).requires_grad_(), places, way).sum().mul(pc.size()).backward()
+        alone = copy.deepcopy(layers)
+        for rank in range(pc.size()):
+            x = integers(2, 3, seed=rank)
+            for place in places:
+                x = alone[place](x)
+            x.sum().backward()
+        for mine, theirs in zip(layers.parameters(), alone.parameters(), strict=True):
+            assert not mine.grad.any() if theirs.grad is None else torch.equal(mine.grad, theirs.grad), places
+    with pytest.raises(pc.InvalidArgument, match="use_reentrant=False"):
+        forward(torch.ones(2, 3, requires_grad=True), [1, 1, 3], True).sum().backward()
+
+
+def buffers_and_states() -> None:
+    rank = pc.rank()
+    torch.manual_seed(rank)
+    inner = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    inner[1].running_mean.fill_(rank)
+    model = DataParallel(inner)
+    assert not inner[1].running_mean.any(), "rank 0's"
+    assert all((pc.allgather(each.detach()[None]) == each).all() for each in inner.parameters())
+    x = torch.randn(4, 3)
+    model(x)
+    inner[1].momentum = 0.0
+    inner[1].running_var = torch.full((3,), 5.0 + rank)  # another tensor
+    with model.no_sync():
+        model(x)
+    assert pc.allgather(inner[1].num_batches_tracked[None]).tolist() == [2] * pc.size()
+    model(x)
+    assert inner[1].running_var.tolist() == [5.0] * 3
+    model.eval()
+    inner[1].running_var.fill_(rank)
+    if rank == 0:
+        model(x)  # evaluating is each rank's own affair
+    assert inner[1].running_var.tolist() == [rank] * 3
+    plain = DataParallel(nn.BatchNorm1d(3), broadcast_buffers=False)
+    plain(x)
+    plain.module.running_mean.fill_(rank)
+    plain(x)
+    assert pc.allgather(plain.module.running_mean[None])[:, 0].unique().numel() == pc.size()
+
+    state = model.state_dict()
+    assert [*state] == [*inner.state_dict()]
+    other = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    other.load_state_dict(state)
+    assert not model.load_state_dict(other.state_dict()).missing_keys
+    with pytest.raises(pc.Unsupported, match="before wrapping"):
+        model.load_state_dict(state, assign=True)
+
+
+def sparse() -> None:
+    rank, size = pc.rank(), pc.size()
+    table = nn.Embedding(10, 2, sparse=True)
+    model = DataParallel(nn.ModuleDict({"table": table, "line": nn.Linear(2, 1)}))
+    rows = torch.arange(rank + 1) * 2
+    for _ in range(2):
+        (model.module["line"](table(rows)).sum() * size).backward()
+    expected = torch.zeros(10, 2)
+    for other in range(size):
+        expected[torch.arange(other + 1) * 2] += model.module["line"].weight.detach()[0]
+    assert table.weight.grad.is_sparse
+    torch.testing.assert_close(table.weight.grad.to_dense(), 2 * expected)
+    model.zero_grad()
+    rows = rows[:0] if rank == 0 else rows  # and one without any
+    table(rows).sum().backward()
+    got = table.weight.grad.to_dense()[0, 0] if size > 1 else 0.0
+    assert got == pytest.approx((size - 1) / size)
+    dense = DataParallel(nn.ModuleDict({"line": nn.Linear(2, 1)}))
+    dense.module["line"].weight.grad = torch.zeros(1, 2).to_sparse()
+    with pytest.raises(pc.Unsupported, match="sparse"):
+        dense.synchronize()
+
+
+def collectives_of_the_model_in_backward() -> None:
+    """Ranks that differ in when a bucket is complete make the model's own calls between other buckets."""
+    first, last = nn.Linear(3, 3), nn.Linear(3, 3)
+    norm = pc.torch.SyncBatchNorm(3)
+    model = DataParallel(nn.Sequential(first, norm, last), bucket_nbytes=1, first_bucket_nbytes=1)
+    x = norm(first(torch.randn(4, 3)))
+    (last(x) if pc.rank() == 0 else x).square().sum().backward()  # elsewhere `last` is sent at the end
+    same = pc.allgather(last.weight.grad[None])
+    assert all(torch.equal(each, same[0]) for each in same)
+    assert model.module is not None
+
+
+def frameworks() -> None:
+    rank = pc.rank()
+    torch.manual_seed(0)
+    model = DataParallel(nn.Linear(4, 2), compression="bf16")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for bad in (False, True):
+        before = model.module.weight.detach().clone()
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = model(torch.full((2, 4), float("inf") if bad and rank == 0 else 1.0))
+        scaler.scale(out.float().sum()).backward()
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert len(set(pc.allgather(norm[None]).tolist())) == 1 or bad
+        assert torch.equal(before, model.module.weight) == bad, "an infinity anywhere stops all"
+    assert scaler.get_scale() == 512.0
+    assert (pc.allgather(model.module.weight.detach()[None]) == model.module.weight).all()
+
+    inside = DataParallel(torch.compile(Model(seed=0), backend="aot_eager"), **SMALL)
+    loss(inside, 0).backward()
+    wrapped = Model(seed=0)
+    outside = torch.compile(DataParallel(wrapped, **SMALL), backend="aot_eager")
+    for step in (0, 1):
+        wrapped.zero_grad()
+        loss(outside, step).backward()
+    for name, expected in reference([(0, "left")], pc.size()).items():
+        assert expected is None or torch.equal(
+            inside.module.get_parameter(f"_orig_mod.{name}").grad, expected
+        )
+    for name, expected in reference([(1, "left")], pc.size()).items():
+        assert expected is None or torch.equal(wrapped.get_parameter(name).grad, expected)
+
+
+def everything() -> None:
+    training()
+    large_gradients()
+    refusals()
+    faults()
+    reentrant()
+    buffers_and_states()
+    sparse()
+    collectives_of_the_model_in_backward()
+
+
+def everything_and_frameworks() -> None:
+    everything()
+    frameworks()
+
+
+def test_training_equals_one_process_and_what_cannot_be_right_is_refused() -> None:
+    testing.run(everything, 4)
+
+
+def test_scalers_autocast_clipping_and_compile_see_reduced_gradients() -> None:
+    testing.run(everything_and_frameworks, 2)
+
+
+def test_alone_it_is_the_same(world_of_one: pc.Group) -> None:
+    training()
+    large_gradients()
+    refusals()
+    buffers_and_states()
+    sparse()
+
+
+class Dies(Raises):
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        if pc.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return gradient
+
+
+def everything_until_one_dies() -> tuple[str, float]:
+    everything()
+    first, last = nn.Linear(3, 3), nn.Linear(3, 3)
+    model = DataParallel(nn.ModuleList([first, last]), bucket_nbytes=16, first_bucket_nbytes=16)
+    x = last(Dies.apply(first(torch.ones(2, 3)))).sum()
+    began = time.monotonic()
+    with pytest.raises(pc.PeerFailure) as raised:
+        x.backward()
+    with pytest.raises(pc.PeerFailure):
+        model.synchronize()  # and so in every later step
+    return str(raised.value), time.monotonic() - began
+
+
+def test_a_rank_that_dies_in_backward_is_a_peer_failure_from_backward_soon() -> None:
+    """In the world in which three ranks have done everything else."""
+    with pytest.raises(testing.WorldFailed) as failed:
+        testing.run(everything_until_one_dies, 3)
+    assert set(failed.value.errors) == {1}, failed.value
+    for text, seconds in failed.value.results.values():
+        assert "rank 1" in text
+        assert seconds < 1, text

@@ -1,0 +1,215 @@
+"""pc.torch.DistributedOptimizer: any torch optimizer, with the gradients of all ranks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from arrays import torch
+
+import pycollective as pc
+from pycollective import testing
+
+if torch is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+from torch import nn
+
+from pycollective.torch.optimizer import DistributedOptimizer
+
+
+def net(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    for parameter in model.parameters():
+        parameter.data = torch.randint(-3, 4, parameter.shape).float()
+    return model
+
+
+def rows(rank: int, step: int) -> Any:
+    return torch.randint(-3, 4, (2, 3), generator=torch.Generator().manual_seed(10 * step + rank)).float()
+
+
+def alone(steps: list[list[int]], make: Callable[[Any], Any]) -> Any:
+    """What one process makes of all batches; each inner list is one step of the optimizer."""
+    model = net()
+    optimizer = make(model.parameters())
+    for passes in steps:
+        optimizer.zero_grad()
+        for step in passes:
+            for rank in range(pc.size()):
+                model(rows(rank, step)).sum().backward()
+        optimizer.step()
+    return model
+
+
+def check(model: Any, steps: list[list[int]], make: Callable[[Any], Any]) -> None:
+    for mine, theirs in zip(model.parameters(), alone(steps, make).parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
+
+
+def training() -> None:
+    torch.set_num_threads(1)
+    rank, size = pc.rank(), pc.size()
+    model = net(seed=rank)
+    optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), bucket_nbytes=64)
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert type(optimizer).__name__ == "SGD"
+    for step in (0, 1):
+        optimizer.zero_grad()
+        (model(rows(rank, step)).sum() * size).backward()
+        with optimizer.skip_synchronize():  # as Horovod's programs do, though backward has reduced
+            optimizer.synchronize()
+            optimizer.step()
+    check(model, [[0], [1]], sgd)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = model(rows(rank, 2)).sum() * size
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) is not None
+    check(model, [[0], [1], [2]], sgd)
+
+    model = net()
+    optimizer = DistributedOptimizer(
+        sgd(model.parameters()), model.named_parameters(), op="sum", backward_passes_per_step=2
+    )
+    for passes in ([0, 1], [2, 3], [4]):  # the last step comes early
+        for step in passes:
+            own = copy.deepcopy(model)
+            model(rows(rank, step)).sum().backward()
+            if step == 0:
+                own(rows(rank, step)).sum().backward()
+                assert torch.equal(own[0].weight.grad, model[0].weight.grad), "not reduced yet"
+        optimizer.step()
+        optimizer.zero_grad()
+    check(model, [[0, 1], [2, 3], [4]], sgd)
+
+    model = net()
+    optimizer = DistributedOptimizer(sgd(model.parameters()))
+    optimizer.zero_grad()
+    if rank:
+        (model(rows(rank, 0)).sum() * size).backward()
+    optimizer.step()  # where rank 0, without any gradient, reduces too
+    weights = pc.allgather(model[0].weight.detach()[None])
+    assert (weights == weights[0]).all()
+
+
+def schedulers_and_states() -> None:
+    rank = pc.rank()
+    model = net()
+    plain = torch.optim.AdamW(model.parameters(), lr=0.5 + rank)
+    if rank == 0:  # as after a checkpoint that only rank 0 has read
+        model(rows(0, 0)).sum().backward()
+        plain.step()
+        plain.zero_grad()
+    optimizer = DistributedOptimizer(plain, model.named_parameters())
+    state = optimizer.state_dict()
+    assert state["param_groups"][0]["lr"] == 0.5
+    assert sorted(state["state"]) == [0, 1, 2, 3]
+    for each in state["state"].values():
+        assert float(each["step"]) == 1
+        assert (pc.allgather(each["exp_avg"][None]) == each["exp_avg"]).all()
+    assert (pc.allgather(model[0].weight.detach()[None]) == model[0].weight).all()
+
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for bad in (False, True):
+        before = model[0].weight.detach().clone()
+        optimizer.zero_grad()
+        x = rows(rank, 1) * (float("nan") if bad and rank == pc.size() - 1 else 1)
+        scaler.scale(model(x).sum()).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(before, model[0].weight) == bad
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.125
+    assert scaler.get_scale() == 2.0
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    weights = pc.allgather(model[0].weight.detach()[None])
+    assert (weights == weights[0]).all()
+
+
+class Raises(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        raise KeyError("a fault in backward")
+
+
+def refusals() -> None:
+    rank, size = pc.rank(), pc.size()
+    model = net()
+    scheduled = sgd(model.parameters())
+    torch.optim.lr_scheduler.StepLR(scheduled, 1)
+    rows_of_refusals: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: DistributedOptimizer(scheduled), pc.InvalidArgument, "schedulers"),
+        (
+            lambda: DistributedOptimizer(sgd(model.parameters()), model[0].named_parameters()),
+            pc.InvalidArgument,
+            "2 of 4 parameters",
+        ),
+        (
+            lambda: DistributedOptimizer(sgd(model.parameters()), backward_passes_per_step=0),
+            pc.InvalidArgument,
+            "at least 1",
+        ),
+        (lambda: DistributedOptimizer(torch.optim.LBFGS(model.parameters())), pc.Unsupported, "LBFGS"),
+    ]
+    optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), bucket_nbytes=16)
+    rows_of_refusals += [
+        (lambda: DistributedOptimizer(optimizer), pc.InvalidArgument, "already"),
+        (lambda: copy.deepcopy(optimizer), pc.InvalidArgument, "state_dict"),
+        (
+            lambda: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]}),
+            pc.InvalidArgument,
+            "before wrapping",
+        ),
+    ]
+    for call, kind, why in rows_of_refusals:
+        with pytest.raises(kind, match=why):
+            call()
+    if rank == size - 1:
+        with pytest.raises(KeyError):
+            model[2](Raises.apply(model[0](rows(rank, 0)))).sum().backward()
+        with pytest.raises(pc.InvalidArgument, match="the last backward raised"):
+            optimizer.step()
+    else:
+        with pytest.raises(pc.CollectiveMismatch, match="given this step up"):
+            model(rows(rank, 0)).sum().backward()
+    optimizer.zero_grad()
+    (model(rows(rank, 0)).sum() * size).backward()
+    optimizer.step()
+    check(model, [[0]], sgd)
+    rows_of_refusals.clear()
+    call = optimizer = None  # they had it as well
+    assert not any(each._post_accumulate_grad_hooks for each in model.parameters()), "no hook stays"
+
+
+def everything() -> None:
+    training()
+    schedulers_and_states()
+    refusals()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_step_is_that_of_one_process_with_all_batches(n: int) -> None:
+    testing.run(everything, n)
+
+
+def test_alone_it_is_the_same(world_of_one: pc.Group) -> None:
+    everything()

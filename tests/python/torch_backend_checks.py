@@ -1,0 +1,345 @@
+"""What every rank does in test_torch_backend: each check is called by all ranks of a torch.distributed world."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed import ReduceOp
+from torch.distributed.device_mesh import init_device_mesh
+
+import pycollective as pc
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def all_checks() -> dict[str, str]:
+    """The tracebacks of those that failed here."""
+    torch.set_num_threads(1)
+    dist.init_process_group("pycollective", timeout=timedelta(seconds=20))
+    failed = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+        except Exception:
+            failed[name] = traceback.format_exc()
+    dist.destroy_process_group()
+    return failed
+
+
+def here() -> tuple[int, int]:
+    return dist.get_rank(), dist.get_world_size()
+
+
+def own(rank: int | None = None) -> torch.Tensor:
+    """A tensor that tells its rank: 2 x 3, not all alike."""
+    return torch.arange(6.0).reshape(2, 3) + 10 * (dist.get_rank() if rank is None else rank)
+
+
+def total() -> torch.Tensor:
+    return torch.stack([own(rank) for rank in range(dist.get_world_size())]).sum(0)
+
+
+@check
+def all_reduce_takes_every_operation() -> None:
+    rank, size = here()
+    everybody = torch.stack([own(each) for each in range(size)])
+    for op, wanted in (
+        (ReduceOp.SUM, everybody.sum(0)),
+        (ReduceOp.AVG, everybody.sum(0) / size),
+        (ReduceOp.PRODUCT, everybody.prod(0)),
+        (ReduceOp.MIN, everybody.amin(0)),
+        (ReduceOp.MAX, everybody.amax(0)),
+    ):
+        x = own()
+        dist.all_reduce(x, op)
+        assert torch.equal(x, wanted), op
+    for op, wanted in ((ReduceOp.BAND, 0), (ReduceOp.BOR, 2**size - 1), (ReduceOp.BXOR, 2**size - 1)):
+        bits = torch.tensor([1 << rank])
+        dist.all_reduce(bits, op)
+        assert bits.item() == wanted, op
+    x = own()
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+    assert torch.equal(x, total() / 2)
+
+
+@check
+def all_reduce_takes_tensors_of_every_kind() -> None:
+    _, size = here()
+    for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.uint8):
+        x = torch.ones(5, dtype=dtype)
+        dist.all_reduce(x)
+        assert x.tolist() == [size] * 5, dtype
+    truth = torch.tensor([dist.get_rank() == 0, False])
+    dist.all_reduce(truth)
+    assert truth.tolist() == [True, False]
+    z = torch.full((3,), 1 + 2j)
+    dist.all_reduce(z)
+    assert z.tolist() == [size * (1 + 2j)] * 3
+    for x in (own().t(), own()[:, 1], own().reshape(1, 2, 3, 1).to(memory_format=torch.channels_last)):
+        for begin in (dist.all_reduce, lambda y: dist.all_reduce(y, async_op=True).wait()):
+            y = x.detach().clone(memory_format=torch.preserve_format)
+            wanted = sum(x - own()[0, 0] + own(each)[0, 0] for each in range(size))
+            begin(y)
+            assert torch.equal(y, wanted)
+    empty, number = torch.empty(0), torch.tensor(1.0)
+    dist.all_reduce(empty)
+    dist.all_reduce(number)
+    assert number.item() == size
+
+
+@check
+def tensors_of_autograd_are_written_as_with_other_backends() -> None:
+    _, size = here()
+    weight = torch.ones(3, requires_grad=True)
+    dist.all_reduce(weight)
+    loss = (weight * 2).sum()
+    dist.all_reduce(loss)
+    dist.broadcast(loss, 0)
+    assert loss.item() == 6 * size * size
+
+
+@check
+def works_wait_tell_and_have_futures() -> None:
+    x = own()
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait()
+    assert work.is_completed()
+    assert work.is_success()
+    assert work.exception() is None
+    assert torch.equal(work.result()[0], total())
+    x = own()
+    future = dist.all_reduce(x, async_op=True).get_future()
+    doubled = future.then(lambda done: 2 * done.value()[0])
+    assert torch.equal(doubled.wait(), 2 * total())
+    x = own().t().clone().t()  # not in one block
+    assert torch.equal(dist.all_reduce(x, async_op=True).get_future().wait()[0], total())
+
+
+@check
+def broadcast_and_reduce_have_every_root() -> None:
+    rank, size = here()
+    for root in range(size):
+        for background in (False, True):
+            x, y = own(), own()
+            works = dist.broadcast(x, root, async_op=background), dist.reduce(y, root, async_op=background)
+            for work in works:
+                assert work is None or work.wait()
+            assert torch.equal(x, own(root))
+            assert torch.equal(y, total() if rank == root else own())
+
+
+@check
+def gathered_tensors_are_in_the_order_of_ranks() -> None:
+    rank, size = here()
+    wanted = [own(each) for each in range(size)]
+    apart = [torch.zeros(2, 3) for _ in range(size)]
+    dist.all_gather(apart, own())
+    assert all(map(torch.equal, apart, wanted))
+    whole = torch.zeros(2 * size, 3)
+    dist.all_gather(list(whole.chunk(size)), own())  # straight into one block
+    assert torch.equal(whole, torch.cat(wanted))
+    whole.zero_()
+    dist.all_gather_into_tensor(whole, own(), async_op=True).wait()
+    assert torch.equal(whole, torch.cat(wanted))
+    uneven = [torch.zeros(each + 1) for each in range(size)]
+    dist.all_gather(uneven, torch.full((rank + 1,), float(rank)))
+    assert [x.tolist() for x in uneven] == [[float(each)] * (each + 1) for each in range(size)]
+    for root in range(size):
+        at_root = [torch.zeros(2, 3) for _ in range(size)] if rank == root else None
+        dist.gather(own(), at_root, dst=root)
+        assert at_root is None or all(map(torch.equal, at_root, wanted))
+
+
+@check
+def scattered_and_exchanged_tensors_come_from_the_right_rank() -> None:
+    rank, size = here()
+    for root in range(size):
+        x = torch.zeros(2, 3)
+        dist.scatter(x, [own(each) + root for each in range(size)] if rank == root else None, src=root)
+        assert torch.equal(x, own() + root)
+    x, y = torch.zeros(2, 3), torch.zeros(2, 3)
+    dist.reduce_scatter(x, [own(each) for each in range(size)])
+    dist.reduce_scatter_tensor(y, torch.cat([own(each) for each in range(size)]), async_op=True).wait()
+    assert torch.equal(x, size * own())
+    assert torch.equal(y, x)
+    sent = torch.arange(size) + 10 * rank
+    came = torch.empty_like(sent)
+    dist.all_to_all_single(came, sent)
+    assert came.tolist() == [10 * each + rank for each in range(size)]
+    # to rank r go r + 1 rows
+    rows = torch.full((sum(range(size + 1)), 2), float(rank))
+    got = torch.zeros(size * (rank + 1), 2)
+    splits = [rank + 1] * size, [each + 1 for each in range(size)]
+    dist.all_to_all_single(got, rows, *splits, async_op=True).wait()
+    assert got[:, 0].tolist() == [float(each) for each in range(size) for _ in range(rank + 1)]
+    lists = [torch.zeros(rank + 1) for _ in range(size)]
+    dist.all_to_all(lists, [torch.full((each + 1,), float(rank)) for each in range(size)])
+    assert [x.tolist() for x in lists] == [[float(each)] * (rank + 1) for each in range(size)]
+
+
+@check
+def messages_go_between_ranks() -> None:
+    rank, size = here()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    x = torch.zeros(2, 3)
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, own(), right), dist.P2POp(dist.irecv, x, left)]
+    ):
+        work.wait()
+    assert torch.equal(x, own(left))
+    if rank == 0:
+        for _ in range(size - 1):
+            source = dist.recv(x)
+            assert torch.equal(x, own(source))
+        first, second = torch.zeros(1), torch.zeros(1)
+        works = dist.irecv(second, 1, tag=2), dist.irecv(first, 1, tag=1)
+        assert [work.wait() for work in works] == [True, True]
+        assert (first.item(), second.item()) == (1, 2)
+    else:
+        dist.send(own(), 0)
+        if rank == 1:
+            dist.send(torch.tensor([1.0]), 0, tag=1)
+            dist.send(torch.tensor([2.0]), 0, tag=2)
+
+
+@check
+def coalesced_calls_end_with_their_manager() -> None:
+    _, size = here()
+    x, y = own(), torch.ones(4)
+    with dist._coalescing_manager():
+        dist.all_reduce(x)
+        dist.all_reduce(y)
+    assert torch.equal(x, total())
+    assert y.tolist() == [size] * 4
+    parts = [torch.zeros(size) for _ in range(3)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for number, part in enumerate(parts):
+            dist.all_gather_into_tensor(part, torch.tensor([float(dist.get_rank() + number)]))
+    manager.wait()
+    assert [part[0].item() for part in parts] == [0, 1, 2]
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+        z = own()
+        dist.all_reduce(z, async_op=True)
+    manager.wait()
+    assert torch.equal(z, total())
+    mixed = [own(), torch.ones(3, dtype=torch.int64), own().t()]
+    dist.group.WORLD.allreduce_coalesced(mixed).wait()  # torch.distributed itself refuses two dtypes
+    assert torch.equal(mixed[0], total())
+    assert mixed[1].tolist() == [size] * 3
+    assert torch.equal(mixed[2], total().t())
+
+
+@check
+def sparse_tensors_are_summed() -> None:
+    rank, size = here()
+    for op, share in ((ReduceOp.SUM, 1), (ReduceOp.AVG, size)):
+        x = torch.sparse_coo_tensor([[0, rank + 1, rank + 1]], [1.0, 2.0, 4.0], (size + 1,))
+        dist.all_reduce(x, op)
+        assert x.to_dense().tolist() == [size / share] + [6 / share] * size
+
+
+@check
+def objects_travel() -> None:
+    rank, size = here()
+    everybody = [None] * size
+    dist.all_gather_object(everybody, {"rank": rank})
+    assert everybody == [{"rank": each} for each in range(size)]
+    objects = [f"of {rank}", rank]
+    dist.broadcast_object_list(objects, src=size - 1)
+    assert objects == [f"of {size - 1}", size - 1]
+    mine: list[object] = [None]
+    dist.scatter_object_list(mine, list(range(size)) if rank == 0 else None, src=0)
+    assert mine == [rank]
+
+
+@check
+def functional_collectives_work_in_eager_mode() -> None:
+    rank, size = here()
+    group = dist.group.WORLD
+    assert torch.equal(functional.all_reduce(own(), "sum", group), total())
+    gathered = functional.all_gather_tensor(own(), 0, group)
+    assert torch.equal(gathered, torch.cat([own(each) for each in range(size)]))
+    assert torch.equal(functional.reduce_scatter_tensor(gathered, "sum", 0, group), size * own())
+    assert torch.equal(functional.broadcast(own(), size - 1, group), own(size - 1))
+    x, y = functional.all_reduce_coalesced([own(), torch.ones(1)], "sum", group)
+    assert torch.equal(x, total())
+    assert y.item() == size
+    row = functional.all_to_all_single(torch.arange(size) + 10 * rank, None, None, group)
+    assert row.tolist() == [10 * each + rank for each in range(size)]
+
+
+@check
+def groups_are_independent_of_each_other() -> None:
+    rank, size = here()
+    pair, everybody = dist.new_group([0, 1]), dist.new_group()
+    # The order of calls differs between ranks, which is allowed between groups.
+    first, second = (everybody, dist.group.WORLD) if rank % 2 else (dist.group.WORLD, everybody)
+    x, y = own(), own()
+    works = dist.all_reduce(x, group=first, async_op=True), dist.all_reduce(y, group=second, async_op=True)
+    for work in works:
+        work.wait()
+    assert torch.equal(x, total())
+    assert torch.equal(y, total())
+    if rank < 2:
+        z = own()
+        dist.all_reduce(z, group=pair)
+        assert torch.equal(z, own(0) + own(1))
+    mesh = init_device_mesh("cpu", (1, size), mesh_dim_names=("replicate", "shard"))
+    z = own()
+    dist.all_reduce(z, group=mesh.get_group("shard"))
+    assert torch.equal(z, total())
+    dist.destroy_process_group(everybody)
+
+
+@check
+def pycollective_acts_on_the_same_world() -> None:
+    rank, size = here()
+    assert (pc.rank(), pc.size()) == (rank, size)
+    assert pc.info().launcher == "torch.distributed"
+    assert pc.allreduce(1) == size
+    pc.torch.monitored_barrier(dist.group.WORLD, timedelta(seconds=20))
+    pc.torch.monitored_barrier(dist.new_group(), 20, wait_all_ranks=True)
+
+
+@check
+def ranks_that_disagree_are_told_and_the_group_goes_on() -> None:
+    rank, size = here()
+    with pytest.raises(pc.CollectiveMismatch, match="torch_backend_checks.py:[0-9]+ in ranks_that"):
+        dist.all_reduce(torch.ones(3 if rank == 0 else 4))
+    work = dist.all_reduce(torch.ones(2, dtype=torch.int32 if rank == 0 else torch.float32), async_op=True)
+    with pytest.raises(pc.CollectiveMismatch):
+        work.get_future().wait()
+    assert isinstance(work.exception(), pc.CollectiveMismatch)
+    assert not work.is_success()
+    with pytest.raises(pc.InvalidArgument, match="add up"):
+        dist.all_to_all_single(torch.ones(2), torch.ones(2), [1] * size, [3] * size)
+    with pytest.raises(pc.Unsupported):
+        dist.all_reduce(torch.ones(2, dtype=torch.int64), ReduceOp.AVG)
+    with pytest.raises(pc.InvalidArgument, match="one device"):
+        dist.group.WORLD.allreduce([torch.ones(1), torch.ones(1)])
+    x = own()
+    dist.all_reduce(x)
+    assert torch.equal(x, total())
+
+
+@check
+def a_rank_that_is_late_is_a_timeout_that_names_it() -> None:
+    group = dist.new_group(timeout=timedelta(seconds=0.3))
+    if dist.get_rank() == 0:
+        with pytest.raises(pc.CollectiveTimeout, match="rank 1"):
+            pc.torch.monitored_barrier(group, timedelta(seconds=0.3))
+        with pytest.raises(TimeoutError):
+            dist.all_reduce(torch.ones(1), group=group)
+    dist.barrier()
+    dist.group.WORLD.set_timeout(timedelta(seconds=30))
