@@ -129,6 +129,11 @@ Example:
     >>> pc.shutdown()
 )";
 
+inline constexpr const char* kLookOn = R"(_look_on()
+--
+
+Wait for the end asleep, while the progress thread drives the call.)";
+
 inline constexpr const char* kWatch = R"(_watch(fd, /)
 --
 

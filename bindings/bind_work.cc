@@ -78,12 +78,13 @@ Status gave_up_waiting(const WorkObject& work, double seconds) {
 }
 
 // Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
-std::optional<Status> wait_for_end(WorkObject& work, double timeout_s) {
+std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
+                                   AsyncCall::Part part = AsyncCall::Part::kDrives) {
   AsyncCall& call = work.call->call();
   std::optional<Status> outcome = call.outcome();
   if (!outcome) {
     std::shared_ptr<Runtime> runtime = work.session->alive.lock();
-    const AsyncCall::Part part = runtime != nullptr ? AsyncCall::Part::kDrives : AsyncCall::Part::kLooksOn;
+    if (runtime == nullptr) part = AsyncCall::Part::kLooksOn;
     const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
     PyThreadState* thread = PyEval_SaveThread();
     outcome = call.wait({deadline, nullptr, &work.session->interrupted}, part);
@@ -149,6 +150,19 @@ PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     Py_XDECREF(type);
     Py_XDECREF(traceback);
     return value;
+  });
+}
+
+// A rank that waits for others that still compute, on cores that it may share with them, leaves its calls to the progress
+// thread, which sleeps: a waiting thread that drives stays awake and yields, and takes their time (4 ranks on 2 cores: half
+// of a training step).
+PyObject* work_look_on(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    work.state->ended_calls->settle();
+    if (!wait_for_end(work, -1, AsyncCall::Part::kLooksOn)) return nullptr;
+    return Py_NewRef(Py_None);
   });
 }
 
@@ -228,6 +242,7 @@ PyTypeObject* make_work_type(PyObject* module) {
       {"result", work_result, METH_NOARGS, docs::kResult},
       {"exception", fast(work_exception), kFast, docs::kException},
       {"info", work_info, METH_NOARGS, docs::kInfo},
+      {"_look_on", work_look_on, METH_NOARGS, docs::kLookOn},
       {"_watch", work_watch, METH_O, docs::kWatch},
       {"_unwatch", work_unwatch, METH_O, docs::kUnwatch},
       {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, docs::kClassGetItem},

@@ -34,6 +34,9 @@ class Library(Protocol):
     def is_block(self, x: Any) -> bool:
         """Whether the core can take its memory as it lies, to read it."""
 
+    def order(self, x: Any) -> Shape:
+        """Its axes as they lie in memory, the slowest first; just as they are counted, if that makes no difference."""
+
     def span(self, x: Any) -> tuple[int, int]:
         """First address of its elements, and the one after the last. It has elements."""
 

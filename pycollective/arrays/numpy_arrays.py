@@ -38,6 +38,9 @@ class NumpyArrays:
         # What has objects in it, or a mask, is left to the core, which refuses it.
         return bool(x.flags.c_contiguous) or x.dtype.hasobject or isinstance(x, np.ma.MaskedArray)
 
+    def order(self, x: Any) -> Shape:
+        return tuple(range(len(self.shape(x))))
+
     def span(self, x: Any) -> tuple[int, int]:
         address = x.__array_interface__["data"][0]
         if x.flags.c_contiguous:

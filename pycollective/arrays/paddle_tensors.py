@@ -62,6 +62,9 @@ class PaddleTensors:
         # What has no strides or lies on another device is left to the core, which refuses it.
         return not x.is_dense() or not _is_on_cpu(x) or bool(x.is_contiguous())
 
+    def order(self, x: Any) -> Shape:
+        return tuple(range(len(self.shape(x))))
+
     def span(self, x: Any) -> tuple[int, int]:
         return span_of(x.data_ptr(), tuple(x.shape), _strides(x), _itemsize(x))
 

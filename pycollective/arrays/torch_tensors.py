@@ -38,6 +38,11 @@ class TorchTensors:
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
 
+    def order(self, x: Any) -> Shape:
+        strides = x.stride()
+        axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))  # equal ones stay as they are
+        return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))  # else it has gaps
+
     def span(self, x: Any) -> tuple[int, int]:
         size = x.element_size()
         return span_of(x.data_ptr(), tuple(x.shape), tuple(s * size for s in x.stride()), size)

@@ -27,10 +27,16 @@ class Slot(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+    order: tuple[int, ...] = ()  # of its axes in memory, the slowest first
 
     def words(self) -> str:
         """As errors call it: `"weight" float32[3, 4]`."""
         return f'"{self.name}" {self.dtype}{list(self.shape)}'
+
+    def all_words(self) -> str:
+        """And the order of its axes, if it is not the one of C."""
+        in_memory = "" if self.order == tuple(sorted(self.order)) else f", axes {self.order} in memory"
+        return self.words() + in_memory
 
 
 def cut(slots: Iterable[Slot], bucket_nbytes: int, first_bucket_nbytes: int) -> list[list[Slot]]:
@@ -64,7 +70,7 @@ def check_same_on_all_ranks(
 
     One allgather of 32 bytes; only where it shows a difference a second one, of everything.
     """
-    mine = [slot.words() for slot in slots] + settings
+    mine = [slot.all_words() for slot in slots] + settings
     digest = hashlib.sha256("\n".join(mine).encode()).digest()
     digests = group.allgather(np.frombuffer(digest, np.uint8)[None], timeout=timeout)
     if (digests == digests[0]).all():

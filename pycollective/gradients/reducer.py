@@ -85,6 +85,7 @@ class GradientReducer:
         self._op = op
         self._timeout = timeout
         self._next = 0  # the first bucket that is not launched
+        self._given_up = False  # reset() has begun and not ended
         arrays = dict(_checked(parameters, op))
         slots = [_slot(name, x) for name, x in arrays.items()]
         how = op if isinstance(op, str) else f"{op.op} * {op.factor}"
@@ -133,24 +134,28 @@ class GradientReducer:
         """
         return self._place(name).view
 
+    def has(self, name: str) -> bool:
+        """Whether this step has that gradient."""
+        return name not in self._place(name).bucket.missing
+
     def missing(self) -> list[str]:
         """The names whose gradient has not been given in this step."""
         return [name for bucket in self._buckets for name in bucket.names if name in bucket.missing]
 
-    def ready(self, name: str, gradient: Any, *, in_place: bool = False) -> Any:
+    def ready(self, name: str, gradient: Any) -> Any:
         """Takes a gradient into this step, and begins the buckets whose turn has come.
 
-        It is copied to view(name) unless it is that. With in_place=True one of 256 KiB or more is reduced where it
-        lies instead, if it can be written and has no gaps.
+        It is copied to view(name) unless it is that.
 
         Returns:
-            the array that will have the result: do not touch it until finish() has returned.
+            view(name), which will have the result: do not touch it until finish() has returned.
 
         Raises:
             InvalidArgument: no such name, another shape or dtype, or it was given before in this step. Nothing of it
                 was taken, and the step goes on.
             As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
         """
+        self._check_not_given_up()
         place = self._place(name)
         missing = place.bucket.missing
         if name not in missing:
@@ -160,29 +165,41 @@ class GradientReducer:
             )
         if gradient is not place.view:
             place.check(gradient)
-        taken = place.take(gradient, in_place=in_place)
+        place.take(gradient)
         missing.remove(name)
         if not missing:
             self._launch()
-        return taken
+        return place.view
+
+    def launch_all(self) -> None:
+        """Begins all buckets of this step; gradients that were not given count as zeros. finish() begins with this.
+
+        Where several reducers end a step together, call it on each before the first finish(): so none waits for ranks
+        that wait in another one.
+
+        Raises:
+            As allreduce_async(), if a bucket cannot be begun; finish() tries again.
+        """
+        self._check_not_given_up()
+        for bucket in self._buckets[self._next :]:
+            for name in bucket.missing:
+                self._places[name].memory.fill(0)
+            bucket.missing.clear()
+        self._launch()
 
     def finish(self) -> dict[str, Any]:
         """Ends a step: gradients that were not given count as zeros, and what is under way is waited for.
 
         Returns:
-            the reduced gradients by name. Those of NumPy and torch are what ready() returned, mostly view(name), in
-            which the next step writes; those of JAX are new arrays.
+            the reduced gradients by name. Those of NumPy and torch are view(name), in which the next step writes; those
+            of JAX are new arrays.
 
         Raises:
             As allreduce(). The step has ended all the same; gradients are unspecified. CollectiveMismatch also if
             another rank has given this step up with reset(): the group and all reducers go on.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
-        for bucket in self._buckets[self._next :]:
-            for name in bucket.missing:
-                self._places[name].memory.fill(0)
-            bucket.missing.clear()
-        self._launch()
+        self.launch_all()
         errors = [bucket.error() for bucket in self._buckets]
         results = {name: place.result() for name, place in self._places.items()} if not any(errors) else {}
         self._clear()
@@ -203,7 +220,7 @@ class GradientReducer:
             place = self._place(name)
             if gradient is not place.view:
                 place.check(gradient)
-            if name not in place.bucket.missing:
+            if self.has(name):
                 raise InvalidArgument(f'GradientReducer: "{name}" was given before in this step')
         for bucket in self._buckets:
             for name in bucket.names:
@@ -222,11 +239,15 @@ class GradientReducer:
 
         Raises:
             As barrier_async(), if the group has ended. Other errors are the others' to see.
+            KeyboardInterrupt: the step has not been given up yet: call reset() again.
         """
-        works = [bucket.work for bucket in self._buckets if bucket.work is not None]
-        works += [self._group.barrier_async(timeout=self._timeout) for _ in self._buckets[len(works) :]]
-        for work in works:
-            work.exception()
+        self._given_up = True
+        for bucket in self._buckets:
+            if bucket.work is None:
+                bucket.work = self._group.barrier_async(timeout=self._timeout)
+        for bucket in self._buckets:
+            assert bucket.work is not None
+            bucket.work.exception()
         self._clear()
 
     def __repr__(self) -> str:
@@ -251,11 +272,16 @@ class GradientReducer:
         for bucket in self._buckets:
             bucket.clear()
         self._next = 0
+        self._given_up = False
+
+    def _check_not_given_up(self) -> None:
+        if self._given_up:
+            raise InvalidArgument("GradientReducer: reset() was interrupted: call it again")
 
 
 def _slot(name: str, x: Any) -> Slot:
     library = library_of(x)
-    return Slot(name, library.shape(x), library.dtype(x), library.nbytes(x))
+    return Slot(name, library.shape(x), library.dtype(x), library.nbytes(x), library.order(x))
 
 
 def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) -> Iterable[tuple[str, Any]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 from torch import nn
 
 from pycollective._core import Group
+from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
@@ -50,17 +53,19 @@ class DataParallel(nn.Module):
         Gradients may be views of buckets: the next backward overwrites them, unless it accumulates. Several backwards
         in one step may follow each other; gradients that are averaged already stay as they are by another averaging.
 
-        state_dict() and load_state_dict() are those of `module`: their keys have no prefix. Copying and pickling are
-        refused: copy `.module`.
+        state_dict() and load_state_dict() are those of `module`: their keys have no prefix, in other modules
+        too. Copying and pickling are refused: copy `.module`.
 
         Of nn.Embedding(sparse=True) the indices and values of all ranks are gathered. Take use_reentrant=False for
         checkpoints: with True each may reduce all gradients once more, and a parameter in two of them is refused.
 
-        A rank that survives an exception in a step calls reset().
+        A rank that survives an exception in a step calls reset(). A post-accumulate hook of yours sees the gradient of
+        this rank, or already the one of all. close() ends it all, so that `module` can be wrapped anew.
 
     Raises:
-        InvalidArgument: nothing requires grad, or gradients of `module` are being reduced already; at forward: a frozen
-            parameter requires grad by now.
+        InvalidArgument: nothing requires grad, a parameter or buffer cannot be written or two of them share memory, or
+            gradients of `module` are being reduced already. From forward() and backward(): a parameter requires grad
+            that did not, or was not there, when the module was wrapped.
         CollectiveMismatch: the ranks' modules differ; on all ranks, with the first parameter that does.
         From backward(): as GradientReducer.finish(), so PeerFailure soon after a rank died; Unsupported for
             create_graph=True; InvalidArgument if one parameter got two gradients in one backward.
@@ -89,6 +94,7 @@ class DataParallel(nn.Module):
         super().__init__()
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise InvalidArgument("DataParallel: no parameter requires grad, so there is nothing to train")
+        _check_apart({**dict(module.named_parameters()), **dict(module.named_buffers())})
         self.module = module
         self._group = group_of(group)
         self._timeout = timeout
@@ -107,6 +113,9 @@ class DataParallel(nn.Module):
         self._broadcast([*module.parameters(), *self._tensors()])
         if not broadcast_buffers:
             self._homes.clear()
+        self._wrapped = {id(parameter) for parameter in module.parameters()}
+        self._remember_structure()
+        self.register_load_state_dict_pre_hook(_with_prefix)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401  whatever the module takes
         """That of the module."""
@@ -136,6 +145,10 @@ class DataParallel(nn.Module):
         """
         self._hooks.reset()
 
+    def close(self) -> None:
+        """Ends it: backward reduces nothing any more, and `.module` can be wrapped anew."""
+        self._hooks.close()
+
     def state_dict(  # without the positional arguments that torch has given up
         self,
         *,
@@ -150,11 +163,7 @@ class DataParallel(nn.Module):
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:  # noqa: ANN401
         """That of the module. All ranks load the same."""
-        if assign:
-            raise Unsupported(
-                "DataParallel: assign=True puts other parameters into the module, whose gradients would not be "
-                "reduced: load into the module before wrapping it"
-            )
+        _refuse_assign(assign)
         return self.module.load_state_dict(state_dict, strict)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -165,12 +174,29 @@ class DataParallel(nn.Module):
     @torch.compiler.disable
     def _prepare(self) -> None:
         self._hooks.check()
+        if any(
+            len(home) != len(was) or any(map(is_not, home.values(), was)) for home, was in self._structure
+        ):
+            self._check_parameters()
         if self._hooks.enabled:
             self._broadcast(self._tensors())
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         if tensors:
             self._group.broadcast([each.detach() for each in tensors], timeout=self._timeout)
+
+    def _remember_structure(self) -> None:
+        homes = [home for each in self.module.modules() for home in (each._parameters, each._modules)]
+        self._structure = [(home, tuple(home.values())) for home in homes]
+
+    def _check_parameters(self) -> None:
+        for name, parameter in self.module.named_parameters():
+            if parameter.requires_grad and id(parameter) not in self._wrapped:
+                raise InvalidArgument(
+                    f'DataParallel: "{name}" was put into the module after it was wrapped, so its gradient would not '
+                    "be reduced: close() the DataParallel, and wrap the module anew"
+                )
+        self._remember_structure()
 
     def _tensors(self) -> list[torch.Tensor]:
         """The buffers."""
@@ -179,6 +205,39 @@ class DataParallel(nn.Module):
             if (buffer := home.get(name)) is not None:
                 found[id(buffer)] = buffer
         return list(found.values())
+
+
+def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
+    """Refuses, on every rank alike, what only the ranks that receive would notice."""
+    spans: list[tuple[int, int, str]] = []
+    for name, tensor in tensors.items():
+        library = writable_for("DataParallel", f'"{name}"', tensor.detach())
+        if tensor.numel() and tensor.device.type == "cpu":
+            spans.append((*library.span(tensor), name))
+    spans.sort()
+    for (_, end, one), (begin, _, other) in itertools.pairwise(spans):
+        if begin < end:
+            raise InvalidArgument(
+                f'DataParallel: "{one}" and "{other}" share memory, and each would be written: use one of them in both '
+                "places, or give one a copy"
+            )
+
+
+def _refuse_assign(assign: bool) -> None:
+    if assign:
+        raise Unsupported(
+            "DataParallel: assign=True puts other parameters into the module, whose gradients would not be "
+            "reduced: load into the module before wrapping it"
+        )
+
+
+def _with_prefix(
+    _: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any], *__: object
+) -> None:
+    """Loading comes this way if another module holds the DataParallel; state_dict() left "module." out."""
+    _refuse_assign(metadata.get("assign_to_params_buffers", False))
+    mine = {key: state.pop(key) for key in [*state] if key.startswith(prefix)}
+    state.update({f"{prefix}module.{key.removeprefix(prefix)}": value for key, value in mine.items()})
 
 
 def _sparse_names(module: nn.Module) -> set[str]:

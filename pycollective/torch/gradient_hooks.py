@@ -1,18 +1,18 @@
 """A GradientReducer that torch's backward drives: what DataParallel and DistributedOptimizer share.
 
 A hook on each parameter hands its gradient to the reducer as soon as autograd has accumulated it; a callback at the end
-of backward finishes the step, so that loss.backward() comes back with reduced gradients, or raises. Small gradients
-become views of their bucket, large ones are reduced where they lie: nothing is copied out.
+of backward finishes the step, so that loss.backward() comes back with reduced gradients, or raises. Gradients become
+views of their bucket: nothing is copied out.
 
 The engine runs no callback if backward raises. It holds the only reference to ours, so a step whose callback is gone
-is one that an exception has cut off.
+is one that an exception has cut off. Backwards may stand in one another (reentrant checkpoints): each has a number.
 """
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,13 +38,23 @@ _hooked: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDict
 
 
 class _EndOfBackward:
-    """What the engine calls; whether it is alive tells whether that backward is."""
+    """What the engine calls at the end of a backward, for all whose gradients came in it.
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._act = act
+    Whether it is alive tells whether that backward is.
+    """
+
+    def __init__(self) -> None:
+        self.hooks: list[GradientHooks] = []
 
     def __call__(self) -> None:
-        self._act()
+        for each in self.hooks:  # before anybody waits: another rank may wait in another order
+            each.launch_all()
+        for each in self.hooks:
+            each.ended()
+
+
+# By the number of the backward.
+_ends: weakref.WeakValueDictionary[int, _EndOfBackward] = weakref.WeakValueDictionary()
 
 
 class GradientHooks:
@@ -95,18 +105,25 @@ class GradientHooks:
         self._end: weakref.ref[_EndOfBackward] | None = None  # of the backward that has begun and not ended
         self._reducing = False  # whether that backward reduces
         self._open = False  # whether a step of the reducer has begun that must be ended
+        self._once = op != "avg"  # to reduce a gradient twice would change it
+        self._versions: dict[str, int] = {}  # of the gradients as they were reduced, if they may be only once
         self.reduced = False  # whether the gradients are those of all ranks
+        self._closed = False
         self._install()
 
     def check(self) -> None:
         """To be called before a step: clears up after a backward that raised, and refuses what the hooks miss."""
+        if self._closed:
+            raise InvalidArgument("this DataParallel or DistributedOptimizer was ended by its close()")
         self.recover()
-        for name, parameter in self._frozen.items():
-            if parameter.requires_grad:
-                raise InvalidArgument(
-                    f'"{name}" requires grad since its gradients were arranged to be reduced, so they would not be: '
-                    "freeze and thaw parameters first, and then make the DataParallel or DistributedOptimizer anew"
-                )
+        self._check_frozen()
+
+    def close(self) -> None:
+        """Reduces nothing any more."""
+        self._closed = True
+        _remove(self._handles)
+        for parameter in (self._dense | self._sparse).values():
+            _hooked.pop(id(parameter), None)
 
     def recover(self) -> bool:
         """Gives up the step of a backward that raised, if there is one: see GradientReducer.reset()."""
@@ -118,8 +135,10 @@ class GradientHooks:
 
     def reset(self) -> None:
         """Gives the step up: see GradientReducer.reset()."""
-        self._open = False
-        self._reducer.reset()
+        try:
+            self._reducer.reset()
+        finally:
+            self._open = self._reducer.begun  # after Ctrl-C
 
     def restart(self) -> None:
         """Forgets the passes that were accumulated: somebody has set the gradients to zero."""
@@ -128,20 +147,19 @@ class GradientHooks:
 
     def synchronize(self) -> None:
         """Reduces the gradients as they are now; parameters without one count as zeros."""
-        missing = self._reducer.missing()
-        missing = [name for name in missing if name in self._dense and self._dense[name].requires_grad]
-        for name in missing:
-            if (gradient := self._dense[name].grad) is not None:
-                self._take(name, gradient)
-        sparse = {name: self._sparse_gradient(name) for name in self._sparse}
+        self._launch_all()
+        sparse = {name: self._sparse_gradient(each) for name, each in self._sparse.items()}
         try:
             reduced = self._reducer.finish()
         finally:
             self._open = self._reducer.begun  # after Ctrl-C
-        for name in missing:
-            self._dense[name].grad = reduced[name]
+        for name, parameter in self._dense.items():
+            if parameter.requires_grad:
+                parameter.grad = reduced[name]
         for name, gradient in sparse.items():
             self._sparse[name].grad = self._mean(gradient)
+        if self._once:
+            self._versions = {name: reduced[name]._version for name in self._dense}
         self._passed = 0
         self.reduced = True
 
@@ -159,61 +177,90 @@ class GradientHooks:
         """False in no_sync()."""
         return self._enabled
 
+    def _check_frozen(self) -> None:
+        for name, parameter in self._frozen.items():
+            if parameter.requires_grad:
+                raise InvalidArgument(
+                    f'"{name}" requires grad since its gradients were arranged to be reduced, so they would not be: '
+                    "freeze and thaw parameters first, or call close(), and make the DataParallel or "
+                    "DistributedOptimizer anew"
+                )
+
     def _check_not_hooked(self) -> None:
-        if not hasattr(Variable._execution_engine, "queue_callback"):
-            raise Unsupported("this torch cannot tell the end of backward: it has no queue_callback")
+        if not hasattr(Variable._execution_engine, "queue_callback") or not hasattr(
+            torch._C, "_current_graph_task_id"
+        ):
+            raise Unsupported(
+                f"torch {torch.__version__} does not tell which backward runs and when it ends: take 2.1 or newer"
+            )
         for name, parameter in (self._dense | self._sparse).items():
             if id(parameter) in _hooked:
                 raise InvalidArgument(
                     f'the gradient of "{name}" is being reduced already, by another DataParallel or '
-                    "DistributedOptimizer: one is enough"
+                    "DistributedOptimizer: one is enough; its close() ends it"
                 )
 
     def _install(self) -> None:
         me = weakref.ref(self)
-        handles = []
+        self._handles: list[Any] = []
         for name, parameter in (self._dense | self._sparse).items():
             hook = partial(_arrived, me, name)
-            handles.append(parameter.register_post_accumulate_grad_hook(hook))
+            self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
             _hooked[id(parameter)] = self
-        weakref.finalize(self, _remove, handles)
+        weakref.finalize(self, _remove, self._handles)
+
+    def _begin(self) -> None:
+        """The first gradient of a backward."""
+        self.check()
+        self.reduced = False
+        self._reducing = self._open = self._enabled and self._passed + 1 >= self._passes
+        number = torch._C._current_graph_task_id()
+        end = _ends.get(number)
+        if end is None:
+            end = _ends[number] = _EndOfBackward()
+            Variable._execution_engine.queue_callback(end)
+        end.hooks.append(self)
+        self._end = weakref.ref(end)
 
     def _arrived(self, name: str, parameter: torch.Tensor) -> None:
         if self._end is None or self._end() is None:
             self._begin()
         if not self._reducing or name in self._sparse:  # of which the turn is at the end
             return
-        gradient = parameter.grad
-        assert gradient is not None
-        try:
-            taken = self._take(name, gradient)
-        except InvalidArgument as error:
-            if name not in self._reducer.missing():
-                error.args = (
-                    f"{error}. It got two gradients in one backward, as in two checkpoints with use_reentrant=True: "
-                    "take use_reentrant=False",
-                )
-            raise
-        if taken is not gradient:
-            parameter.grad = taken
+        if self._reducer.has(name):
+            raise InvalidArgument(
+                f'"{name}" got two gradients in one backward, as in two checkpoints with use_reentrant=True: take '
+                "use_reentrant=False"
+            )
+        parameter.grad = self._take(name, parameter, additions=1)
 
-    def _begin(self) -> None:
-        """The first gradient of a backward."""
-        self.recover()
-        self.reduced = False
-        self._reducing = self._open = self._enabled and self._passed + 1 >= self._passes
-        end = _EndOfBackward(self._ended)
-        Variable._execution_engine.queue_callback(end)
-        self._end = weakref.ref(end)
-
-    def _ended(self) -> None:
+    def launch_all(self) -> None:
+        """The end of a backward has come: begins the buckets that are left."""
         self._end = None
+        if self._reducing:
+            self._launch_all()
+
+    def ended(self) -> None:
+        """And of all others of that backward, too."""
         if self._reducing:
             self.synchronize()
         elif self._enabled:
             self._passed += 1
 
-    def _take(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
+    def _launch_all(self) -> None:
+        self._open = True
+        for name, parameter in self._sparse.items():
+            self._check_sparse(name, parameter.grad)
+        for name in self._reducer.missing():
+            parameter = self._dense.get(name)
+            if parameter is not None and parameter.requires_grad and parameter.grad is not None:
+                self._take(name, parameter, additions=0)
+        self._reducer.launch_all()
+
+    def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:
+        """Gives the reducer a gradient that was added to so often since it was looked at last."""
+        gradient = parameter.grad
+        assert gradient is not None
         if gradient.requires_grad:
             raise Unsupported(
                 f'the gradient of "{name}" was made with create_graph=True, and what it is reduced to would have no '
@@ -223,19 +270,26 @@ class GradientHooks:
             raise Unsupported(
                 f'the gradient of "{name}" is sparse: DataParallel reduces those of nn.Embedding(sparse=True)'
             )
-        taken: torch.Tensor = self._reducer.ready(name, gradient, in_place=True)
-        return taken
+        view: torch.Tensor = self._reducer.view(name)
+        before = self._versions.get(name)
+        if before is not None and gradient is view and gradient._version == before + additions:
+            raise InvalidArgument(
+                f'the gradient of "{name}" was reduced before and not set to zero since, so this would reduce it '
+                "twice: zero_grad() before the next backward, and use_reentrant=False in checkpoints"
+            )
+        self._reducer.ready(name, gradient)
+        return view
 
-    def _sparse_gradient(self, name: str) -> torch.Tensor:
-        parameter = self._sparse[name]
-        gradient = parameter.grad
-        if gradient is None:
-            return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)
-        if gradient.requires_grad or gradient.layout is not torch.sparse_coo:
+    def _check_sparse(self, name: str, gradient: torch.Tensor | None) -> None:
+        if gradient is not None and (gradient.requires_grad or gradient.layout is not torch.sparse_coo):
             raise Unsupported(
                 f'the gradient of "{name}" is no sparse one ({gradient.layout}), or was made with create_graph=True'
             )
-        return gradient
+
+    def _sparse_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
+        if parameter.grad is None:
+            return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)
+        return parameter.grad
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:
         """Of a sparse one: the indices and values of all ranks, one behind the other, and those of one index added."""

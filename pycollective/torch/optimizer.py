@@ -55,6 +55,16 @@ class _Distributed(Optimizer):
         if not self._gradients.reduced:
             self._gradients.synchronize()
 
+    def reset(self) -> None:
+        """Gives a step up, after an exception in it that this rank survives: see DataParallel.reset()."""
+        self._gradients.reset()
+
+    def close(self) -> None:
+        """Makes it the optimizer that it was: gradients are reduced no more."""
+        self._gradients.close()
+        del self._gradients
+        self.__class__ = type(self).__bases__[1]
+
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """step() in this block takes the gradients as they are."""
@@ -80,6 +90,9 @@ class _Distributed(Optimizer):
         raise InvalidArgument(
             "DistributedOptimizer cannot be copied or pickled, as its ranks cannot: take its state_dict()"
         )
+
+
+_Distributed.step.hooked = True  # type: ignore[attr-defined]  # torch's hooks of step() run in the class beneath
 
 
 def DistributedOptimizer(
@@ -117,7 +130,9 @@ def DistributedOptimizer(
         op: how gradients are combined. With others than "avg", gradients that were reduced must be set to zero before
             the next backward.
         backward_passes_per_step: backward accumulates so often, and reduces the sum of these passes in the last one;
-            step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process.
+            step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process. After fewer passes,
+            as at the end of an epoch, call synchronize() before anything looks at gradients (clipping, unscale_()) or
+            steps: they are this rank's own until then.
         group: whose ranks take part: a Group, a process group of our torch backend, default the world.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
 
@@ -125,8 +140,10 @@ def DistributedOptimizer(
         synchronize(): reduces gradients that are not reduced yet.
         skip_synchronize(): a context in which step() reduces nothing.
         step(): reduces what backward has not, for example on a rank where no parameter got a gradient.
+        reset(): gives a step up, after an exception that this rank survives, as DataParallel.reset().
+        close(): makes it the optimizer that it was.
 
-    What DataParallel says about unused parameters, uneven batches and exceptions holds here.
+    What DataParallel says about unused parameters, uneven batches and hooks of yours holds here.
 
     Raises:
         InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made before.

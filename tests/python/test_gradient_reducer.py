@@ -120,28 +120,22 @@ def test_compression_rounds_on_the_wire_and_leaves_integers_alone() -> None:
     testing.run(compressed, 2)
 
 
-def in_place() -> None:
+def only_read() -> None:
+    """Whatever memory a gradient lies in; large ones, too."""
     rank, large = pc.rank(), 1 << 16
-    reducer = GradientReducer([("b", np.zeros(3)), ("w", np.zeros((large, 1))), ("c", np.zeros(2))])
-    assert len(reducer.buckets) == 1
-    for where in ("itself", "gaps", "read-only", "missing"):
+    reducer = GradientReducer([("b", np.zeros(3)), ("w", np.zeros((large, 1)))])
+    for where in ("block", "gaps", "read-only"):
         w = np.full((large, 2 if where == "gaps" else 1), 2.0 * rank)[:, :1]
         w.flags.writeable = where != "read-only"
-        b = np.full(3, 2.0 * rank)
-        if not (where == "missing" and rank == 1):
-            taken = reducer.ready("w", w, in_place=True)
-            assert (taken is w) == (where in ("itself", "missing"))
-            assert (taken is reducer.view("w")) == (where in ("gaps", "read-only"))
-        assert reducer.ready("b", b, in_place=True) is reducer.view("b"), "small ones travel together"
+        assert reducer.ready("w", w) is reducer.view("w")
         got = reducer.finish()
-        assert (got["w"] == (0 if where == "missing" else 1)).all()
-        assert got["b"].tolist() == [1, 1, 1]
-        assert got["c"].tolist() == [0, 0]
-        assert where != "itself" or got["w"] is w
+        assert (got["w"] == 1).all()
+        assert not got["b"].any()
+        assert (w == 2 * rank).all()
 
 
-def test_a_large_gradient_is_reduced_where_it_lies_if_it_can_be() -> None:
-    testing.run(in_place, 2)
+def test_gradients_that_are_given_are_only_read() -> None:
+    testing.run(only_read, 2)
 
 
 def refusals() -> None:
@@ -268,6 +262,45 @@ def late() -> None:
     except KeyboardInterrupt:
         pc.send(x, 1)
     assert patient.finish()["a"].tolist() == [1, 1], "the step went on"
+
+
+def interrupted() -> None:
+    """While it gives a step up: the others come to it later."""
+    reducer = GradientReducer({"a": np.zeros(2), "b": np.zeros(2, "f4")})
+    x = np.zeros(1)
+    if pc.rank() == 1:
+        pc.recv(x, 0)
+        with pytest.raises(pc.CollectiveMismatch, match="given this step up"):
+            reducer.reduce({})
+    else:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            reducer.reset()
+        with pytest.raises(pc.InvalidArgument, match="reset\\(\\) was interrupted"):
+            reducer.finish()
+        pc.send(x, 1)
+        reducer.reset()
+    assert reducer.reduce({"a": np.full(2, 2.0 * pc.rank())})["a"].tolist() == [1, 1], (
+        "the next step is in order"
+    )
+
+
+def test_ctrl_c_while_a_step_is_given_up_leaves_the_steps_in_order() -> None:
+    testing.run(interrupted, 2)
+
+
+def together() -> None:
+    """Each rank ends two steps in another order."""
+    pair = [GradientReducer({"a": np.zeros(2)}, timeout=10) for _ in "ab"]
+    order = pair if pc.rank() else pair[::-1]
+    for reducer in order:
+        reducer.launch_all()
+    assert [reducer.finish()["a"].tolist() for reducer in order] == [[0, 0]] * 2
+
+
+def test_steps_of_two_reducers_may_end_in_any_order() -> None:
+    testing.run(together, 2)
 
 
 def test_a_timeout_ends_the_step_and_ctrl_c_does_not() -> None:

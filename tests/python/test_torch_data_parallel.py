@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import signal
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from arrays import torch
+from named_checks import Checks, assert_passed
 
 import pycollective as pc
 from pycollective import testing
@@ -24,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pycollective.torch.data_parallel import DataParallel
 
+CHECKS = Checks()
 SMALL = {"bucket_nbytes": 100, "first_bucket_nbytes": 20}  # several buckets for the models here
 
 
@@ -86,7 +88,8 @@ def check(model: DataParallel, steps: Iterable[tuple[int, str]]) -> None:
             assert torch.equal(parameter.grad, expected[name]), name
 
 
-def training() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def gradients_are_those_of_one_process_and_views_of_buckets() -> None:
     torch.set_num_threads(1)
     model = DataParallel(Model(seed=pc.rank()), **SMALL)
     buckets = model._hooks._reducer.buckets
@@ -98,13 +101,15 @@ def training() -> None:
     check(model, [(0, "left")])
     views = {name: each.grad for name, each in model.module.named_parameters()}
     assert all(model._hooks._reducer.view(name) is view for name, view in views.items() if view is not None)
-
     for set_to_none in (True, False):
         model.zero_grad(set_to_none=set_to_none)
         loss(model, 1, "right").backward()
         check(model, [(1, "right")])
 
-    model.zero_grad()
+
+@CHECKS.on(1, 2, 3, 4)
+def no_sync_accumulates_and_may_be_nested() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
     with model.no_sync():
         loss(model, 2).backward()
         with model.no_sync():
@@ -115,12 +120,18 @@ def training() -> None:
     check(model, [(2, "left"), (3, "right"), (4, "right"), (5, "left")])
     assert pc.size() == 1 or not torch.equal(own, model.module.right.weight.grad)
 
-    model.zero_grad()
-    for step in (6, 7):  # two losses, each averaged: the mean of a mean is the mean
+
+@CHECKS.on(1, 2, 3, 4)
+def losses_of_one_step_may_follow_each_other() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
+    for step in (6, 7):  # each averaged: the mean of a mean is the mean
         loss(model, step).backward()
     check(model, [(6, "left"), (7, "left")])
 
-    model.zero_grad()
+
+@CHECKS.on(1, 2, 3, 4)
+def ranks_may_differ_in_what_they_use() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
     branch = "left" if pc.rank() else "right"  # another one is unused on each rank
     loss(model, 0, branch).backward()
     expected = Model(seed=0)
@@ -131,9 +142,12 @@ def training() -> None:
         mine = getattr(model.module, name).weight.grad
         assert not mine.any() if theirs is None else torch.equal(mine, theirs), name
 
-    model.zero_grad()
+
+@CHECKS.on(1, 2, 3, 4)
+def a_rank_whose_loss_needs_no_parameter_synchronizes() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
     if pc.rank() == 0:
-        model.synchronize()  # a rank whose loss needs no parameter
+        model.synchronize()
     else:
         loss(model, 1).backward()
     expected = (
@@ -141,6 +155,9 @@ def training() -> None:
     )
     assert torch.equal(model.module.first.weight.grad, expected)
 
+
+@CHECKS.on(1, 2, 3, 4)
+def random_float64_gradients_are_those_of_one_process() -> None:
     torch.manual_seed(0)
     rounded = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2)).double()
     rows = torch.randn(pc.size(), 3, 5, dtype=torch.float64)
@@ -152,34 +169,92 @@ def training() -> None:
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-12, atol=1e-12)
 
 
-def large_gradients() -> None:
-    """Reduced where they lie, on the ranks that have them, beside small ones in the same bucket."""
-    rank, size = pc.rank(), pc.size()
-    layers = nn.ModuleList([nn.Linear(300, 300) for _ in range(2)])
-    for number, parameter in enumerate(layers.parameters()):
-        parameter.data = integers(*parameter.shape, seed=number)
-    alone = copy.deepcopy(layers)
-    model = DataParallel(layers)
-
-    def total(layers: Any, rank: int) -> Any:
-        x = layers[0](integers(2, 300, seed=rank))
-        return (layers[1](x) if rank else x).sum()
-
-    for set_to_none in (True, False, True):
-        model.zero_grad(set_to_none=set_to_none)
-        (total(layers, rank) * size).backward()
-        reducer = model._hooks._reducer
-        assert layers[0].weight.grad is not reducer.view("0.weight")
-        assert layers[0].bias.grad is reducer.view("0.bias")
-        alone.zero_grad()
-        for other in range(size):
-            total(alone, other).backward()
-        for mine, theirs in zip(layers.parameters(), alone.parameters(), strict=True):
-            assert not mine.grad.any() if theirs.grad is None else torch.equal(mine.grad, theirs.grad)
+@CHECKS.on(1, 2, 3, 4)
+def two_models_of_one_loss_do_not_wait_for_each_other() -> None:
+    """Their first gradients come in another order on each rank, and each has a layer that is not used."""
+    models = [
+        DataParallel(nn.ModuleList([nn.Linear(2, 2) for _ in range(3)]), **SMALL, timeout=10) for _ in "ab"
+    ]
+    x = torch.ones(1, 2)
+    for model in models if pc.rank() % 2 else models[::-1]:
+        x = model.module[2](model.module[0](x))
+    x.sum().backward()
+    for model in models:
+        assert not model.module[1].weight.grad.any()
+        same = pc.allgather(model.module[0].weight.grad[None])
+        assert all(torch.equal(each, same[0]) for each in same)
 
 
-def refusals() -> None:
-    """And that each of them leaves a model that goes on."""
+@CHECKS.on(1, 2, 3, 4)
+def a_gradient_that_shares_memory_is_nobody_elses() -> None:
+    """Autograd may hand one block to a parameter and to the rest of the graph: nobody may write there."""
+    rank, size, wide = pc.rank(), pc.size(), 300
+
+    class Added(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.low = nn.Parameter(integers(wide, 2, seed=1))
+            self.high = nn.Parameter(integers(2, wide, seed=2))
+            self.delta = nn.Parameter(integers(wide * wide, seed=3))
+
+        def forward(self, x: Any) -> Any:
+            return x @ (self.low @ self.high + self.delta.view(wide, wide))
+
+    def gradient(rank: int) -> Any:
+        return integers(1, wide, seed=20 + rank)
+
+    model, alone = DataParallel(Added()), Added()
+    for _ in range(2):
+        model.zero_grad()
+        model(integers(1, wide, seed=10 + rank)).backward(gradient(rank) * size)
+    for other in range(size):
+        alone(integers(1, wide, seed=10 + other)).backward(gradient(other))
+    for mine, theirs in zip(model.module.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(mine.grad, theirs.grad)
+    given = torch.full((wide * wide,), float(rank))
+    model.zero_grad()
+    model.module.delta.view(-1).backward(given)
+    assert (given == rank).all(), "the program's own"
+
+
+@CHECKS.on(1, 2, 3, 4)
+def a_gradient_lies_as_its_parameter_does() -> None:
+    """Fused optimizers take memory as it comes."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    alone = copy.deepcopy(convolution)
+    model = DataParallel(convolution)
+    x = torch.randint(-3, 4, (2, 3, 5, 5)).float()
+    for trained in (model, alone):
+        optimizer = torch.optim.SGD(trained.parameters(), lr=2**-6, fused=True)
+        for _ in range(2):
+            optimizer.zero_grad()
+            trained(x).sum().backward()
+            assert all(each.grad.stride() == each.stride() for each in trained.parameters())
+            optimizer.step()
+    assert torch.equal(convolution.weight, alone.weight)
+    if pc.size() > 1:
+        kind = torch.channels_last if pc.rank() else torch.contiguous_format
+        with pytest.raises(pc.CollectiveMismatch, match=r"axes \(0, 2, 3, 1\) in memory"):
+            DataParallel(nn.Conv2d(3, 4, 3).to(memory_format=kind))
+
+
+@CHECKS.on(1, 2, 3, 4)
+def what_raises_in_the_middle_of_synchronize_is_done_again() -> None:
+    model = DataParallel(nn.ModuleList([nn.Linear(2, 2, bias=False) for _ in range(2)]), **SMALL)
+    first, last = model.module
+    first.weight.grad = torch.ones(2, 2, requires_grad=True) * 1
+    last.weight.grad = torch.full((2, 2), float(pc.rank()))
+    with pytest.raises(pc.Unsupported, match="create_graph"):
+        model.synchronize()
+    first.weight.grad = torch.full((2, 2), float(pc.rank()))
+    model.synchronize()
+    for each in model.module:
+        assert torch.equal(each.weight.grad, torch.full((2, 2), (pc.size() - 1) / 2))
+
+
+@CHECKS.on(1, 2, 3, 4)
+def each_refusal_leaves_a_model_that_goes_on() -> None:
     model = DataParallel(Model(seed=0), **SMALL)
     with pytest.raises(pc.Unsupported, match="create_graph"):
         loss(model, 0).backward(create_graph=True)
@@ -211,9 +286,59 @@ def refusals() -> None:
     slope.square().sum().backward()
     assert model.module.first.weight.grad.any()
 
-    module = model.module
-    del model
-    assert not any(each._post_accumulate_grad_hooks for each in module.parameters()), "no hook stays"
+
+@CHECKS.on(1, 2, 3, 4)
+def no_hook_stays_when_it_is_gone_or_closed() -> None:
+    module = Model(seed=0)
+    model = DataParallel(module, **SMALL)
+    model.close()
+    assert not any(each._post_accumulate_grad_hooks for each in module.parameters())
+    with pytest.raises(pc.InvalidArgument, match="close"):
+        model(batch(0, 0))
+    again = DataParallel(module, **SMALL)
+    loss(again, 0).backward()
+    check(again, [(0, "left")])
+    del again
+    gc.collect()
+    assert not any(each._post_accumulate_grad_hooks for each in module.parameters())
+
+
+@CHECKS.on(1, 2, 3, 4)
+def parameters_that_came_later_are_refused() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
+    inner = model.module
+    inner.frozen.requires_grad_(True)
+    with pytest.raises(pc.InvalidArgument, match=r'"frozen.weight" requires grad since'):
+        inner(torch.ones(1, 4)).sum().backward()  # past forward() of the DataParallel
+    inner.frozen.requires_grad_(False)
+    model.zero_grad()
+    loss(model, 0).backward()
+    check(model, [(0, "left")])
+    for place, other in ((inner, nn.Linear(6, 6)), (inner.left, nn.Parameter(torch.ones(6, 6)))):
+        name = "left" if place is inner else "weight"
+        before = getattr(place, name)
+        setattr(place, name, other)
+        with pytest.raises(pc.InvalidArgument, match=r'"left.weight" was put into the module after'):
+            model(batch(0, 0))
+        setattr(place, name, before)
+    model.zero_grad()
+    inner.add_module("added", nn.ReLU())  # nothing to train
+    loss(model, 1).backward()
+    check(model, [(1, "left")])
+
+
+@CHECKS.on(1, 2, 3, 4)
+def tensors_that_cannot_all_be_given_are_refused_on_every_rank() -> None:
+    module = nn.Linear(2, 2)
+    module.register_buffer("table", torch.zeros(1).expand(3))
+    with pytest.raises(pc.InvalidArgument, match='"table" of shape .* is expanded'):
+        DataParallel(module)
+    module.register_buffer("table", torch.zeros(4))
+    module.register_buffer("part", module.table[1:])
+    with pytest.raises(pc.InvalidArgument, match='"table" and "part" share memory'):
+        DataParallel(module)
+    module.part = torch.zeros(3)
+    DataParallel(module)
 
 
 class Raises(torch.autograd.Function):
@@ -226,7 +351,8 @@ class Raises(torch.autograd.Function):
         raise KeyError("a fault in backward")
 
 
-def faults() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def a_fault_in_backward_is_told_to_the_others_and_the_next_step_works() -> None:
     last = pc.size() - 1
     layers = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(4)])
     model = DataParallel(layers, bucket_nbytes=16, first_bucket_nbytes=16)
@@ -253,6 +379,10 @@ def faults() -> None:
         model.zero_grad()
         model(torch.ones(1, 2) * pc.rank()).sum().backward()
         assert all(torch.equal(layer.weight.grad, torch.full((2, 2), mean)) for layer in layers)
+
+
+@CHECKS.on(1, 2, 3, 4)
+def models_that_differ_are_refused() -> None:
     if pc.size() == 1:
         return
     with pytest.raises(pc.CollectiveMismatch, match='parameter 0 is "weight" float32'):
@@ -262,7 +392,8 @@ def faults() -> None:
     assert pc.allreduce(1) == pc.size()
 
 
-def reentrant() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def reentrant_checkpoints_are_right_or_refused() -> None:
     """A checkpoint of that kind is a backward in backward."""
     layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
     for number, each in enumerate(layers.parameters()):
@@ -289,7 +420,8 @@ def reentrant() -> None:
         forward(torch.ones(2, 3, requires_grad=True), [1, 1, 3], True).sum().backward()
 
 
-def buffers_and_states() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def buffers_are_those_of_rank_0() -> None:
     rank = pc.rank()
     torch.manual_seed(rank)
     inner = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
@@ -317,6 +449,11 @@ def buffers_and_states() -> None:
     plain(x)
     assert pc.allgather(plain.module.running_mean[None])[:, 0].unique().numel() == pc.size()
 
+
+@CHECKS.on(1, 2, 3, 4)
+def states_are_those_of_the_module() -> None:
+    inner = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    model = DataParallel(inner)
     state = model.state_dict()
     assert [*state] == [*inner.state_dict()]
     other = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
@@ -324,9 +461,19 @@ def buffers_and_states() -> None:
     assert not model.load_state_dict(other.state_dict()).missing_keys
     with pytest.raises(pc.Unsupported, match="before wrapping"):
         model.load_state_dict(state, assign=True)
+    nested, bare = nn.ModuleDict({"net": model}), nn.ModuleDict({"net": other})
+    assert [*nested.state_dict()] == [*bare.state_dict()]
+    for parameter in other.parameters():
+        nn.init.constant_(parameter, 2.0)
+    nested.load_state_dict(bare.state_dict())
+    assert all((parameter == 2).all() for parameter in inner.parameters())
+    bare.load_state_dict(nested.state_dict())
+    with pytest.raises(pc.Unsupported, match="before wrapping"):
+        nested.load_state_dict(bare.state_dict(), assign=True)
 
 
-def sparse() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def sparse_gradients_are_gathered() -> None:
     rank, size = pc.rank(), pc.size()
     table = nn.Embedding(10, 2, sparse=True)
     model = DataParallel(nn.ModuleDict({"table": table, "line": nn.Linear(2, 1)}))
@@ -349,7 +496,8 @@ def sparse() -> None:
         dense.synchronize()
 
 
-def collectives_of_the_model_in_backward() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def collectives_of_the_model_in_backward_stand_in_no_order_to_buckets() -> None:
     """Ranks that differ in when a bucket is complete make the model's own calls between other buckets."""
     first, last = nn.Linear(3, 3), nn.Linear(3, 3)
     norm = pc.torch.SyncBatchNorm(3)
@@ -361,7 +509,8 @@ def collectives_of_the_model_in_backward() -> None:
     assert model.module is not None
 
 
-def frameworks() -> None:
+@CHECKS.on(1, 2, 3, 4)
+def scalers_autocast_and_clipping_see_reduced_gradients() -> None:
     rank = pc.rank()
     torch.manual_seed(0)
     model = DataParallel(nn.Linear(4, 2), compression="bf16")
@@ -382,6 +531,9 @@ def frameworks() -> None:
     assert scaler.get_scale() == 512.0
     assert (pc.allgather(model.module.weight.detach()[None]) == model.module.weight).all()
 
+
+@CHECKS.on(1, 2, 3, 4)
+def compiled_inside_and_outside_it_is_the_same() -> None:
     inside = DataParallel(torch.compile(Model(seed=0), backend="aot_eager"), **SMALL)
     loss(inside, 0).backward()
     wrapped = Model(seed=0)
@@ -397,36 +549,9 @@ def frameworks() -> None:
         assert expected is None or torch.equal(wrapped.get_parameter(name).grad, expected)
 
 
-def everything() -> None:
-    training()
-    large_gradients()
-    refusals()
-    faults()
-    reentrant()
-    buffers_and_states()
-    sparse()
-    collectives_of_the_model_in_backward()
-
-
-def everything_and_frameworks() -> None:
-    everything()
-    frameworks()
-
-
-def test_training_equals_one_process_and_what_cannot_be_right_is_refused() -> None:
-    testing.run(everything, 4)
-
-
-def test_scalers_autocast_clipping_and_compile_see_reduced_gradients() -> None:
-    testing.run(everything_and_frameworks, 2)
-
-
-def test_alone_it_is_the_same(world_of_one: pc.Group) -> None:
-    training()
-    large_gradients()
-    refusals()
-    buffers_and_states()
-    sparse()
+@pytest.mark.parametrize(("size", "name"), CHECKS.rows())
+def test_on_every_rank(size: int, name: str) -> None:
+    assert_passed(__name__, size, name)
 
 
 class Dies(Raises):
@@ -437,24 +562,23 @@ class Dies(Raises):
         return gradient
 
 
-def everything_until_one_dies() -> tuple[str, float]:
-    everything()
+def until_one_dies() -> str:
     first, last = nn.Linear(3, 3), nn.Linear(3, 3)
     model = DataParallel(nn.ModuleList([first, last]), bucket_nbytes=16, first_bucket_nbytes=16)
+    for _ in range(3):
+        last(first(torch.ones(2, 3))).sum().backward()
     x = last(Dies.apply(first(torch.ones(2, 3)))).sum()
-    began = time.monotonic()
     with pytest.raises(pc.PeerFailure) as raised:
         x.backward()
     with pytest.raises(pc.PeerFailure):
         model.synchronize()  # and so in every later step
-    return str(raised.value), time.monotonic() - began
+    return str(raised.value)
 
 
-def test_a_rank_that_dies_in_backward_is_a_peer_failure_from_backward_soon() -> None:
-    """In the world in which three ranks have done everything else."""
+def test_a_rank_that_dies_in_backward_is_a_peer_failure_from_backward() -> None:
+    """Long before the deadline, which is 600 s."""
     with pytest.raises(testing.WorldFailed) as failed:
-        testing.run(everything_until_one_dies, 3)
+        testing.run(until_one_dies, 3)
     assert set(failed.value.errors) == {1}, failed.value
-    for text, seconds in failed.value.results.values():
+    for text in failed.value.results.values():
         assert "rank 1" in text
-        assert seconds < 1, text

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from arrays import torch
+from named_checks import Checks, assert_passed
 
 import pycollective as pc
-from pycollective import testing
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -18,6 +18,8 @@ if torch is None:
 from torch import nn
 
 from pycollective.torch.optimizer import DistributedOptimizer
+
+CHECKS = Checks()
 
 
 def net(seed: int = 0) -> Any:
@@ -54,7 +56,8 @@ def sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
 
 
-def training() -> None:
+@CHECKS.on(1, 2, 3)
+def every_step_is_that_of_one_process() -> None:
     torch.set_num_threads(1)
     rank, size = pc.rank(), pc.size()
     model = net(seed=rank)
@@ -78,6 +81,10 @@ def training() -> None:
     assert optimizer.step(closure) is not None
     check(model, [[0], [1], [2]], sgd)
 
+
+@CHECKS.on(1, 2, 3)
+def passes_are_summed_up_and_reduced_in_the_last_one() -> None:
+    rank = pc.rank()
     model = net()
     optimizer = DistributedOptimizer(
         sgd(model.parameters()), model.named_parameters(), op="sum", backward_passes_per_step=2
@@ -93,6 +100,10 @@ def training() -> None:
         optimizer.zero_grad()
     check(model, [[0, 1], [2, 3], [4]], sgd)
 
+
+@CHECKS.on(1, 2, 3)
+def a_rank_without_any_gradient_reduces_too() -> None:
+    rank, size = pc.rank(), pc.size()
     model = net()
     optimizer = DistributedOptimizer(sgd(model.parameters()))
     optimizer.zero_grad()
@@ -103,7 +114,8 @@ def training() -> None:
     assert (weights == weights[0]).all()
 
 
-def schedulers_and_states() -> None:
+@CHECKS.on(1, 2, 3)
+def the_state_of_rank_0_is_everybodys_and_schedulers_and_scalers_work() -> None:
     rank = pc.rank()
     model = net()
     plain = torch.optim.AdamW(model.parameters(), lr=0.5 + rank)
@@ -141,6 +153,93 @@ def schedulers_and_states() -> None:
     assert (weights == weights[0]).all()
 
 
+@CHECKS.on(1, 2, 3)
+def hooks_of_step_run_once() -> None:
+    model = net()
+    optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    told: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: told.append("before"))
+    optimizer.register_step_post_hook(lambda *_: told.append("after"))
+    for _ in range(2):
+        optimizer.load_state_dict(optimizer.state_dict())
+        model(rows(0, 0)).sum().backward()
+        optimizer.step()
+        assert told == ["before", "after"]
+        told.clear()
+
+
+@CHECKS.on(1, 2, 3)
+def scalers_after_fewer_passes_want_synchronize() -> None:
+    model = net()
+    optimizer = DistributedOptimizer(
+        sgd(model.parameters()), model.named_parameters(), backward_passes_per_step=2
+    )
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for bad in (True, False):  # one pass per step, which is one too few
+        x = rows(pc.rank(), 0) * (float("inf") if bad and pc.rank() == 0 else 1)
+        scaler.scale(model(x).sum() * pc.size()).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    assert scaler.get_scale() == 2.0
+    check(model, [[0]], sgd)
+
+
+@CHECKS.on(1, 2, 3)
+def no_sum_is_reduced_twice() -> None:
+    model = net()
+    optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), op="sum")
+
+    def backward() -> None:
+        model(rows(pc.rank(), 0)).sum().backward()
+
+    backward()
+    with pytest.raises(pc.InvalidArgument, match="reduce it twice"):
+        backward()
+    for set_to_none in (False, True):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        backward()
+    optimizer.step()
+    check(model, [[0]], sgd)
+    with pytest.raises(pc.InvalidArgument, match="reduce it twice"):
+        optimizer.step()
+    optimizer.zero_grad()
+    backward()
+
+
+@CHECKS.on(1, 2, 3)
+def a_step_is_given_up_and_the_next_one_works() -> None:
+    model = net()
+    optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    if pc.rank() == pc.size() - 1:
+        optimizer.reset()  # after an exception in forward
+    else:
+        with pytest.raises(pc.CollectiveMismatch, match="given this step up"):
+            model(rows(pc.rank(), 0)).sum().backward()
+    optimizer.zero_grad()
+    (model(rows(pc.rank(), 0)).sum() * pc.size()).backward()
+    optimizer.step()
+    check(model, [[0]], sgd)
+
+
+@CHECKS.on(1, 2, 3)
+def closed_it_is_the_optimizer_that_it_was() -> None:
+    model = net()
+    plain = sgd(model.parameters())
+    optimizer = DistributedOptimizer(plain, model.named_parameters())
+    optimizer.close()
+    assert type(plain) is torch.optim.SGD
+    assert not any(each._post_accumulate_grad_hooks for each in model.parameters())
+    (model(rows(pc.rank(), 0)).sum()).backward()
+    plain.step()
+    again = DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    weights = pc.allgather(model[0].weight.detach()[None])
+    assert (weights == weights[0]).all()
+    again.close()
+
+
 class Raises(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Any) -> Any:
@@ -151,7 +250,8 @@ class Raises(torch.autograd.Function):
         raise KeyError("a fault in backward")
 
 
-def refusals() -> None:
+@CHECKS.on(1, 2, 3)
+def each_refusal_leaves_an_optimizer_that_goes_on() -> None:
     rank, size = pc.rank(), pc.size()
     model = net()
     scheduled = sgd(model.parameters())
@@ -200,16 +300,6 @@ def refusals() -> None:
     assert not any(each._post_accumulate_grad_hooks for each in model.parameters()), "no hook stays"
 
 
-def everything() -> None:
-    training()
-    schedulers_and_states()
-    refusals()
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_every_step_is_that_of_one_process_with_all_batches(n: int) -> None:
-    testing.run(everything, n)
-
-
-def test_alone_it_is_the_same(world_of_one: pc.Group) -> None:
-    everything()
+@pytest.mark.parametrize(("size", "name"), CHECKS.rows())
+def test_on_every_rank(size: int, name: str) -> None:
+    assert_passed(__name__, size, name)
