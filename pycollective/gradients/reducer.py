@@ -39,7 +39,7 @@ class GradientReducer:
             at. Arrays of NumPy, torch (CPU) or JAX.
         op: how gradients are combined, as in allreduce(). "avg" weighs ranks equally, however many samples each had:
             for batches of different sizes scale the loss by `samples here * size / samples everywhere`.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part, default the world. Non-members hold None, which is the world: they must not call.
         bucket_nbytes: most bytes of a bucket; a larger gradient has one of its own.
         first_bucket_nbytes: the same for the first bucket, which is small to be under way early.
         compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are rounded on the way out

@@ -36,7 +36,7 @@ def allreduce(
     Args:
         x: the same shape and dtype on every rank.
         op: as for pycollective.allreduce(); "sum" and "avg" have a gradient.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -104,7 +104,7 @@ def allgather(
     Args:
         x: the same shape and dtype on every rank.
         axis: along which they are joined.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -138,7 +138,7 @@ def reduce_scatter(
         x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`.
         op: as for pycollective.reduce_scatter(); "sum" and "avg" have a gradient.
         axis: along which the result is cut, in the order of the ranks.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -176,7 +176,7 @@ def alltoall(
         counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
         recv_counts: given with `counts`, or not at all.
         axis: along which `x` is cut and the result joined.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -213,7 +213,7 @@ def send(
         x: what is sent.
         peer: the rank that calls recv().
         tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent, and so do gradients.
-        group: whose ranks are meant; default the world.
+        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the message and for its gradient each; default that of init().
 
     Returns:
@@ -257,7 +257,7 @@ def recv(
             jax.grad: `jax.grad(loss, argnums=(0, 1))(weights, like)`. Its own gradient is zeros.
         peer: the rank that calls send().
         tag: as for send().
-        group: whose ranks are meant; default the world.
+        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the message and for its gradient each; default that of init().
 
     Returns:

@@ -37,7 +37,8 @@ class DataParallel(nn.Module):
 
     Parameters:
         module: the model, equal in structure on all ranks. It stays usable itself, as `.module`.
-        group: whose ranks take part: a Group, a process group of our torch backend, default the world.
+        group: whose ranks take part: a Group, a process group of our torch backend, default the world. Non-members hold
+            None, which is the world: they must not call.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
         broadcast_buffers: give rank 0's buffers (such as running means) to all ranks at each forward in training mode,
             outside of no_sync(). Modules that run forward twice before backward may need False.

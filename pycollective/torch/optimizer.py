@@ -133,7 +133,8 @@ def DistributedOptimizer(
             step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process. After fewer passes,
             as at the end of an epoch, call synchronize() before anything looks at gradients (clipping, unscale_()) or
             steps: they are this rank's own until then.
-        group: whose ranks take part: a Group, a process group of our torch backend, default the world.
+        group: whose ranks take part: a Group, a process group of our torch backend, default the world. Non-members hold
+            None, which is the world: they must not call.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
 
     Besides what the optimizer had it has:

@@ -41,7 +41,8 @@ class SyncBatchNorm(_BatchNorm):
         momentum: weight of a new batch in the running statistics; None for the average over all batches.
         affine: whether there are a weight and a bias.
         track_running_stats: whether there are running statistics; without them eval() normalizes by its own batch.
-        group: whose ranks share their batches; default the world that there is at the call.
+        group: whose ranks share their batches; default the world that there is at the call. Non-members hold None,
+            which is the world: they must not call.
         device: as of nn.BatchNorm.
         dtype: of weight, bias and running statistics.
 
@@ -50,8 +51,8 @@ class SyncBatchNorm(_BatchNorm):
     ranks require grad, or none does.
 
     Raises:
-        ValueError: when called: the input has another number of channels; or there is at most one value per channel on
-            all ranks together, which every rank raises.
+        ValueError: when called: the input has another number of channels, or no floating dtype; or there is at most
+            one value per channel on all ranks together, which every rank raises.
         CollectiveError: when called, and in backward: as pycollective.allgather() and allreduce().
         RuntimeError: in backward of backward: there are no second derivatives.
 
@@ -86,14 +87,17 @@ class SyncBatchNorm(_BatchNorm):
 
         Args:
             module: the model. It is changed: nn.BatchNorm1d, 2d, 3d and nn.SyncBatchNorm in it are replaced.
-            group: whose ranks share their batches; default the world.
+            group: whose ranks share their batches; default the world. Non-members hold None, which is the world: they
+                must not call.
 
         Returns:
             `module`, or what replaces it if it is a batch normalization itself. The new layers have the parameters,
             buffers, hooks and mode of the old ones: the same objects, so an optimizer made before goes on.
 
         Raises:
-            InvalidArgument: a lazy layer that has not seen an input yet.
+            InvalidArgument: the model, which stays as it was, has a batch normalization that is a subclass of those
+                above, has a forward of its own, or is lazy and has not seen an input yet; or an nn.SyncBatchNorm with
+                a process_group, and no `group` is given.
 
         Example:
             >>> import torch, pycollective as pc
@@ -105,9 +109,10 @@ class SyncBatchNorm(_BatchNorm):
             )
         """
         replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used in two places stays one
-        for parent in list(module.modules()):
-            if isinstance(parent, _BatchNorm) and not isinstance(parent, SyncBatchNorm):
-                replaced[parent] = cls._in_place_of(parent, group)
+        for name, layer in module.named_modules():
+            if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):
+                _refuse_if_something_would_be_lost(name, layer, group)
+                replaced[layer] = cls._in_place_of(layer, group)
         for parent in list(module.modules()):
             for name, child in parent._modules.items():
                 if child in replaced:
@@ -116,12 +121,10 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def _in_place_of(cls, layer: _BatchNorm, group: Group | ProcessGroup | None) -> SyncBatchNorm:
-        if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
-            raise InvalidArgument(
-                f"SyncBatchNorm.convert: {layer} does not know its number of channels yet: call the model once before"
-            )
         new = cls.__new__(cls)
         new.__dict__ = {**layer.__dict__, "group": group}
+        new.__dict__.pop("process_group", None)  # of nn.SyncBatchNorm
+        new.__dict__.pop("_compiled_call_impl", None)  # of layer.compile(): it calls the old layer
         return new
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SyncBatchNorm:
@@ -136,6 +139,8 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(
                 f"SyncBatchNorm: expected an input of shape (batch, {self.num_features}, ...), got {tuple(input.shape)}"
             )
+        if not input.is_floating_point():
+            raise ValueError(f"SyncBatchNorm: expected an input of a floating dtype, got {input.dtype}")
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize a batch; see the class."""
@@ -156,6 +161,32 @@ class SyncBatchNorm(_BatchNorm):
         weight = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
             running.lerp_(new.to(running.dtype), weight)
+
+
+def _refuse_if_something_would_be_lost(
+    name: str, layer: _BatchNorm, group: Group | ProcessGroup | None
+) -> None:
+    kind = type(layer)
+    if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+        why = (
+            f"is a {kind.__name__} that does not know its number of channels yet: call the model once before"
+        )
+    elif kind not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
+        why = (
+            f"is a {kind.__module__}.{kind.__qualname__}, whose own code would be lost: put a subclass of "
+            "SyncBatchNorm in its place before"
+        )
+    elif "forward" in vars(layer):
+        why = "has a forward of its own, which would be lost: put a subclass of SyncBatchNorm in its place before"
+    elif group is None and getattr(layer, "process_group", None) is not None:
+        why = (
+            "has a process_group, and without group= it would become the world: say group=, pycollective.world() if "
+            "all ranks are meant"
+        )
+    else:
+        return
+    which = f"layer {name}" if name else "the layer"
+    raise InvalidArgument(f"SyncBatchNorm.convert: {which} {why}")
 
 
 def _widened(x: Tensor) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import doctest
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from arrays import torch
+from named_checks import Checks, assert_passed
 
 import pycollective as pc
-from pycollective import testing
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -18,6 +19,7 @@ if torch is None:
 # Compiling imports torch's own old scripts, which warn.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+CHECKS = Checks()
 Tensors = list[Any]  # one for each rank
 CALLS = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
 
@@ -29,17 +31,27 @@ def functional() -> Any:
     return functional
 
 
+def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
+    torch.compiler.reset()  # graphs of a check before are for its world, which has ended
+    made: Callable[..., Any] = torch.compile(function, backend=backend, fullgraph=True)
+    return made
+
+
 def numbers(rank: int, *shape: int) -> Any:
     """Small whole numbers, so that every sum is exact."""
     count = torch.Size(shape).numel()
     return (torch.arange(1.0, count + 1, dtype=torch.float64) * (rank + 1)).view(shape)
 
 
-# The call, and by hand: all ranks' results from their operands, and all gradients from theirs.
-Case = tuple[Callable[..., Any], Callable[[Tensors], Tensors], Callable[[Tensors], Tensors]]
+class Case(NamedTuple):
+    """A call in a group, and by hand: all ranks' results from their operands, and all gradients from theirs."""
+
+    call: Callable[[Any, Any, Any], Any]
+    results: Callable[[Tensors], Tensors]
+    gradients: Callable[[Tensors], Tensors]
 
 
-def cases(n: int) -> dict[str, Case]:
+def reductions(n: int) -> dict[str, Case]:
     def everywhere(x: Tensors) -> Tensors:
         return [torch.stack(x).sum(0)] * n
 
@@ -49,79 +61,143 @@ def cases(n: int) -> dict[str, Case]:
     def only(root: int, x: Tensors) -> Tensors:
         return [everywhere(x)[0] if rank == root else torch.zeros_like(x[0]) for rank in range(n)]
 
+    return {
+        "allreduce": Case(lambda f, x, g: f.allreduce(x, group=g), everywhere, everywhere),
+        "allreduce_avg": Case(lambda f, x, g: f.allreduce(x, "mean", group=g), average, average),
+        "reduce": Case(
+            lambda f, x, g: f.reduce(x, "add", root=1, group=g), lambda x: only(1, x), lambda g: [g[1]] * n
+        ),
+        "reduce_avg": Case(
+            lambda f, x, g: f.reduce(x, "avg", root=1, group=g),
+            lambda x: [each / n for each in only(1, x)],
+            lambda g: [g[1] / n] * n,
+        ),
+        "broadcast": Case(
+            lambda f, x, g: f.broadcast(x, 1, group=g), lambda x: [x[1]] * n, lambda g: only(1, g)
+        ),
+    }
+
+
+def parts(n: int) -> dict[str, Case]:
     def joined(axis: int, x: Tensors) -> Tensors:
         return [torch.cat(x, axis)] * n
 
     def scattered(axis: int, x: Tensors) -> Tensors:
-        return list(everywhere(x)[0].chunk(n, axis))
+        return list(torch.stack(x).sum(0).chunk(n, axis))
 
     def exchanged(axis: int, x: Tensors) -> Tensors:
         return [torch.cat([each.chunk(n, axis)[rank] for each in x], axis) for rank in range(n)]
 
     return {
-        "allreduce": (lambda f, x: f.allreduce(x), everywhere, everywhere),
-        "allreduce avg": (lambda f, x: f.allreduce(x, "mean"), average, average),
-        "reduce": (lambda f, x: f.reduce(x, root=1), lambda x: only(1, x), lambda g: [g[1]] * n),
-        "reduce avg": (
-            lambda f, x: f.reduce(x, "avg", root=1),
-            lambda x: [each / n for each in only(1, x)],
-            lambda g: [g[1] / n] * n,
+        "allgather": Case(
+            lambda f, x, g: f.allgather(x, group=g), lambda x: joined(0, x), lambda g: scattered(0, g)
         ),
-        "broadcast": (lambda f, x: f.broadcast(x, 1), lambda x: [x[1]] * n, lambda g: only(1, g)),
-        "allgather": (lambda f, x: f.allgather(x), lambda x: joined(0, x), lambda g: scattered(0, g)),
-        "reduce_scatter": (
-            lambda f, x: f.reduce_scatter(x, axis=-1),
+        "reduce_scatter": Case(
+            lambda f, x, g: f.reduce_scatter(x, axis=-1, group=g),
             lambda x: scattered(-1, x),
             lambda g: joined(-1, g),
         ),
-        "reduce_scatter avg": (
-            lambda f, x: f.reduce_scatter(x, "avg"),
+        "reduce_scatter_avg": Case(
+            lambda f, x, g: f.reduce_scatter(x, "avg", group=g),
             lambda x: [each / n for each in scattered(0, x)],
             lambda g: [each / n for each in joined(0, g)],
         ),
-        "alltoall": (
-            lambda f, x: f.alltoall(x, axis=1),
+        "alltoall": Case(
+            lambda f, x, g: f.alltoall(x, axis=1, group=g),
             lambda x: exchanged(1, x),
             lambda g: exchanged(1, g),
         ),
     }
 
 
-def results_and_gradients() -> None:
-    f, rank, n = functional(), pc.rank(), pc.size()
-    for name, (call, result, gradient) in cases(n).items():
-        operands = [numbers(r, n, 2 * n) for r in range(n)]
-        x = operands[rank].clone().requires_grad_()
-        y = call(f, x)
-        torch.testing.assert_close(y, result(operands)[rank], rtol=1e-15, atol=0, msg=name)
+class Trial:
+    """A case on this rank of a group: each promise of it is a check."""
+
+    def __init__(self, name: str, group: Any = None) -> None:
+        members = group or pc.world()
+        self.rank, n = members.rank, members.size
+        call, self._results, self._gradients = (reductions(n) | parts(n))[name]
+        f = functional()
+        self.call = lambda x: call(f, x, group)
+        self.operands = [numbers(r, n, 2 * n) for r in range(n)]
+        self.expected = self._results(self.operands)[self.rank]
+        self.weights = [
+            numbers(r + 1, *self.expected.shape) for r in range(n)
+        ]  # the gradients of the results
+        self.expected_gradient = self._gradients(self.weights)[self.rank]
+
+    def operand(self) -> Any:
+        return self.operands[self.rank].clone().requires_grad_()
+
+    def result(self) -> None:
+        x = self.operand()
+        y = self.call(x)
+        close(y, self.expected)
         assert y.is_contiguous()
-        assert torch.equal(x, operands[rank])
-        g = [numbers(r + 1, *y.shape) for r in range(n)]
-        y.backward(g[rank])
-        torch.testing.assert_close(x.grad, gradient(g)[rank], rtol=1e-15, atol=0, msg=name)
-        # The adjoint is linear in the gradient; its own adjoint is the call.
-        probe = g[rank].clone().requires_grad_()
-        (back,) = torch.autograd.grad(call(f, x), x, probe, create_graph=True)
-        (again,) = torch.autograd.grad(back, probe, operands[rank])
-        torch.testing.assert_close(again, result(operands)[rank], rtol=1e-15, atol=0, msg=name)
-    total_derivative_by_differences(f, rank)
-    of_a_group(f, rank)
-    if n == 2:
-        uneven_alltoall(f, rank)
-        pipelines(f, rank)
-        messages(f, rank)
-        compiled_as_eager(f, rank)
+        assert torch.equal(x, self.operands[self.rank])
+
+    def gradient(self) -> None:
+        x = self.operand()
+        self.call(x).backward(self.weights[self.rank])
+        close(x.grad, self.expected_gradient)
+
+    def second_derivative(self) -> None:
+        """The adjoint is linear in the gradient; its own adjoint is the call."""
+        x, weight = self.operand(), self.weights[self.rank].clone().requires_grad_()
+        (back,) = torch.autograd.grad(self.call(x), x, weight, create_graph=True)
+        (again,) = torch.autograd.grad(back, weight, self.operands[self.rank])
+        close(again, self.expected)
+
+    def no_gradient_in_no_grad(self) -> None:
+        with torch.no_grad():
+            y = self.call(self.operand())
+        close(y, self.expected)
+        assert not y.requires_grad
+
+    def result_and_gradient_compiled(self) -> None:
+        self.call = compiled(self.call)
+        self.result()
+        self.gradient()
 
 
-def total_derivative_by_differences(f: Any, rank: int) -> None:
+def close(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-15, atol=0)
+
+
+def in_the_world(name: str, promise: Callable[[Trial], None]) -> None:
+    promise(Trial(name))
+
+
+def in_a_part(name: str, promise: Callable[[Trial], None]) -> None:
+    """In a group whose order is another than that of the world, and of which a rank is no member if there are three."""
+    if group := pc.group([pc.size() - 1, 0]):
+        promise(Trial(name, group))
+
+
+for _name in reductions(2) | parts(2):
+    for _promise in (
+        Trial.result,
+        Trial.gradient,
+        Trial.second_derivative,
+        Trial.no_gradient_in_no_grad,
+    ):
+        for _where in (in_the_world, in_a_part):
+            _check = functools.partial(_where, _name, _promise)
+            CHECKS.add(f"{_name}: {_promise.__name__} {_where.__name__}", _check, 2, 3)
+    _check = functools.partial(in_a_part, _name, Trial.result_and_gradient_compiled)
+    CHECKS.add(f"{_name}: result_and_gradient_compiled in_a_part", _check, 2)
+
+
+@CHECKS.on(2, 3)
+def gradients_are_the_total_derivative_by_differences() -> None:
     """The derivative of the sum of all ranks' losses, along one direction on all ranks at once."""
+    f, rank, n = functional(), pc.rank(), pc.size()
 
     def total(x: Any) -> Any:
         y = f.allgather(f.reduce_scatter(x.sin(), "avg").exp() * (rank + 1))
         return (y * f.allreduce(x, "avg").cos().sum()).sum()
 
     generator = torch.Generator().manual_seed(rank)
-    n = pc.size()
     x = torch.rand(2 * n, dtype=torch.float64, generator=generator).requires_grad_()
     direction = torch.rand(2 * n, dtype=torch.float64, generator=generator)
     total(x).backward()
@@ -132,26 +208,96 @@ def total_derivative_by_differences(f: Any, rank: int) -> None:
     assert sums[1] == pytest.approx(sums[0], rel=1e-7)
 
 
-def of_a_group(f: Any, rank: int) -> None:
-    pair = pc.group([1, 0])
-    if pair is not None:
-        x = torch.ones(2, requires_grad=True)
-        f.allreduce(x, group=pair).sum().backward()
-        assert x.grad.tolist() == [2, 2]
+@CHECKS.on(2)
+def gradients_of_complex_numbers_are_those_of_torch() -> None:
+    z = torch.complex(numbers(pc.rank(), 3), numbers(pc.rank() + 1, 3))
+    x, y = z.clone().requires_grad_(), z.clone().requires_grad_()
+    weight = 2 + 1j
+    ours = (weight * functional().allreduce(x)).abs().square().sum()
+    ours.backward()
+    torchs = (weight * (y + pc.allreduce(z.clone()) - z)).abs().square().sum()
+    torchs.backward()
+    close(x.grad, 2 * y.grad)  # both ranks have the same loss
 
 
-def uneven_alltoall(f: Any, rank: int) -> None:
-    counts, recv_counts = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [3, 2])
-    x = numbers(rank, 4).requires_grad_()
-    for call in (f.alltoall, torch.compile(f.alltoall, backend="aot_eager", fullgraph=True)):
-        y = call(x, counts=counts, recv_counts=recv_counts)
-        assert y.tolist() == ([1, 2, 4] if rank == 0 else [2, 3, 4, 6, 8])
-        (g,) = torch.autograd.grad(y.square().sum(), x)
-        assert torch.equal(g, 2 * x)
+@CHECKS.on(2)
+def gradients_that_are_not_in_one_block_arrive() -> None:
+    f, x = functional(), torch.ones(2, 4, requires_grad=True)
+    f.allgather(x).sum().backward()  # expanded from one number
+    f.allgather(x).backward(torch.ones(4, 4).t())
+    assert x.grad.tolist() == [[4.0] * 4] * 2
 
 
-def pipelines(f: Any, rank: int) -> None:
+@CHECKS.on(2)
+def vmap_over_collectives_is_a_call_for_each() -> None:
+    x = numbers(pc.rank(), 3, 2)
+    assert torch.equal(torch.func.vmap(functional().allreduce)(x), numbers(2, 3, 2))
+
+
+def _uneven(call: Callable[..., Any]) -> None:
+    counts, recv_counts = ([1, 3], [1, 2]) if pc.rank() == 0 else ([2, 2], [3, 2])
+    x = numbers(pc.rank(), 4).requires_grad_()
+    y = call(x, counts=counts, recv_counts=recv_counts)
+    assert y.tolist() == ([1, 2, 4] if pc.rank() == 0 else [2, 3, 4, 6, 8])
+    (g,) = torch.autograd.grad(y.square().sum(), x)
+    assert torch.equal(g, 2 * x)
+
+
+@CHECKS.on(2)
+def alltoall_of_uneven_parts() -> None:
+    _uneven(functional().alltoall)
+
+
+@CHECKS.on(2)
+def alltoall_of_uneven_parts_compiled() -> None:
+    _uneven(compiled(functional().alltoall))
+
+
+OTHER_OPS = {"max": (2, 4), "min": (1, 2), "prod": (2, 8)}  # and what becomes of (1, 2) and (2, 4)
+
+
+def _other_op(op: str, compile: bool) -> None:
+    """Results, where no gradient is wanted."""
+    f, expected = functional(), OTHER_OPS[op]
+
+    def calls(x: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
+            scattered = f.reduce_scatter(x, op)
+        return f.allreduce(x.detach(), op), f.reduce(x.detach(), op, root=1), scattered
+
+    everywhere, at_root, scattered = (compiled(calls) if compile else calls)(
+        numbers(pc.rank(), 2).requires_grad_()
+    )
+    assert everywhere.tolist() == list(expected)
+    assert at_root.tolist() == (list(expected) if pc.rank() == 1 else [0, 0])
+    assert scattered.tolist() == [expected[pc.rank()]]
+
+
+def _other_op_refused(op: str, call: str) -> None:
+    with pytest.raises(pc.Unsupported, match=f"{call}: .*'{op}' has no gradient"):
+        getattr(functional(), call)(torch.ones(2, requires_grad=True), op)
+
+
+for _op in OTHER_OPS:
+    CHECKS.add(f"{_op}_without_gradient", functools.partial(_other_op, _op, False), 2)
+    for _call in ("allreduce", "reduce", "reduce_scatter"):
+        CHECKS.add(f"{_call}_{_op}_has_no_gradient", functools.partial(_other_op_refused, _op, _call), 2)
+CHECKS.add("max_without_gradient_compiled", functools.partial(_other_op, "max", True), 2)
+
+
+@CHECKS.on(2)
+def max_has_no_gradient_compiled() -> None:
+    f = functional()
+    torch.compiler.reset()
+    with pytest.raises(pc.Unsupported, match="allreduce: .*'max' has no gradient"):
+        torch.compile(lambda x: f.allreduce(2 * x, "max"), backend="aot_eager")(
+            torch.ones(2, requires_grad=True)
+        )
+
+
+def _pipeline(wrap: Callable[..., Any]) -> None:
     """A model that is cut in two has the gradients of the whole, also with several batches under way."""
+    f, rank = functional(), pc.rank()
     torch.manual_seed(0)
     first, last = torch.nn.Linear(3, 4).double(), torch.nn.Linear(4, 2).double()
     batches = [torch.randn(5, 3, dtype=torch.float64) for _ in range(3)]
@@ -159,6 +305,8 @@ def pipelines(f: Any, rank: int) -> None:
         last(torch.tanh(first(x))).square().sum().backward()
     mine = list((first if rank == 0 else last).parameters())
     expected = [p.grad for p in mine]
+    for p in mine:
+        p.grad = None
 
     def begin(x: Any) -> Any:
         return f.send(torch.tanh(first(x)), 1, tag=3)
@@ -166,27 +314,39 @@ def pipelines(f: Any, rank: int) -> None:
     def end(like: Any) -> Any:
         return last(f.recv(like, 0, tag=3)).square().sum()
 
-    stage = begin if rank == 0 else end
+    stage = wrap(begin if rank == 0 else end)
     inputs = batches if rank == 0 else [torch.empty(5, 4, dtype=torch.float64)] * 3
-    for call in (stage, torch.compile(stage, backend="aot_eager", fullgraph=True)):
-        for p in mine:
-            p.grad = None
-        for loss in [call(each) for each in inputs]:
-            loss.backward()
-        for p, g in zip(mine, expected, strict=True):
-            torch.testing.assert_close(p.grad, g, rtol=1e-12, atol=1e-12)
+    for loss in [stage(each) for each in inputs]:
+        loss.backward()
+    for p, g in zip(mine, expected, strict=True):
+        torch.testing.assert_close(p.grad, g, rtol=1e-12, atol=1e-12)
 
 
-def number_of_the_world() -> int:
-    from pycollective.torch.functional.live_groups import number_of
+@CHECKS.on(2)
+def a_model_cut_in_two_has_the_gradients_of_the_whole() -> None:
+    _pipeline(lambda stage: stage)
 
-    return number_of(None)
+
+@CHECKS.on(2)
+def a_model_cut_in_two_has_the_gradients_of_the_whole_compiled() -> None:
+    _pipeline(compiled)
 
 
-def gradients_are_no_messages(f: Any, rank: int) -> None:
-    """A gradient and a message of the same tag, to the same rank, are kept apart."""
+@CHECKS.on(2, 3)
+def messages_count_ranks_in_their_group() -> None:
+    f, pair = functional(), pc.group([pc.size() - 1, 0])
     x = torch.ones(2, requires_grad=True)
-    if rank == 0:
+    if pair is not None and pair.rank == 0:
+        f.send(x, 1, group=pair).backward()
+        assert x.grad.tolist() == [7, 7]
+    elif pair is not None:
+        (7 * f.recv(x, 0, group=pair)).sum().backward()
+
+
+@CHECKS.on(2)
+def gradients_and_messages_of_a_tag_are_kept_apart() -> None:
+    f, x = functional(), torch.ones(2, requires_grad=True)
+    if pc.rank() == 0:
         token = f.send(x, 1)
         assert f.recv(x, 1).tolist() == [5, 5]
         token.backward()
@@ -196,25 +356,51 @@ def gradients_are_no_messages(f: Any, rank: int) -> None:
         f.send(torch.full((2,), 5.0), 0)
 
 
-def messages(f: Any, rank: int) -> None:
-    x = torch.ones(3, requires_grad=True)
-    if rank == 0:
+@CHECKS.on(2)
+def tokens_require_grad_as_what_is_sent() -> None:
+    f, x = functional(), torch.ones(3, requires_grad=True)
+    if pc.rank() == 0:
         token = f.send(x, 1)
         assert (token.shape, token.dtype, token.requires_grad) == ((), torch.float32, True)
         assert not f.send(x.detach(), 1).requires_grad
-        f.send(torch.arange(3), 1)
     else:
-        assert f.recv(x, 0).requires_grad
-        assert not f.recv(x, 0, requires_grad=False).requires_grad
-        assert f.recv(torch.arange(3), 0).tolist() == [0, 1, 2]
-    with pytest.raises(pc.InvalidArgument, match="tag must be between"):
-        f.recv(x, 1 - rank, tag=1 << 30)
-    y = f.send(x, 1) if rank == 0 else f.recv(x, 0).sum()
+        f.recv(x, 0), f.recv(x, 0)
+
+
+@CHECKS.on(2)
+def what_is_received_requires_grad_unless_told_otherwise() -> None:
+    f, x, integers = functional(), torch.ones(3), torch.arange(3)
+    if pc.rank() == 0:
+        for each in (x, x, x, integers):
+            f.send(each, 1)
+        return
+    assert f.recv(x, 0).requires_grad
+    assert not f.recv(x, 0, requires_grad=False).requires_grad
+    with torch.no_grad():
+        assert not f.recv(x, 0).requires_grad
+    assert f.recv(integers, 0).tolist() == [0, 1, 2]
+
+
+@CHECKS.on(2)
+def second_derivatives_of_messages_are_refused() -> None:
+    f, x = functional(), torch.ones(3, requires_grad=True)
+    y = f.send(x, 1) if pc.rank() == 0 else f.recv(x, 0).sum()
     with pytest.raises(pc.Unsupported, match="second derivatives"):
         y.backward(create_graph=True)
-    gradients_are_no_messages(f, rank)
-    parameters = ([3], torch.float32, 1 - rank, 5, number_of_the_world(), None)
-    if rank == 0:
+
+
+def number_of_the_world() -> int:
+    from pycollective.torch.functional.live_groups import number_of
+
+    return number_of(None)
+
+
+@CHECKS.on(2)
+def torch_finds_nothing_wrong_with_the_operations_of_messages() -> None:
+    functional()
+    parameters = ([3], torch.float32, 1 - pc.rank(), 5, number_of_the_world(), None)
+    if pc.rank() == 0:
+        x = torch.ones(3, requires_grad=True)
         torch.library.opcheck(torch.ops.pycollective.send.default, (x, *parameters))
     else:
         anchor = torch.zeros((), requires_grad=True)
@@ -227,64 +413,78 @@ def counts_of_calls(call: Callable[[], Any]) -> list[int | None]:
     return [each["count"] for each in pc.debug.dump()["calls"][before:]]
 
 
-def compiled_as_eager(f: Any, rank: int) -> None:
+def assert_compiled_as_eager(function: Callable[[Any], Any], backend: str) -> None:
     """The same results and gradients, by the same calls in the same order."""
-    pair = pc.group([1, 0])
-    weight = numbers(rank, 4, 4)
+    x = numbers(pc.rank(), 4, 4).requires_grad_()
 
-    def every_call(x: Any, group: Any) -> Any:
+    def step(function: Callable[[Any], Any]) -> tuple[Any, Any]:
+        y = function(x)
+        return y, torch.autograd.grad(y, x, torch.ones_like(y))[0]
+
+    fast = compiled(function, backend)
+    for found, expected in zip(step(fast), step(function), strict=True):
+        assert torch.equal(found, expected)
+    eager = counts_of_calls(lambda: step(function))
+    assert len(eager) >= 3
+    assert counts_of_calls(lambda: step(fast)) == eager
+
+
+def _in_their_order(pair: pc.Group | None) -> None:
+    f = functional()
+
+    def every_call(x: Any) -> Any:
         """Calls that nothing ties together, and one whose result nobody uses."""
-        parts = [f.allreduce(x[:i], group=group).sum() for i in (3, 1, 2)]
-        f.allreduce(x[0], group=group)
-        y = f.allgather(f.reduce_scatter(x, "avg", group=group), axis=1, group=group).view(4, 4)
+        parts = [f.allreduce(x[:i], group=pair).sum() for i in (3, 1, 2)]
+        f.allreduce(x[0], group=pair)
+        y = f.allgather(f.reduce_scatter(x, "avg", group=pair), axis=1, group=pair).view(4, 4)
         return (f.alltoall(f.broadcast(y, 1)) @ f.reduce(x, root=1).T).sum() + sum(parts)
 
-    def only_large_kernels(x: Any, group: Any) -> Any:
+    assert_compiled_as_eager(every_call, "aot_eager")
+
+
+@CHECKS.on(2)
+def compiled_calls_keep_their_order_and_none_is_left_out() -> None:
+    _in_their_order(None)
+
+
+@CHECKS.on(2)
+def compiled_calls_of_two_groups_keep_their_order_and_none_is_left_out() -> None:
+    _in_their_order(pc.group([1, 0]))
+
+
+@CHECKS.on(2)
+def inductor_keeps_the_calls_and_their_order() -> None:
+    f, pair, weight = functional(), pc.group([1, 0]), numbers(pc.rank(), 4, 4)
+
+    def only_large_kernels(x: Any) -> Any:
         """Nothing for which inductor calls the C++ compiler, which takes long."""
-        first, second = f.allreduce(x @ weight, group=group), f.allreduce(weight[:2], group=group)
+        first, second = f.allreduce(x @ weight, group=pair), f.allreduce(weight[:2], group=pair)
         return second @ first
 
-    for function, backend, groups in (
-        (every_call, "aot_eager", (None, pair)),
-        (only_large_kernels, "inductor", (pair,)),
-    ):
-        compiled = torch.compile(function, backend=backend, fullgraph=True)
-        for group in groups:
-            x = numbers(rank, 4, 4).requires_grad_()
-            y = function(x, group)
-            (g,) = torch.autograd.grad(y, x, torch.ones_like(y))
-            again = compiled(x, group)
-            (h,) = torch.autograd.grad(again, x, torch.ones_like(y))
-            assert torch.equal(again, y)
-            assert torch.equal(h, g)
-
-            def step(function: Any, x: Any = x, group: Any = group) -> None:
-                y = function(x, group)
-                torch.autograd.grad(y, x, torch.ones_like(y))
-
-            eager = counts_of_calls(lambda function=function: step(function))
-            assert len(eager) >= 3
-            assert counts_of_calls(lambda compiled=compiled: step(compiled)) == eager
+    assert_compiled_as_eager(only_large_kernels, "inductor")
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_results_and_gradients_are_those_by_hand_eager_and_compiled(n: int) -> None:
-    testing.run(results_and_gradients, n)
+@pytest.mark.parametrize(("size", "name"), CHECKS.rows())
+def test_on_every_rank(size: int, name: str) -> None:
+    assert_passed(__name__, size, name)
 
 
-def test_torch_finds_nothing_wrong_with_the_operations(world_of_one: pc.Group) -> None:
+OPERATIONS = {
+    "allreduce": ("sum",),
+    "reduce": ("avg", 0),
+    "broadcast": (0,),
+    "allgather": (1,),
+    "reduce_scatter": ("sum", 0),
+    "alltoall": (0, [2], [2]),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_torch_finds_nothing_wrong_with_the_operation(world_of_one: pc.Group, name: str) -> None:
     functional()
+    op = getattr(torch.ops.pycollective, name).default
     x = torch.ones(2, 2, requires_grad=True)
-    ops = torch.ops.pycollective
-    for op, *parameters in (
-        (ops.allreduce, "sum"),
-        (ops.reduce, "avg", 0),
-        (ops.broadcast, 0),
-        (ops.allgather, 1),
-        (ops.reduce_scatter, "sum", 0),
-        (ops.alltoall, 0, [2], [2]),
-    ):
-        torch.library.opcheck(op.default, (x, *parameters, number_of_the_world(), None))
+    torch.library.opcheck(op, (x, *OPERATIONS[name], number_of_the_world(), None))
 
 
 def test_a_shape_depends_on_arguments_alone_as_caches_on_disk_need(world_of_one: pc.Group) -> None:
@@ -296,25 +496,34 @@ def test_a_shape_depends_on_arguments_alone_as_caches_on_disk_need(world_of_one:
     assert torch.ops.pycollective.reduce_scatter(x, "sum", 0, number, None).shape == (2, 2)
 
 
-def test_what_has_no_gradient_or_no_axis_is_refused(world_of_one: pc.Group) -> None:
+WRONG: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "no axis at all": (lambda f, x: f.allgather(x[0]), "0 axes, and no axis 0"),
+    "no such axis": (lambda f, x: f.alltoall(x, axis=1), "no axis 1"),
+    "counts alone": (lambda f, x: f.alltoall(x, counts=[3]), "go together"),
+    "a negative tag": (lambda f, x: f.send(x, 0, tag=-1), "tag must be between"),
+    "a tag of gradients": (lambda f, x: f.recv(x, 0, tag=1 << 30), "tag must be between"),
+    "no group": (lambda f, x: f.allreduce(x, group="world"), "group must be"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_refused(world_of_one: pc.Group, what: str) -> None:
+    call, why = WRONG[what]
+    with pytest.raises(pc.InvalidArgument, match=why):
+        call(functional(), torch.ones(3, requires_grad=True))
+
+
+@pytest.mark.parametrize("name", ["allreduce", "broadcast", "allgather", "reduce_scatter", "alltoall"])
+def test_forward_mode_derivatives_are_refused_instead_of_zero(world_of_one: pc.Group, name: str) -> None:
+    call, x = getattr(functional(), name), torch.ones(2)
+    with pytest.raises(pc.Unsupported, match=f"{name}: .*forward-mode"):
+        torch.func.jvp(call, (x,), (x,))
+
+
+def test_torch_func_grad_is_refused(world_of_one: pc.Group) -> None:
     f = functional()
-    x = torch.ones(3, requires_grad=True)
-    assert f.allreduce(x.detach(), "max").tolist() == [1, 1, 1]
-    with torch.no_grad():
-        assert f.reduce_scatter(x, "prod").tolist() == [1, 1, 1]
-    rows: list[tuple[Callable[[], Any], type[Exception], str]] = [
-        (lambda: f.allreduce(x, "max"), pc.Unsupported, r"'max' has no gradient here: .*x\.detach"),
-        (lambda: f.reduce(x, "min"), pc.Unsupported, "reduce: .*'min' has no gradient"),
-        (lambda: f.reduce_scatter(x, "prod"), pc.Unsupported, "'prod' has no gradient"),
-        (lambda: f.allgather(torch.ones(())), pc.InvalidArgument, "0 axes, and no axis 0"),
-        (lambda: f.alltoall(x, axis=1), pc.InvalidArgument, "no axis 1"),
-        (lambda: f.alltoall(x, counts=[3]), pc.InvalidArgument, "go together"),
-        (lambda: f.send(x, 0, tag=-1), pc.InvalidArgument, "tag must be between"),
-        (lambda: f.allreduce(x, group="world"), pc.InvalidArgument, "group must be"),
-    ]
-    for call, error, why in rows:
-        with pytest.raises(error, match=why):
-            call()
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda x: f.allreduce(x).sum())(torch.ones(3))
 
 
 def test_groups_of_a_world_that_has_ended_are_named_and_forgotten() -> None:

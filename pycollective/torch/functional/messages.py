@@ -40,7 +40,7 @@ def send(
         peer: the rank that calls recv().
         tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent, and so do gradients:
             in backward both ranks go through the messages of one tag in the same order.
-        group: whose ranks are meant; default the world.
+        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the message and for its gradient each; default that of init().
 
     Returns:
@@ -89,7 +89,7 @@ def recv(
         tag: as for send().
         requires_grad: whether the sender waits for a gradient; False if what it sends does not require grad. Without
             meaning for dtypes that have no gradients, and under torch.no_grad().
-        group: whose ranks are meant; default the world.
+        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the message and for its gradient each; default that of init().
 
     Returns:

@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+from pycollective.errors import Unsupported
 
 __all__ = ["Operation"]
 
@@ -29,9 +32,9 @@ class Operation:
         fake: Callable[..., Tensor],
         adjoint: Callable[..., Tensor | None],
     ) -> None:
-        name, _, signature = schema.partition("(")
+        self._name, _, signature = schema.partition("(")
         self._op = torch.library.custom_op(
-            f"pycollective::{name}", run, mutates_args=(), schema=f"({signature}"
+            f"pycollective::{self._name}", run, mutates_args=(), schema=f"({signature}"
         )
         self._op.register_fake(fake)
         self._op.register_autograd(_backward(adjoint), setup_context=_keep_parameters)
@@ -42,8 +45,17 @@ class Operation:
 
     def __call__(self, x: Tensor, *parameters: object) -> Tensor:
         """Make the call, or note it in the graph that is being traced."""
+        if not torch.compiler.is_compiling():
+            self._refuse_forward_mode(x)
         result: Tensor = self._op(x, *parameters)
         return result
+
+    def _refuse_forward_mode(self, x: Tensor) -> None:
+        """Left to torch, the derivative of a custom operation would be zero."""
+        if forward_ad.unpack_dual(x).tangent is not None:
+            raise Unsupported(
+                f"{self._name}: no forward-mode derivative (jvp, jacfwd, dual tensors) goes through it: take backward()"
+            )
 
 
 def _keep_parameters(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ANN401  torch's context

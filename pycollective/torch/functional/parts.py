@@ -32,7 +32,7 @@ def allgather(
     Args:
         x: the same shape and dtype on every rank, with one axis at least. It is only read.
         axis: along which they are joined, in the order of the ranks.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -70,7 +70,7 @@ def reduce_scatter(
         x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`. It is only read.
         op: as for pycollective.reduce_scatter(); "sum" and "avg" have a gradient.
         axis: along which the result is cut into equal parts, in the order of the ranks.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -109,7 +109,7 @@ def alltoall(
         counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
         recv_counts: given with `counts`, or not at all.
         axis: along which `x` is cut and the result joined, in the order of the ranks.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:

@@ -43,7 +43,7 @@ def allreduce(
     Args:
         x: the same shape and dtype on every rank. It is only read.
         op: as for pycollective.allreduce(); "sum" and "avg" have a gradient.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -80,7 +80,7 @@ def reduce(
         x: the same shape and dtype on every rank. It is only read.
         op: as for pycollective.reduce(); "sum" and "avg" have a gradient.
         root: the rank that gets the result.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
@@ -114,7 +114,7 @@ def broadcast(
     Args:
         x: the same shape and dtype on every rank; off the root its values do not matter. It is only read.
         root: the rank whose tensor it is.
-        group: whose ranks take part; default the world.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
