@@ -99,6 +99,7 @@ PyMethodDef* group_methods() {
       {"split", fast(on_group<split>), kFast, docs::kSplit},
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
+      {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
       {"_begin", fast(on_group<begin_as_it_is>), kFast, docs::kBegin},
       {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},

@@ -207,6 +207,8 @@ class PyRuntime {
     check(*state, status);
     session_->runtime = std::move(runtime);
     session_->alive = session_->runtime;
+    std::erase_if(state->sessions, [](const std::weak_ptr<Session>& each) { return each.expired(); });
+    state->sessions.push_back(session_);
     world_ =
         py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
     if (!world_) throw py::error_already_set();
@@ -239,8 +241,16 @@ class PyRuntime {
     check(*state_, status);
   }
 
-  // At once, without waiting for anybody; if it was not shut down, the others see a failure.
-  void close() { end(std::move(session_->runtime)); }
+  // At once, without waiting for anybody; if it was not shut down, the others see a failure. Calls in other threads end.
+  void close() {
+    std::shared_ptr<Runtime> runtime = std::move(session_->runtime);
+    if (runtime != nullptr && !session_->forked) {
+      const py::gil_scoped_release release;
+      runtime->abort(
+          Status(Code::kNotInitialized, "this process left the world while the call was under way"));
+    }
+    end(std::move(runtime));
+  }
 
  private:
   void end(std::shared_ptr<Runtime> runtime) {

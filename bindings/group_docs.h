@@ -225,6 +225,7 @@ Example:
 // Not public: what pycollective/groups.py and staged.py use.
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
+inline constexpr const char* kQuit = "_quit()\n--\n\nSee Communicator::quit().";
 inline constexpr const char* kRun =
     "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order, /)\n--\n\n"
     "One call of the core, as it is.";

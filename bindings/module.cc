@@ -48,6 +48,21 @@ py::object time_calls(const pc::State& state, const py::object& group, const py:
   return py::reinterpret_steal<py::object>(seconds);
 }
 
+// In a forked child: what there was belongs to the parent.
+void after_fork(pc::State& state) {
+  state.ended_calls = new pc::EndedCalls();
+  state.position = new pc::ProgramPosition(state.sites);  // the threads of the old one are the parent's
+  for (const std::weak_ptr<pc::Session>& each : std::exchange(state.sessions, {})) {
+    const std::shared_ptr<pc::Session> session = each.lock();
+    if (session == nullptr) continue;
+    session->forked = true;
+    // A child must not keep the parent's connections open: its peers would not see it die.
+    if (session->runtime != nullptr) session->runtime->close_in_child();
+    if (session->store != nullptr) session->store->close_in_child();
+    if (session->server != nullptr) session->server->close_in_child();
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, m) {
@@ -81,17 +96,7 @@ Example:
     True
     >>> pc.shutdown()
 )");
-  m.def("_after_fork", [state] {
-    state->ended_calls = new pc::EndedCalls();
-    state->position = new pc::ProgramPosition(state->sites);  // the threads of the old one are the parent's
-    if (state->world == nullptr || state->world->session->forked) return;
-    pc::Session& session = *state->world->session;
-    session.forked = true;
-    // A child must not keep the parent's connections open: its peers would not see it die.
-    if (session.runtime != nullptr) session.runtime->close_in_child();
-    if (session.store != nullptr) session.store->close_in_child();
-    if (session.server != nullptr) session.server->close_in_child();
-  });
+  m.def("_after_fork", [state] { after_fork(*state); });
   m.def(
       "_time_calls",
       [state](const py::object& group, const py::object& x, int64_t count) {

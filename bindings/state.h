@@ -5,8 +5,10 @@
 
 #include <array>
 #include <climits>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
@@ -17,6 +19,7 @@
 namespace pc {
 
 struct GroupObject;
+struct Session;
 class EndedCalls;
 
 // Parameter names of the calls, as indices of State::names.
@@ -79,9 +82,10 @@ struct State {
   std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
   CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
-      new ProgramPosition(sites);     // any thread may use it; replaced in a forked child
-  EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
-  GroupObject* world = nullptr;       // what the functions of the module act on
+      new ProgramPosition(sites);                // any thread may use it; replaced in a forked child
+  EndedCalls* ended_calls = nullptr;             // any thread may use it; replaced in a forked child
+  GroupObject* world = nullptr;                  // what the functions of the module act on
+  std::vector<std::weak_ptr<Session>> sessions;  // of all runtimes, the world's and others; some may be gone
 
   // False with a Python error set.
   bool load();

@@ -37,6 +37,14 @@ PyObject* next_group_id(GroupObject& group, PyObject* const*, Py_ssize_t, PyObje
   return PyLong_FromUnsignedLong(group.session->runtime->next_group_id());
 }
 
+PyObject* quit_group(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
+  const Status status = run(group, [](Communicator& communicator) {
+    communicator.quit(Status(Code::kAborted, "this rank has aborted the group"));
+    return Status();
+  });
+  return finish(group, status, nullptr, Py_None);
+}
+
 PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return in_python("pycollective.groups", "subgroup", group, args, nargs, kwnames);
 }

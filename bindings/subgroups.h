@@ -11,5 +11,7 @@ PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyO
 // Group._make(id, world_ranks), Group._next_group_id(): see Runtime::make_group().
 PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* next_group_id(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// Group._quit(): see Communicator::quit().
+PyObject* quit_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 }  // namespace pc

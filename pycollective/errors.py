@@ -121,7 +121,7 @@ class PeerFailure(CollectiveError, ConnectionError):
 
 
 class PeerExited(PeerFailure):
-    """A rank said goodbye and ended while it was still needed."""
+    """A rank said goodbye and ended, or aborted this group, while it was still needed."""
 
 
 class PeerUnresponsive(PeerFailure):
@@ -137,7 +137,10 @@ class Excluded(CollectiveError):
 
 
 class Aborted(CollectiveError):
-    """Another rank dropped or cancelled its part of this call, or had no memory for it. The group goes on."""
+    """Another rank dropped or cancelled its part of this call, or had no memory for it: the group goes on.
+
+    Or this rank aborted a process group of torch.distributed, which has ended.
+    """
 
 
 class Unsupported(CollectiveError):

@@ -95,9 +95,13 @@ def init(
 
 
 def become_world(
-    place: Callable[[], Placement], *, timeout: float | None, backend: str | None = None
+    place: Callable[[], Placement],
+    *,
+    timeout: float | None,
+    backend: str | None = None,
+    epoch: int | None = None,
 ) -> _core.Group:
-    """What init() does, for a place found in another way."""
+    """What init() does, for a place found in another way. `epoch`: see join()."""
     global _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
@@ -112,7 +116,7 @@ def become_world(
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
         placement = place()
-        runtime, _server = join(placement, timeout=timeout, backend=backend)
+        runtime, _server = join(placement, timeout=timeout, backend=backend, epoch=epoch)
         _core._set_world(runtime.world)
         _runtime, _launcher = runtime, placement.launcher
         return runtime.world
@@ -121,10 +125,15 @@ def become_world(
 
 
 def join(
-    placement: Placement, *, timeout: float | None, backend: str | None = None
+    placement: Placement, *, timeout: float | None, backend: str | None = None, epoch: int | None = None
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
-    """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both."""
-    # Which world of this job it is: the same number on every rank, so that the worlds of one job are kept apart.
+    """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both.
+
+    `epoch`: which world of this job it is, the same number on every rank, so that the worlds of one job are kept apart.
+    None: all ranks of the job have been in the same ones, and this process counts them.
+    """
+    if epoch is not None:
+        return _join(placement, epoch, timeout, backend)
     job = (placement.launcher, placement.job)
     epoch = _epochs.get(job, 0)
     joined = _join(placement, epoch, timeout, backend)
@@ -283,7 +292,7 @@ def leave() -> None:
 
 
 def abort() -> None:
-    """Leave the world at once. What is under way ends here, and on the others with PeerExited."""
+    """Leave the world at once. Calls under way in other threads raise NotInitialized; the others get PeerFailure."""
     global _runtime
     runtime, _runtime = _runtime, None
     if runtime is not None:

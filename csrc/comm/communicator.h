@@ -103,6 +103,9 @@ class Communicator {
   virtual bool ended() const = 0;
   // Ends everything that runs on this group, now and later, with `why`. The first cause stays.
   virtual void abort(const Status& why) noexcept = 0;
+  // Likewise, and on the other members with kPeerExited, in the call in which they would wait for this rank. Messages of the
+  // others end with their deadlines.
+  virtual void quit(const Status& why) = 0;
 
  protected:
   Rank rank_ = 0, size_ = 1;

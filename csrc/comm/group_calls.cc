@@ -437,6 +437,23 @@ void GroupCalls::close() {
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
 
+void GroupCalls::quit(const Status& why) {
+  if (*word() != 0) return;  // its members know
+  std::vector<uint64_t> unfinished;
+  {
+    const std::unique_lock in_turn = turn();
+    for (const CallRecord& call : parts_.recorder->all()) {
+      if (call.group == group_ && call.sequence != 0 && call.state == CallRecord::State::kRunning)
+        unfinished.push_back(call.sequence);
+    }
+    unfinished.push_back(sequence_ + 1);  // where those come who have done all that this rank has
+  }
+  end_group(why);
+  if (parts_.control == nullptr) return;
+  for (const uint64_t sequence : unfinished)
+    parts_.control->gave_up(id(sequence), {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
+}
+
 void GroupCalls::end_group(const Status& why) {
   {
     const std::lock_guard lock(mutex_);

@@ -99,6 +99,9 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void close();
   // Ends everything that runs, now and later, with `why`. The first cause stays.
   void abort(const Status& why) noexcept;
+  // Likewise, and tells the other members: there the calls that this rank takes no part in any more end with kPeerExited,
+  // and so the group.
+  void quit(const Status& why);
 
   const GroupNames& names() const { return names_; }
   CallId id(uint64_t sequence) const { return {group_, sequence}; }

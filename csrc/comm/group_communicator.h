@@ -57,6 +57,7 @@ class GroupCommunicator final : public Communicator {
   std::string explain_messages() const override;
   bool ended() const override;
   void abort(const Status& why) noexcept override;
+  void quit(const Status& why) override { shared_->calls.quit(why); }
   // Waits until every rank has come here. A rank that is in another call instead is told that this one leaves. Whatever
   // the outcome, no call may follow; but the connections stay, so that a goodbye can be said.
   Status leave(double timeout_s);

@@ -100,9 +100,10 @@ struct Runtime::State {
   explicit State(RuntimeOptions given) : options(std::move(given)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() {
+  ~State() { end(Status(Code::kNotInitialized, "the runtime was closed without shutdown")); }
+  void end(const Status& why) {
     if (world) {
-      end_groups(Status(Code::kNotInitialized, "the runtime was closed without shutdown"));
+      end_groups(why);
       close_groups();
     }
     close();
@@ -158,6 +159,7 @@ struct Runtime::State {
   std::vector<std::unique_ptr<GroupCommunicator>> groups;  // besides the world
   uint32_t next_group_id = kWorldGroup + 1;
   bool shut_down = false;
+  std::mutex leaving;  // held while this rank leaves, by shutdown() or abort(); before groups_mutex
 };
 
 Rank HostMap::count(std::span<const Rank> of) const {
@@ -364,8 +366,11 @@ std::vector<CallRecord> Runtime::last_calls() const {
 
 Status Runtime::shutdown(Deadline deadline) {
   State& state = *state_;
-  if (state.shut_down) return Status::ok();
-  state.shut_down = true;
+  const std::lock_guard leaving(state.leaving);
+  {
+    const std::lock_guard lock(state.groups_mutex);
+    if (std::exchange(state.shut_down, true)) return Status::ok();
+  }
   if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
     state.close_groups();
     if (state.control) state.control->say_goodbye();
@@ -384,6 +389,17 @@ Status Runtime::shutdown(Deadline deadline) {
   state.end_groups(Status(Code::kNotInitialized, "the runtime was shut down"));
   state.close();
   return ended;
+}
+
+void Runtime::abort(const Status& why) {
+  State& state = *state_;
+  state.end_groups(why);  // a shutdown() that waits for the others ends with this
+  const std::lock_guard leaving(state.leaving);
+  {
+    const std::lock_guard lock(state.groups_mutex);
+    state.shut_down = true;
+  }
+  state.end(why);
 }
 
 void Runtime::close_in_child() noexcept {

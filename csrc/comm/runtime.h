@@ -74,7 +74,7 @@ struct HostMap {
   Rank count(std::span<const Rank> of) const;  // of different hosts
 };
 
-// Thread-safety: world(), groups and their calls from any thread; shutdown once.
+// Thread-safety: all methods but close_in_child().
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
@@ -96,6 +96,8 @@ class Runtime {
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Waits until every rank is here (bounded by `deadline`), says goodbye, closes.
   Status shutdown(Deadline deadline);
+  // Ends everything that runs in other threads, now and later, with `why`, and closes at once: peers see a failure.
+  void abort(const Status& why);
   // In a forked child: closes every descriptor, so that the parent's end is seen by its peers. Nothing may follow.
   void close_in_child() noexcept;
 

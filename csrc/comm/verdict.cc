@@ -94,8 +94,9 @@ std::string table(std::span<const Standing> standings, const std::vector<Camp>& 
 }
 
 Status exited(Rank rank, const GroupNames& names) {
-  return Status(Code::kPeerExited,
-                names.full(rank) + " called shutdown() or ended instead of making this call")
+  return Status(
+             Code::kPeerExited,
+             names.full(rank) + " called shutdown(), aborted this group or ended instead of making this call")
       .with_peer(rank);
 }
 

@@ -25,7 +25,7 @@ def monitored_barrier(
 
     Parameters:
         group: ours, or a process group of the backend pycollective; default the world.
-        timeout: a timedelta or seconds, default that of init().
+        timeout: a timedelta or seconds, default that of the process group, or of init().
         wait_all_ranks: taken, and changes nothing: all missing ranks are named, on every rank that waits.
 
     Raises:
@@ -39,4 +39,6 @@ def monitored_barrier(
         >>> pc.shutdown()
     """
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if seconds is None:
+        seconds = getattr(group, "_timeout_s", None)
     group_of(group).barrier(timeout=seconds)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import functools
 import warnings
+from datetime import timedelta
+from typing import Any
 
 import torch
-from torch._C._distributed_c10d import _create_work_from_future
-from torch.distributed import ProcessGroup
+from torch.distributed import ProcessGroup, Work
 from torch.distributed.distributed_c10d import AllgatherOptions
 
 from pycollective._core import Group
+from pycollective.torch.work import NO_TIMEOUT
 
 __all__ = ["reach_python_groups"]
 
@@ -41,9 +43,36 @@ def _all_gather_single(
     group = ProcessGroup.unbox(boxed_group)
     opts = AllgatherOptions()
     opts.asyncOp = async_op
+    if timeout >= 0:
+        opts.timeout = timedelta(milliseconds=timeout)
     if isinstance(getattr(group, "group", None), Group):
-        # Not its own boxed(): C++ would keep a Work whose Python half is gone, and wait for it for ever.
-        work = _create_work_from_future(group.all_gather_single(output, x, opts).get_future())
+        work: Work = _HeldWork(group.all_gather_single(output, x, opts))
     else:
         work = group._get_backend(torch.device("cpu"))._allgather_base(output, x, opts)
     return output, work.boxed()
+
+
+_held: set[Work] = set()
+
+
+class _HeldWork(Work):
+    """Lives until somebody has waited for it: C++ holds only its own half, whose wait() would never end alone.
+
+    A Work made of a Future lives, but tells nobody that the Future has failed.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+        _held.add(self)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        try:
+            self._work.wait(timeout)
+        finally:
+            if self._work.is_completed():
+                _held.discard(self)
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        return self._work.get_future()

@@ -1,13 +1,15 @@
 """torch Futures of our calls, for who asks for one: DDP does, once per bucket.
 
 One thread of this process completes them. It sleeps until the core rings: it drives no call, and who waits for a Work
-itself never meets it. Callbacks run in it, and they may make calls and wait for their Futures (PowerSGD does): those
-are completed by another such thread.
+itself never meets it. Callbacks run in it, one after the other, so that the calls that they make (PowerSGD does) come
+in one order on all ranks. A Future of ours that a callback waits for is completed there and then. One that is derived
+from it (then(), collect_all()) needs another such thread, which there is for calls that callbacks make.
 """
 
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import sys
 import threading
@@ -19,9 +21,14 @@ from torch.futures import Future
 
 from pycollective._core import Work
 
-__all__ = ["future_of"]
+__all__ = ["again", "future_of", "settle"]
 
 STOP_S = 1.0
+
+
+def again(error: Exception) -> Exception:
+    """The same error to raise: it gets a traceback, whose frames keep tensors, and Futures are no garbage to Python."""
+    return copy.copy(error)
 
 
 class _Failure:
@@ -40,7 +47,33 @@ class _Failure:
         # torch looks for the tensors in a result in Python first, and words any error there as a RuntimeError.
         if sys._getframe(1).f_code.co_name == "persistent_id":
             return torch.Tensor
-        raise self._error
+        raise again(self._error)
+
+
+def settle(future: Future[Any], value: Callable[[], object]) -> None:
+    """Completes it with what `value` returns or raises."""
+    try:
+        result = value()
+    except Exception as error:
+        _fail(future, error.with_traceback(None))
+    else:
+        future.set_result(result)
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    def raise_error(_: object) -> NoReturn:
+        raise again(error)
+
+    future._set_unwrap_func(raise_error)
+    future.set_result(_Failure(error))
+
+
+class _Future(Future[Any]):
+    def wait(self) -> Any:  # noqa: ANN401  torch's
+        if not self.done() and any(each.is_this_thread() for each in _completers):
+            for each in _completers:
+                each.settle_one(lambda pending: pending.future is self)
+        return super().wait()
 
 
 class _Pending(NamedTuple):
@@ -49,21 +82,11 @@ class _Pending(NamedTuple):
     future: Future[Any]
 
     def settle(self) -> None:
-        try:
-            self.work.wait()
-            result = self.value()
-        except Exception as error:
-            _fail(self.future, error)
-        else:
-            self.future.set_result(result)
+        settle(self.future, self._result)
 
-
-def _fail(future: Future[Any], error: Exception) -> None:
-    def raise_error(_: object) -> NoReturn:
-        raise error
-
-    future._set_unwrap_func(raise_error)
-    future.set_result(_Failure(error))
+    def _result(self) -> object:
+        self.work.wait()
+        return self.value()
 
 
 class _Completer:
@@ -100,20 +123,21 @@ class _Completer:
     def _run(self) -> None:
         os.eventfd_read(self._bell)
         while not self._stopping:
-            self._settle_ended()
+            self._settling = True
+            while self.settle_one(lambda pending: not pending.work._watch(self._bell)):
+                pass
+            self._settling = False
             os.eventfd_read(self._bell)
 
-    def _settle_ended(self) -> None:  # a function, so that no local keeps tensors until the next bell
-        ended: list[_Pending] = []
+    def settle_one(self, is_it: Callable[[_Pending], bool]) -> bool:
+        """The first that is it, if there is one. The others stay for whom a callback may wait."""
         with self._lock:
-            going_on: list[_Pending] = []
-            for each in self._pending:
-                (going_on if each.work._watch(self._bell) else ended).append(each)
-            self._pending = going_on
-        self._settling = True
-        for each in ended:
-            each.settle()
-        self._settling = False
+            one = next(filter(is_it, self._pending), None)
+            if one is None:
+                return False
+            self._pending.remove(one)
+        one.settle()
+        return True
 
 
 _starting = threading.Lock()
@@ -122,7 +146,7 @@ _completers: list[_Completer] = []  # guarded by _starting
 
 def future_of(work: Work[Any], value: Callable[[], object]) -> Future[Any]:
     """A Future that gets `value()` when the call has ended, or its error. The value is a tensor, or a list of them."""
-    future: Future[Any] = Future()
+    future = _Future()
     pending = _Pending(work, value, future)
     if work.done():
         pending.settle()

@@ -1,14 +1,18 @@
 """From torch's init_process_group() and new_group() to a Group of ours.
 
 A process has one world. The default group of torch.distributed is that world: an existing one of the same size, else it
-becomes one, found through torch's own store, so that pycollective's functions act on it as well. Groups of some ranks
-are cut out of it. Where the default group is another backend's, and there is no such world, a group has connections of
-its own.
+becomes one, found through torch's own store, so that pycollective's functions act on it as well. Other groups are cut
+out of it. Where the default group is another backend's, and there is no such world, each has connections of its own.
+
+Torch gives its groups the same names again after destroy_process_group(), maybe to other ranks and in the same store.
+What rank 0 says there about an earlier group is never read: it takes that back before any rank can go on, and where it
+failed in between nobody listens at the address that it left.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -17,7 +21,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from pycollective import _core, lifetime
-from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, NotInitialized
 from pycollective.launch.boards.torch_default import DefaultStore
 from pycollective.launch.detect.placement import Placement
 from pycollective.launch.detect.single import alone
@@ -25,6 +29,7 @@ from pycollective.launch.detect.single import alone
 __all__ = ["Joined", "join"]
 
 LAUNCHER = "torch.distributed"
+FIRST = 0  # ranks with different pasts count their worlds differently
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Joined:
 
     group: _core.Group
     leave: Callable[[], None]  # may be called more than once
-    abort: Callable[[], None]  # ends what is under way
+    abort: Callable[[], None]  # ends what is under way; likewise
 
 
 def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, timeout_s: float) -> Joined:
@@ -41,11 +46,19 @@ def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, t
     if lifetime.is_initialized():
         return _in_world(_core.world(), rank, size, ranks, timeout_s)
     place = functools.partial(_placement, store, rank, size, name)
-    if ranks and ranks != list(range(dist.get_world_size())):
-        return _apart(*lifetime.join(place(), timeout=timeout_s))
-    world = lifetime.become_world(place, timeout=timeout_s)
-    _keep(store)
-    return Joined(world, lifetime.leave, lifetime.abort)
+    if ranks:
+        apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
+        joined = Joined(apart.runtime.world, apart.leave, apart.end)
+    else:
+        world = lifetime.become_world(place, timeout=timeout_s, epoch=FIRST)
+        _keep(store)
+        joined = Joined(world, lifetime.leave, lifetime.abort)
+    try:
+        joined.group.barrier(timeout=timeout_s)  # rank 0 has taken back what it said in the store
+    except BaseException:
+        joined.abort()
+        raise
+    return joined
 
 
 _kept: list[dist.Store] = []
@@ -73,28 +86,59 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
     if ranks:  # all of them too make a group of its own: nobody orders its calls and the world's
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
-    else:
-        group = world
-        group.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
-    return Joined(group, leave=lambda: None, abort=lifetime.abort)
+        return Joined(group, leave=lambda: None, abort=functools.partial(_quit, group))
+    world.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
+    return Joined(world, leave=lambda: None, abort=lifetime.abort)
 
 
-def _apart(runtime: _core.Runtime, server: _core.StoreServer | None) -> Joined:
-    def end() -> None:
-        atexit.unregister(leave)
-        runtime.close()
+def _quit(group: _core.Group) -> None:
+    with contextlib.suppress(NotInitialized, ForkedProcess):  # the world has ended, or is the parent's
+        group._quit()
+
+
+class _Apart:
+    """A group with connections of its own, until leave() or end(), the end of the process, or a fork."""
+
+    def __init__(self, runtime: _core.Runtime, server: _core.StoreServer | None) -> None:
+        self.runtime = runtime
+        self._server = server
+        _apart.append(self)
+
+    def leave(self) -> None:
+        with contextlib.suppress(CollectiveError):  # the others are gone or busy
+            self.runtime.shutdown(timeout_s=lifetime.AT_EXIT_S)
+        self.end()
+
+    def end(self) -> None:
+        if self in _apart:
+            _apart.remove(self)
+        self.runtime.close()
+        server, self._server = self._server, None
         if server is not None:
             server.close()
 
-    def leave() -> None:
-        try:
-            runtime.shutdown(timeout_s=lifetime.AT_EXIT_S)
-        except CollectiveError:
-            pass  # the others are gone or busy
-        end()
+    def close_in_child(self) -> None:
+        if self._server is not None:
+            self._server._close_in_child()
+        self._server = None
 
-    atexit.register(leave)
-    return Joined(runtime.world, leave, end)
+
+_apart: list[_Apart] = []
+
+
+@atexit.register
+def _leave_all() -> None:
+    for each in _apart[:]:
+        each.leave()
+
+
+def _in_forked_child() -> None:
+    for each in _apart:
+        each.close_in_child()
+    _apart.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _placement(store: dist.Store, rank: int, size: int, name: str) -> Placement:

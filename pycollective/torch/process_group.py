@@ -12,6 +12,7 @@ caller.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FunctionType
@@ -33,12 +34,13 @@ from torch.distributed import (
 from torch.distributed.distributed_c10d import AllgatherOptions, GatherOptions, ScatterOptions
 
 from pycollective.errors import InvalidArgument
+from pycollective.torch.any_source import AnySourceWork, Inbox
 from pycollective.torch.dispatcher import reach_python_groups
 from pycollective.torch.joining import join
 from pycollective.torch.pieces import flat_to_read, flat_to_write, to_read, to_write
 from pycollective.torch.reduce_ops import NAMES, op_of
 from pycollective.torch.sparse import sparse_allreduce
-from pycollective.torch.work import AnySourceWork, CallWork, DoneWork, ManyWork
+from pycollective.torch.work import CallWork, DoneWork, ManyWork
 
 __all__ = ["ProcessGroupPycollective"]
 
@@ -69,7 +71,8 @@ class ProcessGroupPycollective(ProcessGroup):
         self.group = self._joined.group
         self._allreduce = self.group.allreduce
         self._calls = 0
-        self._coalesced: list[Work] | None = None  # since _start_coalescing()
+        self._coalesced: list[Work] | None = None  # since _start_coalescing(), and not ended well
+        self._inboxes: defaultdict[int, Inbox] = defaultdict(Inbox)  # by tag
 
     # ---- who it is
 
@@ -132,10 +135,19 @@ class ProcessGroupPycollective(ProcessGroup):
     _set_default_timeout = set_timeout
 
     def abort(self) -> None:
+        # Of a group cut out of the world it ends that group: Aborted here, PeerExited where others need this rank. Else
+        # it ends the world, or the group's own connections: NotInitialized here, PeerFailure on the others.
         self._joined.abort()
+        self._stop_inboxes()
 
     def shutdown(self) -> None:
         self._joined.leave()
+        self._stop_inboxes()
+
+    def _stop_inboxes(self) -> None:
+        for inbox in self._inboxes.values():
+            inbox.stop()
+        self._inboxes.clear()
 
     # ---- how a call is made
 
@@ -157,6 +169,7 @@ class ProcessGroupPycollective(ProcessGroup):
         recv_counts: Sequence[int] | None = None,
         after: Callable[[], None] | None = None,
     ) -> Work:
+        self._calls += 1  # whether it fails or not, as on the other ranks
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         if not opts.asyncOp:
             self.group._run(*arguments)
@@ -166,8 +179,8 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._note(CallWork(self.group._begin(*arguments), result, after))
 
     def _note(self, work: Work) -> Work:
-        self._calls += 1
-        if self._coalesced is not None:
+        if self._coalesced is not None:  # as it stays if an exception ended the manager
+            self._coalesced = [each for each in self._coalesced if not each.is_success()]
             self._coalesced.append(work)
         return work
 
@@ -183,6 +196,7 @@ class ProcessGroupPycollective(ProcessGroup):
             opts = _with_op(AllreduceOptions(), opts, timeout)
         tensor = tensors[0] if type(tensors) is list and len(tensors) == 1 else _one(tensors)
         op = NAMES.get(hash(opts.reduceOp)) or op_of(opts.reduceOp)
+        self._calls += 1
         if tensor.layout is not strided:
             return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, self._seconds(opts))]))
         if tensor.requires_grad:
@@ -198,6 +212,7 @@ class ProcessGroupPycollective(ProcessGroup):
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         opts = opts or AllreduceCoalescedOptions()
         op, seconds = op_of(opts.reduceOp), self._seconds(opts)
+        self._calls += 1
         works: list[Work] = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
@@ -227,12 +242,11 @@ class ProcessGroupPycollective(ProcessGroup):
     ) -> Work:
         if type(opts) is not BroadcastOptions:
             opts = _with_root(BroadcastOptions(), opts, timeout)
-        tensor = _one(tensors)
+        tensor, root = _one(tensors), opts.rootRank
+        if root == self.rank():
+            return self._call("broadcast", opts, to_read(tensor), None, [tensor], root=root)
         block, after = to_write(tensor)
-        root = opts.rootRank
-        return self._call(
-            "broadcast", opts, block, None if root == self.rank() else block, [tensor], root=root, after=after
-        )
+        return self._call("broadcast", opts, block, block, [tensor], root=root, after=after)
 
     def reduce(
         self,
@@ -409,17 +423,21 @@ class ProcessGroupPycollective(ProcessGroup):
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
         tensor = to_read(_one(tensors))
+        self._calls += 1
         work = self.group.send_async(tensor, destination, tag=tag, timeout=self._timeout_s)
         return self._note(CallWork(work, [tensor]))
 
     def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Work:
         tensor = _one(tensors)
         block, after = to_write(tensor)
+        self._calls += 1
         work = self.group.recv_async(block, source, tag=tag, timeout=self._timeout_s)
         return self._note(CallWork(work, [tensor], after, source))
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
-        return self._note(AnySourceWork(self.group, _one(tensors).detach(), tag, self._timeout_s))
+        tensor = _one(tensors)
+        self._calls += 1
+        return self._note(AnySourceWork(self._inboxes[tag], self.group, tensor, tag, self._timeout_s))
 
     # ---- several calls as one: torch keeps of them only the Work that ends it
 

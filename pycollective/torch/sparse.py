@@ -1,4 +1,8 @@
-"""Sums of sparse tensors: every rank gathers all indices and values, and adds them up."""
+"""Sums of sparse tensors: every rank gathers all indices and values, and adds them up.
+
+With async_op=True, too, all_reduce() of one waits for the others: the core gathers parts of different sizes in blocking
+calls only, and sizes first, in a call of their own, would leave the second one to wait(), in no order to other calls.
+"""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from torch.distributed import Work as TorchWork
 from torch.futures import Future, collect_all
 
 from pycollective import _core
-from pycollective.errors import CollectiveTimeout
 from pycollective.torch.futures import future_of
 
-__all__ = ["AnySourceWork", "CallWork", "DoneWork", "ManyWork"]
+__all__ = ["NO_TIMEOUT", "CallWork", "DoneWork", "ManyWork", "seconds_of"]
 
 NO_TIMEOUT = timedelta(0)
 
 
-def _seconds(timeout: timedelta | None) -> float | None:
+def seconds_of(timeout: timedelta | None) -> float | None:
+    """What wait() was given; None: as long as the call itself may take."""
     return None if timeout is None or timeout <= NO_TIMEOUT else timeout.total_seconds()
 
 
@@ -81,7 +81,7 @@ class CallWork(DoneWork):
         self._future: Future[list[torch.Tensor]] | None = None
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        self._work.wait(_seconds(timeout))
+        self._work.wait(seconds_of(timeout))
         self._finish()
         return True
 
@@ -98,7 +98,11 @@ class CallWork(DoneWork):
         return self._future
 
     def is_completed(self) -> bool:
-        return self._work.done()
+        if not self._work.done():
+            return False
+        if self._after is not None and self._work.exception() is None:
+            self._finish()
+        return True
 
     def exception(self) -> BaseException | None:
         return self._work.exception() if self._work.done() else None
@@ -127,43 +131,3 @@ class ManyWork(DoneWork):
 
     def exception(self) -> BaseException | None:
         return next((error for work in self._works if (error := work.exception()) is not None), None)
-
-
-class AnySourceWork(DoneWork):
-    """A receive from whoever sends first: made by who waits for it, or asks whether it is there."""
-
-    def __init__(self, group: _core.Group, tensor: torch.Tensor, tag: int, timeout_s: float) -> None:
-        super().__init__([tensor])
-        self._group, self._tag, self._timeout_s = group, tag, timeout_s
-        self._error: Exception | None = None
-
-    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        self._receive(_seconds(timeout) or self._timeout_s)
-        return True
-
-    def _receive(self, timeout_s: float) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._source >= 0:
-            return
-        try:
-            _, self._source = self._group.recv(
-                self._result[0], _core.ANY_SOURCE, tag=self._tag, timeout=timeout_s, with_source=True
-            )
-        except CollectiveTimeout:
-            raise  # nothing came: it may still
-        except Exception as error:
-            self._error = error
-            raise
-
-    def is_completed(self) -> bool:
-        try:
-            self._receive(0)
-        except CollectiveTimeout:
-            return False
-        except Exception:
-            pass  # for exception() and wait()
-        return True
-
-    def exception(self) -> BaseException | None:
-        return self._error

@@ -89,5 +89,7 @@ def _in_a_world(check: Check) -> None:
         check()
         pc.shutdown()
     finally:
-        with contextlib.suppress(pc.CollectiveError):  # of a check that failed: the others may be in another call
+        with contextlib.suppress(
+            pc.CollectiveError
+        ):  # of a check that failed: the others may be in another call
             pc.shutdown()

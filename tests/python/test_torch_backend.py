@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -20,6 +21,9 @@ if torch is None:
 
 import torch.distributed as dist
 from torch_backend_checks import CHECKS, all_checks
+from waiting import eventually
+
+from pycollective.torch import entry
 
 
 @functools.cache
@@ -104,6 +108,39 @@ def test_a_world_can_be_destroyed_and_made_again_and_one_that_was_there_is_used(
     assert testing.run(again_and_again, 2, init=False) == [[2.0] * 3] * 2
 
 
+def with_receives_under_way() -> None:
+    dist.init_process_group("pycollective")
+    dist.barrier()
+    works = [dist.irecv(torch.zeros(1), tag=tag) for tag in (0, 0, 1)]  # from any source, and nobody sends
+    futures = [work.get_future() for work in works]
+    dist.destroy_process_group()
+    for wait in [each.wait for each in (*works, *futures)]:
+        with pytest.raises((pc.NotInitialized, pc.PeerFailure)):
+            wait()
+    assert eventually(lambda: not any(each.name == "pc-any-source" for each in threading.enumerate()))
+
+
+def test_receives_from_any_source_end_with_their_group() -> None:
+    testing.run(with_receives_under_way, 2, init=False)
+
+
+def test_a_program_may_end_with_a_receive_from_any_source_under_way(tmp_path: object) -> None:
+    program = (
+        "import sys, torch, torch.distributed as dist\n"
+        "place = dict(init_method='file://' + sys.argv[1], rank=int(sys.argv[2]), world_size=2)\n"
+        "dist.init_process_group('pycollective', **place)\n"
+        "dist.barrier()\n"
+        "work = dist.irecv(torch.zeros(1))\n"
+    )
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, f"{tmp_path}/store", str(rank)], stderr=subprocess.PIPE
+        )
+        for rank in range(2)
+    ]
+    assert [(each.communicate(timeout=60)[1], each.returncode) for each in ranks] == [(b"", 0)] * 2
+
+
 def test_a_world_of_one_needs_nobody(tmp_path: object) -> None:
     program = (
         "import torch, torch.distributed as dist\n"
@@ -136,3 +173,15 @@ def test_torch_is_imported_even_if_pycollective_cannot_be(tmp_path: object) -> N
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, "broken\n"), done.stderr
+
+
+@pytest.mark.parametrize("broken", ["register_backend", "PYCOLLECTIVE"])
+def test_torch_is_imported_even_if_it_has_no_such_registry(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(dist.Backend, "PYCOLLECTIVE", raising=False)
+    monkeypatch.delattr(dist.Backend, "_plugins")
+    if broken == "register_backend":
+        monkeypatch.delattr(dist.Backend, broken)
+    with pytest.warns(UserWarning, match="does not know the backend pycollective"):
+        entry.register()

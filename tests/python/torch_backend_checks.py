@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import time
 import traceback
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -12,6 +16,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed import ReduceOp
 from torch.distributed.device_mesh import init_device_mesh
+from waiting import eventually
 
 import pycollective as pc
 
@@ -31,7 +36,7 @@ def all_checks() -> dict[str, str]:
     for name, function in CHECKS.items():
         try:
             function()
-        except Exception:
+        except (Exception, pytest.fail.Exception):
             failed[name] = traceback.format_exc()
     dist.destroy_process_group()
     return failed
@@ -48,6 +53,15 @@ def own(rank: int | None = None) -> torch.Tensor:
 
 def total() -> torch.Tensor:
     return torch.stack([own(rank) for rank in range(dist.get_world_size())]).sum(0)
+
+
+def uneven() -> torch.Tensor:
+    """What no collective takes: rank 0 has one element more than the others."""
+    return torch.ones(4 if dist.get_rank() == 0 else 3)
+
+
+def group_that_waits(seconds: float) -> dist.ProcessGroup:
+    return dist.new_group(timeout=timedelta(seconds=seconds))
 
 
 @check
@@ -124,6 +138,76 @@ def works_wait_tell_and_have_futures() -> None:
     assert torch.equal(doubled.wait(), 2 * total())
     x = own().t().clone().t()  # not in one block
     assert torch.equal(dist.all_reduce(x, async_op=True).get_future().wait()[0], total())
+
+
+@check
+def a_work_that_says_it_is_completed_has_put_its_results_in_place() -> None:
+    _, size = here()
+    apart = [torch.zeros(2, 3) for _ in range(size)]
+    work = dist.all_gather(apart, own(), async_op=True)
+    assert eventually(work.is_completed)
+    assert all(map(torch.equal, apart, [own(each) for each in range(size)]))
+    across = own().t().clone().t()
+    work = dist.all_reduce(across, async_op=True)
+    assert eventually(work.is_success)
+    assert torch.equal(across, total())
+
+
+@check
+def a_callback_waits_for_another_future_that_is_under_way() -> None:
+    rank, size = here()
+    if rank:
+        dist.recv(torch.zeros(1), 0)  # when rank 0 has its callback
+    x, y, z = (own() for _ in range(3))
+    first, second, third = (dist.all_reduce(each, async_op=True).get_future() for each in (x, y, z))
+    called, seen = threading.Event(), []
+
+    def callback(_: object) -> None:
+        seen.extend(third.wait())
+        called.set()
+
+    if not rank:
+        assert not first.done()
+        first.then(callback)
+        for peer in range(1, size):
+            dist.send(torch.zeros(1), peer)
+        assert called.wait(20)
+        assert torch.equal(seen[0], total())
+    assert all(torch.equal(each.wait()[0], total()) for each in (first, second, third))
+
+
+@check
+def failed_calls_let_go_of_their_tensors() -> None:
+    def alive_after(begin: Callable[[torch.Tensor], object]) -> weakref.ref[torch.Tensor]:
+        x = uneven()
+        with pytest.raises(pc.CollectiveMismatch):
+            begin(x)
+        return weakref.ref(x)
+
+    for begin in (
+        lambda x: dist.all_reduce(x, async_op=True).wait(),
+        lambda x: dist.all_reduce(x, async_op=True).get_future().wait(),
+        lambda x: torch.futures.wait_all([dist.all_reduce(x, async_op=True).get_future()]),
+    ):
+        kept = alive_after(begin)
+
+        def gone(kept: weakref.ref[torch.Tensor] = kept) -> bool:
+            gc.collect()
+            return kept() is None
+
+        assert eventually(gone)
+
+
+@check
+def a_root_that_is_only_read_may_be_an_expanded_tensor() -> None:
+    rank, size = here()
+    for background in (False, True):
+        x = torch.ones(1).expand(4) if rank == 0 else torch.zeros(4)
+        y = torch.ones(1).expand(4) if rank else torch.ones(4)
+        for work in (dist.broadcast(x, 0, async_op=background), dist.reduce(y, 0, async_op=background)):
+            assert work is None or work.wait()
+        assert x.tolist() == [1] * 4
+        assert y.tolist() == [1 if rank else size] * 4
 
 
 @check
@@ -214,6 +298,74 @@ def messages_go_between_ranks() -> None:
 
 
 @check
+def a_receive_from_any_source_is_under_way_before_anybody_waits() -> None:
+    rank, size = here()
+    group = group_that_waits(10)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    x = torch.zeros(1 << 18)  # more than a message that is sent before it is asked for
+    work = dist.irecv(x, group=group)
+    dist.send(torch.full_like(x, rank), right, group=group)
+    work.wait()
+    assert x.unique().tolist() == [left]
+    assert work._source_rank() == left
+    high, low = torch.zeros(1 << 18), torch.zeros(1 << 18)
+    works = dist.irecv(high, group=group, tag=2), dist.irecv(low, group=group, tag=1)
+    dist.isend(torch.full_like(x, 1), right, group=group, tag=1).wait()
+    dist.isend(torch.full_like(x, 2), right, group=group, tag=2).wait()
+    futures = [work.get_future() for work in works]
+    assert [future.wait()[0][0].item() for future in futures] == [2, 1]
+
+
+@check
+def looking_at_a_receive_from_any_source_changes_nothing() -> None:
+    rank, _ = here()
+    group = group_that_waits(10)
+    across = torch.zeros(3, 1 << 16).t()
+    if rank == 0:
+        works = [dist.irecv(across, group=group)]
+        works += [dist.irecv(torch.zeros(1), group=group) for _ in range(3)]
+        assert not any(work.is_completed() for work in works)
+        with pytest.raises(pc.CollectiveTimeout):
+            works[0].wait(timedelta(milliseconds=1))
+        future = works[1].get_future()
+        assert not future.done()
+        dist.send(torch.zeros(1), 1, group=group)
+        assert eventually(works[0].is_completed)
+        assert across.unique().tolist() == [5]
+        assert [work._source_rank() for work in works] == [1] * 4
+        assert future.wait()[0].item() == 1
+        assert [work.result()[0].item() for work in works[1:]] == [1, 2, 3]  # in the order of their making
+    elif rank == 1:
+        dist.recv(torch.zeros(1), 0, group=group)
+        dist.send(torch.full((1 << 16, 3), 5.0), 0, group=group)
+        for number in (1.0, 2.0, 3.0):
+            dist.send(torch.tensor([number]), 0, group=group)
+
+
+@check
+def a_receive_from_any_source_fails_with_our_errors() -> None:
+    rank, _ = here()
+    group = group_that_waits(0.3)
+    work = dist.irecv(torch.zeros(2), group=group)  # and nobody sends
+    with pytest.raises(pc.CollectiveTimeout):
+        work.get_future().wait()
+    with pytest.raises(pc.CollectiveTimeout):
+        work.wait()
+    assert work.is_completed()
+    assert not work.is_success()
+    assert isinstance(work.exception(), pc.CollectiveTimeout)
+    with pytest.raises(pc.CollectiveTimeout):
+        dist.recv(torch.zeros(2), group=group)
+    dist.barrier()
+    if rank == 0:
+        work = dist.irecv(torch.zeros(2))
+        with pytest.raises(pc.CollectiveMismatch):
+            work.wait()
+    elif rank == 1:
+        dist.send(torch.zeros(3), 0)
+
+
+@check
 def coalesced_calls_end_with_their_manager() -> None:
     _, size = here()
     x, y = own(), torch.ones(4)
@@ -238,6 +390,37 @@ def coalesced_calls_end_with_their_manager() -> None:
     assert torch.equal(mixed[0], total())
     assert mixed[1].tolist() == [size] * 3
     assert torch.equal(mixed[2], total().t())
+
+
+@check
+def a_coalescing_manager_that_fails_keeps_no_tensors() -> None:
+    group = dist.new_group()
+    with pytest.raises(KeyError), dist._coalescing_manager(group, torch.device("cpu"), async_ops=True):
+        raise KeyError
+    kept = []
+    for background in [False, True] * 5:
+        x = torch.ones(3)
+        kept.append(weakref.ref(x))
+        work = dist.broadcast(x, 0, group=group, async_op=background)
+        assert work is None or work.wait()
+        del x, work
+    gc.collect()
+    assert sum(each() is not None for each in kept) <= 1
+
+
+@check
+def every_call_counts_whether_it_blocks_or_not() -> None:
+    group = dist.new_group()
+    for begin in (
+        lambda x: dist.all_reduce(x, group=group),
+        lambda x: dist.all_reduce(x, group=group, async_op=True).wait(),
+        lambda x: dist.all_gather_into_tensor(torch.empty(dist.get_world_size() * x.numel()), x, group),
+    ):
+        before = group._get_sequence_number_for_group()
+        begin(torch.ones(3))
+        with pytest.raises(pc.CollectiveMismatch):
+            begin(uneven())
+        assert group._get_sequence_number_for_group() == before + 2
 
 
 @check
@@ -277,6 +460,45 @@ def functional_collectives_work_in_eager_mode() -> None:
     assert y.item() == size
     row = functional.all_to_all_single(torch.arange(size) + 10 * rank, None, None, group)
     assert row.tolist() == [10 * each + rank for each in range(size)]
+
+
+@check
+def functional_collectives_that_fail_raise_our_errors() -> None:
+    rank, size = here()
+    ops, name = torch.ops._c10d_functional, dist.group.WORLD.group_name
+    out = torch.zeros(size * uneven().numel())
+    for begin in (
+        lambda x: ops.all_gather_into_tensor_out(x, size, name, out=out),
+        lambda x: ops.all_gather_into_tensor(x, size, name),
+        lambda x: ops.all_reduce(x, "sum", name),
+        lambda x: ops.all_reduce_coalesced([x], "sum", name)[0],
+        lambda x: ops.all_gather_into_tensor_coalesced([x], size, name)[0],
+    ):
+        with pytest.raises(pc.CollectiveMismatch):
+            ops.wait_tensor(begin(uneven()))
+    out = torch.zeros(2 * size, 3)
+    assert torch.equal(
+        ops.wait_tensor(ops.all_gather_into_tensor_out(own(), size, name, out=out)),
+        torch.cat([own(each) for each in range(size)]),
+    )
+    late = group_that_waits(0.3)
+    if rank == 0:
+        with pytest.raises(pc.CollectiveTimeout, match="rank 1"):
+            ops.wait_tensor(ops.all_gather_into_tensor_out(own(), size, late.group_name, out=out))
+    dist.barrier()
+
+
+@check
+def the_timeout_of_a_call_reaches_the_group_through_the_dispatcher() -> None:
+    rank, size = here()
+    gather = torch.ops.c10d._allgather_base_
+    for group, error in ((dist.new_group(backend="gloo"), RuntimeError), (dist.new_group(), TimeoutError)):
+        if rank == 0:
+            began = time.monotonic()
+            with pytest.raises(error, match="[Tt]imed out"):
+                dist.Work.unbox(gather(torch.zeros(size), torch.ones(1), group.boxed(), True, 300)[1]).wait()
+            assert time.monotonic() - began < 10
+    dist.barrier()
 
 
 @check
@@ -335,11 +557,17 @@ def ranks_that_disagree_are_told_and_the_group_goes_on() -> None:
 
 @check
 def a_rank_that_is_late_is_a_timeout_that_names_it() -> None:
-    group = dist.new_group(timeout=timedelta(seconds=0.3))
+    group, other = group_that_waits(0.3), dist.new_group()
+    other.set_timeout(timedelta(seconds=0.3))
     if dist.get_rank() == 0:
+        began = time.monotonic()
         with pytest.raises(pc.CollectiveTimeout, match="rank 1"):
             pc.torch.monitored_barrier(group, timedelta(seconds=0.3))
+        with pytest.raises(pc.CollectiveTimeout, match="rank 1"):
+            pc.torch.monitored_barrier(group)
         with pytest.raises(TimeoutError):
             dist.all_reduce(torch.ones(1), group=group)
+        with pytest.raises(TimeoutError):
+            dist.all_reduce(torch.ones(1), group=other)
+        assert time.monotonic() - began < 10
     dist.barrier()
-    dist.group.WORLD.set_timeout(timedelta(seconds=30))

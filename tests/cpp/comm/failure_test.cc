@@ -462,6 +462,54 @@ TEST_P(Failure, after_shutdown_calls_say_so) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure) {
+  const std::map<std::string, std::function<Status(Runtime&, Communicator&)>> things = {
+      {"allreduce", [](Runtime&, Communicator& group) { return allreduce(group); }},
+      {"recv",
+       [](Runtime&, Communicator& group) {
+         std::byte data[8];
+         return group.recv({data, sizeof data, DType::kU8}, 1, 0, -1);
+       }},
+      {"shutdown", [](Runtime& runtime, Communicator&) { return runtime.shutdown(Deadline::after(kLong)); }},
+  };
+  for (const auto& [name, thing] : things) {
+    std::atomic<bool> aborted = false;
+    const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
+      if (group.rank() == 1) {
+        while (!aborted) std::this_thread::yield();
+        return allreduce(group);
+      }
+      std::atomic<bool> begun = false;
+      std::thread other([&] {
+        while (!begun) std::this_thread::yield();
+        runtime.abort(Status(Code::kNotInitialized, "this process left"));
+        aborted = true;
+      });
+      begun = true;
+      const Status ended = thing(runtime, group);
+      other.join();
+      return ended;
+    });
+    const bool came_late = name == "shutdown" && outcomes[0].is_ok();  // there was nothing left to do
+    EXPECT_TRUE(came_late || outcomes[0].code() == Code::kNotInitialized)
+        << name << ": " << text_of(outcomes);
+    EXPECT_FALSE(outcomes[1].is_ok()) << name << ": " << text_of(outcomes);
+  }
+}
+
+TEST_P(Failure, who_quits_a_group_ends_it_alone_and_the_members_hear_of_it) {
+  const Outcomes outcomes = run(3, kLong, [](Runtime& runtime, Communicator& world) -> Status {
+    PC_ASSIGN_OR_RETURN(Communicator* const part, runtime.make_group(runtime.next_group_id(), {0, 1, 2}));
+    PC_TRY(allreduce(*part));
+    if (world.rank() == 1) part->quit(Status(Code::kAborted, "this rank has aborted the group"));
+    const Status ended = allreduce(*part);
+    const Code wanted = world.rank() == 1 ? Code::kAborted : Code::kPeerExited;
+    PC_TRY(allreduce(world));
+    return ended.code() == wanted ? Status::ok() : Status(Code::kSystem, "it ended with " + ended.message());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(Failure, ranks_leave_one_after_the_other_without_errors) {
   for (int round = 0; round < 5; ++round) {
     const Outcomes outcomes =
