@@ -319,7 +319,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
 }
 
 Communicator& Runtime::world() { return *state_->world; }
-Result<Communicator*> Runtime::make_group(uint32_t id, std::vector<Rank> world_ranks) {
+Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& world_ranks) {
   State& state = *state_;
   const Rank size = state.options.size;
   std::vector<bool> seen(static_cast<std::size_t>(size));

@@ -84,7 +84,7 @@ class Runtime {
   Communicator& world();
   // A group of these ranks of the world, in this order; this rank must be one. It lives as long as the runtime. All members
   // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.
-  Result<Communicator*> make_group(uint32_t id, std::vector<Rank> world_ranks);
+  Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
   uint32_t next_group_id() const;
   std::size_t group_count() const;                    // that were made, besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank

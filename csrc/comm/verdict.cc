@@ -70,6 +70,7 @@ std::vector<Camp> camps_of(std::span<const Standing> standings) {
     if (camp.first == nullptr) camp.first = &report;
   }
   std::vector<Camp> camps;
+  camps.reserve(by_digest.size());
   for (auto& [digest, camp] : by_digest) camps.push_back(std::move(camp));
   std::stable_sort(camps.begin(), camps.end(), [](const Camp& a, const Camp& b) {
     return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;
