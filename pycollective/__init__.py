@@ -186,11 +186,14 @@ _LATER = {
     "info": "facts",
     "zeros": "heap",
 }
-_MODULES_LATER = ("jax", "torch")
+_MODULES_LATER = ("jax", "torch")  # for the framework of that name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_MODULES_LATER})
+    from importlib.util import find_spec
+
+    usable = {name for name in _MODULES_LATER if find_spec(name)}  # help() looks at everything
+    return sorted({*globals(), *_LATER} - {*_MODULES_LATER} | usable)
 
 
 def __getattr__(name: str) -> object:

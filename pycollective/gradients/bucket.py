@@ -84,9 +84,10 @@ class Place:
         shape, dtype = library.shape(gradient), library.dtype(gradient)
         in_numpy = isinstance(gradient, np.ndarray) and isinstance(self.view, np.ndarray)
         if (shape, dtype) != (self.slot.shape, self.slot.dtype) or not (library is self.library or in_numpy):
+            mine, theirs = self.slot.words(), f"{dtype}{list(shape)}"
             raise InvalidArgument(
-                f"GradientReducer: the gradient of {self.slot.words()} is a {library.name} array "
-                f"{dtype}{list(shape)}; the parameter was a {self.library.name} array"
+                f"GradientReducer: the parameter was {mine}, of {self.library.name}, and its gradient is {theirs}, of "
+                f"{library.name}"
             )
 
     def take(self, gradient: Any) -> None:

@@ -183,7 +183,8 @@ class Launch:
             return 0
         where = f"; logs: {self.options.log_dir}" if self.options.log_dir else ""
         what = f"rank {failure.rank} failed first ({failure.cause}); the others were stopped{where}"
-        say(f"{what}. Its last lines:", before=b"\n", after=self.screen.tails[failure.rank])
+        last = self.screen.tails[failure.rank]
+        say(f"{what}. " + ("Its last lines:" if last else "It wrote nothing to stderr."), before=b"\n", after=last)
         return failure.exit_code
 
 

@@ -24,5 +24,10 @@ def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
         return ours
     raise InvalidArgument(
         f"group must be a pycollective.Group, a process group of the backend pycollective, or None for the world, not "
-        f"{type(group).__name__}"
+        f"{_kind(group)}"
     )
+
+
+def _kind(group: object) -> str:
+    name = getattr(group, "name", None)  # torch's own ProcessGroup tells its backend so
+    return f"a process group of the backend {name()}" if callable(name) else f"a {type(group).__name__}"

@@ -48,6 +48,21 @@ print(sorted(heavy), threading.active_count(), len(os.listdir("/proc/self/task")
     assert python("-c", script).stdout == bare
 
 
+def test_without_frameworks_help_works_and_what_needs_one_says_so() -> None:
+    script = """
+import pydoc, sys
+sys.modules.update(torch=None, jax=None)
+import pycollective as pc
+assert "allreduce" in pydoc.render_doc(pc) and "DataParallel" in pydoc.render_doc(pc.torch)
+assert not {"torch", "jax"} & set(dir(pc))
+pc.torch.DataParallel
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "pycollective.torch.DataParallel needs PyTorch, which is not installed" in ended.stderr
+
+
 def test_the_source_folder_without_a_compiled_module_says_so(tmp_path: Path) -> None:
     (tmp_path / "pycollective").mkdir()
     (tmp_path / "pycollective" / "__init__.py").write_text((PACKAGE / "__init__.py").read_text())

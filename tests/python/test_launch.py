@@ -118,7 +118,9 @@ def test_the_first_failing_rank_is_last_on_screen_and_its_code_is_ours(program: 
     ("statement", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), signal.SIGKILL)", 137)]
 )
 def test_the_exit_code_is_the_failing_ranks(program: Callable[..., str], statement: str, code: int) -> None:
-    assert run("-n", "2", program(f"if rank == 1: {statement}", WAIT)).returncode == code
+    done = run("-n", "2", program(f"if rank == 1: {statement}", WAIT))
+    assert done.returncode == code
+    assert "the others were stopped. It wrote nothing" in done.stderr
 
 
 def test_a_crash_shows_the_python_stack(program: Callable[..., str]) -> None:

@@ -152,7 +152,9 @@ def one_name_in_one_store() -> tuple[list[float], str]:
     meet("last")
     for _ in range(10):  # nobody waits for anybody but in leave()
         together([0, 1, 2]).leave()
-    meet("over")  # rank 0 has the store
+    store.set(f"over/{here}", "")
+    if here == 0:  # it has the store
+        store.wait([f"over/{rank}" for rank in range(3)], TIMEOUT)
     return seen, alone
 
 
