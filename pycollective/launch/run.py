@@ -184,7 +184,8 @@ class Launch:
         where = f"; logs: {self.options.log_dir}" if self.options.log_dir else ""
         what = f"rank {failure.rank} failed first ({failure.cause}); the others were stopped{where}"
         last = self.screen.tails[failure.rank]
-        say(f"{what}. " + ("Its last lines:" if last else "It wrote nothing to stderr."), before=b"\n", after=last)
+        more = "Its last lines:" if last else "It wrote nothing to stderr."
+        say(f"{what}. {more}", before=b"\n", after=last)
         return failure.exit_code
 
 
