@@ -7,6 +7,7 @@ A call is compared by value, so that JAX compiles it once, however often a progr
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ Host = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(ABC):
     """One call: from one array to a new one."""
 
     group: Group
@@ -50,9 +51,9 @@ class Call:
         """Make it. JAX does, on a thread of its own."""
         return self.run(np.asarray(x))
 
+    @abstractmethod
     def run(self, x: Host) -> Host:
         """Make it; `x` cannot be written."""
-        raise NotImplementedError
 
     def shape(self, x: tuple[int, ...]) -> tuple[int, ...]:
         """Of the result, from that of the operand."""
@@ -62,9 +63,9 @@ class Call:
         """Of the result, from that of the operand."""
         return x
 
+    @abstractmethod
     def adjoint(self, g: jax.Array) -> jax.Array:
         """The gradient of the operand from that of the result."""
-        raise NotImplementedError
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
