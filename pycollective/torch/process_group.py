@@ -51,6 +51,9 @@ DONE = DoneWork()
 class ProcessGroupPycollective(ProcessGroup):
     """One group of ranks; torch.distributed makes it. `group` is the Group that carries it."""
 
+    # What every call reads: in slots, which Python finds faster than in the __dict__ of an object of C++.
+    __slots__ = ("__dict__", "_allreduce", "_calls", "_timeout_s")
+
     def __init__(self, options: Any, backend_options: object = None) -> None:
         super().__init__(
             options.group_rank, options.group_size
