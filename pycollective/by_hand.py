@@ -7,10 +7,10 @@ import ipaddress
 from urllib.parse import unquote
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.addresses import join, resolve, store_hosts
-from pycollective.launch.board import Board
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
+from pycollective.launching.addresses import join, resolve, store_hosts
+from pycollective.launching.board import Board
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
 
 SCHEME = "file://"
 
@@ -72,8 +72,8 @@ def _path_of(address: str) -> str:
 
 
 def _file_board(path: str) -> Board:
-    from pycollective.launch.boards.file import FileBoard
-    from pycollective.launch.card import parse
-    from pycollective.launch.invitation import somebody_listens
+    from pycollective.launching.boards.file import FileBoard
+    from pycollective.launching.card import parse
+    from pycollective.launching.invitation import somebody_listens
 
     return FileBoard(path, in_use=lambda text: somebody_listens(parse(text, path)))

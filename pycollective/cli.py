@@ -11,7 +11,7 @@ from pycollective import bench, plan_commands
 from pycollective._version import __version__
 from pycollective.compare import arguments as compare
 from pycollective.compare.collectives import COLLECTIVES
-from pycollective.launch.environment import usable_cores
+from pycollective.launching.environment import usable_cores
 
 
 def positive(text: str) -> int:
@@ -133,7 +133,7 @@ def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
         parser.error(
             f"bench: {' '.join(only_compared)}: measured by pycollective-bench, or here with --compare"
         )
-    from pycollective.launch.run import Options, run
+    from pycollective.launching.run import Options, run
 
     ranks = [sys.executable, "-m", bench.__name__, *bench.words(options)]
     return run(Options(ranks=options.ranks, command=ranks, prefix=False))
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             seconds=options.time, output=options.output, dry_run=options.dry_run, ranks=options.ranks
         )
 
-    from pycollective.launch.run import Options, run
+    from pycollective.launching.run import Options, run
 
     if options.command_name == "bench":
         return measure(parser, options)

@@ -25,7 +25,7 @@ from pycollective.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pycollective.launch.detect import Placement
+    from pycollective.launching.detect import Placement
 
 __all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
@@ -144,7 +144,7 @@ def join(
 def _join(
     placement: Placement, epoch: int, timeout: float | None, backend: str | None
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
-    from pycollective.launch.rendezvous import meet
+    from pycollective.launching.rendezvous import meet
 
     deadline = time.monotonic() + _seconds(timeout)
     meeting = meet(placement, number=epoch, timeout_s=deadline - time.monotonic())
@@ -199,7 +199,7 @@ def check_timeout(timeout: float | None) -> None:
 
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
     if address is None and rank is None and size is None:
-        from pycollective.launch.detect import detect
+        from pycollective.launching.detect import detect
 
         if _is_parents((KEY_FD,)):
             raise ForkedProcess(PARENTS_PLACE)
@@ -328,7 +328,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 def _keep_key() -> None:
     """What this rank starts is not a rank, whether it is started before init() or after."""
     if os.environ.get(KEY_FD, "").isdecimal():
-        from pycollective.launch.key import read_key
+        from pycollective.launching.key import read_key
 
         read_key(int(os.environ[KEY_FD]))
 

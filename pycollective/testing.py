@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch import child
-from pycollective.launch.child import Child, key_files
-from pycollective.launch.environment import World, free_port, rank_environment
-from pycollective.launch.key import new_key
-from pycollective.launch.local_store import open_store_of_run
-from pycollective.launch.verdict import signal_name
-from pycollective.launch.worker import MAIN, Job, Outcome, resolve
+from pycollective.launching import child
+from pycollective.launching.child import Child, key_files
+from pycollective.launching.environment import World, free_port, rank_environment
+from pycollective.launching.key import new_key
+from pycollective.launching.local_store import open_store_of_run
+from pycollective.launching.verdict import signal_name
+from pycollective.launching.worker import MAIN, Job, Outcome, resolve
 
 __all__ = ["RankError", "WorldFailed", "run"]
 
@@ -42,7 +42,7 @@ SHOWN_LINES = 60
 # sys.path comes first, so that the rank finds pycollective and the function where we found them.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from pycollective.launch.worker import main; main()"
+    "from pycollective.launching.worker import main; main()"
 )
 
 

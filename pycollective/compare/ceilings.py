@@ -22,7 +22,7 @@ class Ceiling:
 
 def measure(sizes: Sequence[int]) -> list[Ceiling] | str:
     """All of them, or why there are none."""
-    from pycollective.launch.bench_binary import BINARY
+    from pycollective.launching.bench_binary import BINARY
 
     command = [str(BINARY), "--ceilings", "--json", f"--sizes={','.join(map(str, sizes))}"]
     try:

@@ -13,8 +13,8 @@ from pycollective.doctor.commands import answers
 from pycollective.doctor.names import addresses_of
 from pycollective.doctor.packages import installed, wheel_tag
 from pycollective.errors import CollectiveError
-from pycollective.launch.detect import Placement, detect
-from pycollective.launch.interfaces import default_route, interfaces
+from pycollective.launching.detect import Placement, detect
+from pycollective.launching.interfaces import default_route, interfaces
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pycollective.doctor.line import Line, fail, ok
 from pycollective.errors import InvalidArgument
-from pycollective.launch.addresses import VARIABLE, Interfaces, candidates
-from pycollective.launch.interfaces import RUNNING, UP
+from pycollective.launching.addresses import VARIABLE, Interfaces, candidates
+from pycollective.launching.interfaces import RUNNING, UP
 
 
 def listing(found: Interfaces) -> list[Line]:

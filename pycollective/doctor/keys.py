@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pycollective.doctor.line import Line, fail, ok
 from pycollective.errors import InvalidArgument
-from pycollective.launch import key_sources
-from pycollective.launch.key import key_id
+from pycollective.launching import key_sources
+from pycollective.launching.key import key_id
 
 
 def keys(env: Mapping[str, str]) -> list[Line]:

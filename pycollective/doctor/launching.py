@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pycollective.doctor import variables
 from pycollective.doctor.line import Line, fail, ok, warn
-from pycollective.launch.detect import Placement
+from pycollective.launching.detect import Placement
 
 
 def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> Line:

@@ -22,9 +22,9 @@ import torch.distributed as dist
 
 from pycollective import _core, lifetime
 from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, NotInitialized
-from pycollective.launch.boards.torch_default import DefaultStore
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
+from pycollective.launching.boards.torch_default import DefaultStore
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
 
 __all__ = ["Joined", "join"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pycollective import _core, testing
 from pycollective._version import __version__
-from pycollective.launch.environment import usable_cores
+from pycollective.launching.environment import usable_cores
 from pycollective.tune.decide import FEWEST_ROUNDS, Finding, decide
 from pycollective.tune.experiments import Experiment, experiments, tcp_rows, together
 from pycollective.tune.ranks import Measured, measure

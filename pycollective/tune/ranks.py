@@ -15,8 +15,8 @@ import numpy as np
 
 import pycollective as pc
 from pycollective import _core
-from pycollective.launch.detect import detect
-from pycollective.launch.rendezvous import meet
+from pycollective.launching.detect import detect
+from pycollective.launching.rendezvous import meet
 from pycollective.tune.experiments import Cell, Experiment, World
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import NoReturn
 import pytest
 
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.launch import addresses
-from pycollective.launch.addresses import candidates, chosen_by_user, join, split
-from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
+from pycollective.launching import addresses
+from pycollective.launching.addresses import candidates, chosen_by_user, join, split
+from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 
 UP_AND_RUNNING = UP | RUNNING
 HOST = [

@@ -13,7 +13,9 @@ def test_the_benchmark_runs_as_a_module_so_that_ours_do_not_shadow_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands = []
-    monkeypatch.setattr("pycollective.launch.run.run", lambda options: commands.append(options.command) or 0)
+    monkeypatch.setattr(
+        "pycollective.launching.run.run", lambda options: commands.append(options.command) or 0
+    )
     assert cli.main(["bench", "--iters", "3"]) == 0
     assert commands[0][:3] == [sys.executable, "-m", "pycollective.bench"]
 

@@ -197,6 +197,6 @@ def by_hand(port: int) -> tuple[int, int, float]:
 
 
 def test_init_by_hand_joins_at_the_address_of_rank_0() -> None:
-    from pycollective.launch.environment import free_port
+    from pycollective.launching.environment import free_port
 
     assert testing.run(by_hand, 2, free_port(), init=False) == [(0, 2, 3.0), (1, 2, 3.0)]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.launch.detect import DETECTORS, Placement, detect
-from pycollective.launch.detect.derived_ports import ports
-from pycollective.launch.key import job_id, job_of_run, key_file, key_id, new_key, read_key
+from pycollective.launching.detect import DETECTORS, Placement, detect
+from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
 TORCH = {
     "RANK": "1",

@@ -22,9 +22,9 @@ from pycollective import _core, testing
 from pycollective.doctor import Facts, Line, check, commands, keys, names, round_trips, world
 from pycollective.doctor.sockets import own_addresses
 from pycollective.doctor.variables import known
-from pycollective.launch.detect import Placement, detect
-from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP
-from pycollective.launch.key import key_id
+from pycollective.launching.detect import Placement, detect
+from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP
+from pycollective.launching.key import key_id
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -17,7 +17,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.launch.environment import free_port
+from pycollective.launching.environment import free_port
 
 SOON_S = 20  # far below the default timeout of 600 s, far above what a loaded machine needs
 

@@ -9,7 +9,7 @@ import pytest
 from fake_launcher import S, together
 
 from pycollective.errors import CollectiveTimeout, InvalidArgument
-from pycollective.launch.boards.file import FileBoard
+from pycollective.launching.boards.file import FileBoard
 
 pytestmark = pytest.mark.timeout(60)
 SHORT = 0.05  # for what shall time out

@@ -22,8 +22,8 @@ import psutil
 import pytest
 
 import pycollective as pc
-from pycollective import launch, testing
-from pycollective.launch.environment import free_port
+from pycollective import launching, testing
+from pycollective.launching.environment import free_port
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -247,7 +247,7 @@ def test_two_ranks_with_one_number_are_told_to_both_and_to_rank_0_at_once() -> N
 
 def out_of_descriptors(spare: int) -> Outcome:
     if os.environ["PYCOLLECTIVE_RANK"] == "1":
-        for module in pkgutil.walk_packages(launch.__path__, "pycollective.launch."):
+        for module in pkgutil.walk_packages(launching.__path__, "pycollective.launching."):
             importlib.import_module(module.name)  # which takes descriptors too
         use_up_descriptors(spare)
     return joining(timeout=WAIT_S)

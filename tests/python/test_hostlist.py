@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.hostlist import expand, tasks_per_node
+from pycollective.launching.hostlist import expand, tasks_per_node
 
 LISTS = {
     "n0": ["n0"],

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from pycollective import cli
-from pycollective.launch import child
-from pycollective.launch.environment import World, rank_environment
-from pycollective.launch.key import key_file
-from pycollective.launch.verdict import Failure, culprit, is_consequence
+from pycollective.launching import child
+from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.key import key_file
+from pycollective.launching.verdict import Failure, culprit, is_consequence
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -183,7 +183,7 @@ def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(program: Call
 
 def test_the_grace_time_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
-    monkeypatch.setattr("pycollective.launch.run.run", lambda options: given.append(options.grace_s) or 0)
+    monkeypatch.setattr("pycollective.launching.run.run", lambda options: given.append(options.grace_s) or 0)
     assert cli.main(["run", "--grace", "0.5", "true"]) == 0
     assert given == [0.5]
 

@@ -171,7 +171,7 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
 SAYS_WHEN_IT_WAITS = """
 import asyncio, os, sys
 from pycollective import cli
-from pycollective.launch import run
+from pycollective.launching import run
 wait = asyncio.wait
 async def told(tasks, *, timeout):
     done, pending = await wait(tasks, timeout=timeout)

@@ -12,12 +12,12 @@ import pytest
 from fake_launcher import S, together
 
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
-from pycollective.launch import addresses, invitation
-from pycollective.launch.card import LONGEST, Card, parse
-from pycollective.launch.detect import Placement
-from pycollective.launch.interfaces import RUNNING, UP
-from pycollective.launch.key import KEY_BYTES, key_id
-from pycollective.launch.rendezvous import Meeting, meet
+from pycollective.launching import addresses, invitation
+from pycollective.launching.card import LONGEST, Card, parse
+from pycollective.launching.detect import Placement
+from pycollective.launching.interfaces import RUNNING, UP
+from pycollective.launching.key import KEY_BYTES, key_id
+from pycollective.launching.rendezvous import Meeting, meet
 
 pytestmark = pytest.mark.timeout(60)
 

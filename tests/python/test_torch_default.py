@@ -11,8 +11,8 @@ from launchers import Command, torch, variables
 from test_launchers import run
 
 from pycollective.errors import CollectiveTimeout, PeerFailure
-from pycollective.launch.boards.torch_default import initialised_store
-from pycollective.launch.detect import detect
+from pycollective.launching.boards.torch_default import initialised_store
+from pycollective.launching.detect import detect
 
 ENVIRONMENT = {
     "RANK": "1",

@@ -9,7 +9,7 @@ import pytest
 from fake_launcher import FakeAgent, S, together
 
 from pycollective.errors import CollectiveTimeout, PeerFailure
-from pycollective.launch.boards.torch_store import TorchStore
+from pycollective.launching.boards.torch_store import TorchStore
 
 pytestmark = pytest.mark.timeout(60)
 SHORT = 0.05  # for what shall time out

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.addresses import join, store_hosts
-from pycollective.launch.board import Board
-from pycollective.launch.detect.derived_ports import ports
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
-from pycollective.launch.detect.variables import integer, rank_of, require
+from pycollective.launching.addresses import join, store_hosts
+from pycollective.launching.board import Board
+from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import integer, rank_of, require
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 WHO = " ".join(NAMES)
@@ -71,7 +71,7 @@ def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Boar
     """That of torch.distributed, if the program has initialised it; never imports it."""
     if "torch.distributed" not in sys.modules:
         return None
-    from pycollective.launch.boards.torch_default import initialised_store
+    from pycollective.launching.boards.torch_default import initialised_store
 
     require(env, ("RANK", "WORLD_SIZE"), WHO)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.detect.variables import integer
+from pycollective.launching.detect.variables import integer
 
 CANDIDATES = 16
 # Below 32768, where Linux starts to hand out ports by itself. Not read from this host: all must find the same list.

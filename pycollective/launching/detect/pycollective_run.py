@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.variables import integer, rank_of, require
-from pycollective.launch.key import job_of_run, read_key
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.variables import integer, rank_of, require
+from pycollective.launching.key import job_of_run, read_key
 
 PREFIX = "PYCOLLECTIVE_"
 NAMES = tuple(

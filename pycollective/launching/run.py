@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import IO
 
 from pycollective.errors import CollectiveError
-from pycollective.launch import child, guard
-from pycollective.launch.child import Child, key_files
-from pycollective.launch.environment import World, free_port, rank_environment
-from pycollective.launch.key import new_key
-from pycollective.launch.local_store import open_store_of_run
-from pycollective.launch.output import Screen, fill_standard_streams, open_logs, pump, write_all
-from pycollective.launch.verdict import Failure, culprit, is_consequence
+from pycollective.launching import child, guard
+from pycollective.launching.child import Child, key_files
+from pycollective.launching.environment import World, free_port, rank_environment
+from pycollective.launching.key import new_key
+from pycollective.launching.local_store import open_store_of_run
+from pycollective.launching.output import Screen, fill_standard_streams, open_logs, pump, write_all
+from pycollective.launching.verdict import Failure, culprit, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.board import Board
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
-from pycollective.launch.detect.variables import rank_of, require
+from pycollective.launching.board import Board
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import rank_of, require
 
 RANK, SIZE = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK, LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"
@@ -46,7 +46,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def board(env: Mapping[str, str]) -> Board:
-    from pycollective.launch.boards.opened import opened
-    from pycollective.launch.boards.pmix import Pmix
+    from pycollective.launching.boards.opened import opened
+    from pycollective.launching.boards.pmix import Pmix
 
     return opened("PMIx of Open MPI", lambda: Pmix("PMIx of Open MPI", env))

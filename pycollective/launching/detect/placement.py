@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pycollective.launch.board import Board
+from pycollective.launching.board import Board
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One rank's place and the way to the others. `launch.rendezvous` walks that way.
+    """One rank's place and the way to the others. `launching.rendezvous` walks that way.
 
     A rank tries `store_addresses` in order, round and round until its deadline, and takes the first that proves to know
     the job's key. If `hosts_store`, this rank (always rank 0) first opens the store itself, at the first of them that

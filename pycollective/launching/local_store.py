@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pycollective.launch.key import job_id, job_of_run
-from pycollective.launch.key_sources import security
+from pycollective.launching.key import job_id, job_of_run
+from pycollective.launching.key_sources import security
 
 if TYPE_CHECKING:
     from pycollective import _core

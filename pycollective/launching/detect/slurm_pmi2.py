@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from pycollective.launch.board import Board
-from pycollective.launch.detect import slurm
-from pycollective.launch.detect.hydra import FD, LOCAL_RANK, RANK, SIZE, open_descriptor
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
-from pycollective.launch.detect.variables import rank_of, require
+from pycollective.launching.board import Board
+from pycollective.launching.detect import slurm
+from pycollective.launching.detect.hydra import FD, LOCAL_RANK, RANK, SIZE, open_descriptor
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import rank_of, require
 
 NAMES = (FD, RANK, SIZE, "PMI_JOBID", slurm.LOCAL_RANK, slurm.NODE, slurm.TASKS)
 
@@ -38,7 +38,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def board(fd: int, job: str, rank: int) -> Board:
-    from pycollective.launch.boards.opened import opened
-    from pycollective.launch.boards.pmi2 import Pmi2
+    from pycollective.launching.boards.opened import opened
+    from pycollective.launching.boards.pmi2 import Pmi2
 
     return opened(f"PMI-2 of Slurm (PMI_FD={fd})", lambda: Pmi2(fd, "PMI-2 of Slurm", job=job, rank=rank))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from pycollective.launch.key import key_file
+from pycollective.launching.key import key_file
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pycollective.launch import addresses, invitation, key_sources
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.key import job_id, new_key
+from pycollective.launching import addresses, invitation, key_sources
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.key import job_id, new_key
 
 if TYPE_CHECKING:
     from pycollective import _core

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from pycollective.errors import ForkedProcess
-from pycollective.launch.board import Board
+from pycollective.launching.board import Board
 
 _opened: dict[str, tuple[int, Board]] = {}  # by name, with the process that opened it
 

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 
 from pycollective.errors import CollectiveError, CollectiveTimeout
-from pycollective.launch.boards.channel import Channel
+from pycollective.launching.boards.channel import Channel
 
 FINALIZE_S = 2.0
 

@@ -7,7 +7,7 @@ import os
 import time
 
 from pycollective.errors import PeerFailure
-from pycollective.launch.boards.pmi import Pmi
+from pycollective.launching.boards.pmi import Pmi
 
 MORE, LAST = "+", "."  # in front of a piece: does another one follow?
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.launch.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
+from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
 Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags

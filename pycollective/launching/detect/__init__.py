@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.detect import (
+from pycollective.launching.detect import (
     foreign,
     hydra,
     open_mpi,
@@ -21,7 +21,7 @@ from pycollective.launch.detect import (
     torch_variables,
     torchrun,
 )
-from pycollective.launch.detect.placement import Placement
+from pycollective.launching.detect.placement import Placement
 
 __all__ = ["DETECTORS", "Placement", "detect"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.addresses import join, store_hosts
-from pycollective.launch.detect.derived_ports import ports
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
-from pycollective.launch.detect.variables import integer, rank_of, require
-from pycollective.launch.hostlist import expand, tasks_per_node
+from pycollective.launching.addresses import join, store_hosts
+from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import integer, rank_of, require
+from pycollective.launching.hostlist import expand, tasks_per_node
 
 RANK, SIZE, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
 NODES, NODE, TASKS = "SLURM_STEP_NODELIST", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"

@@ -3,7 +3,7 @@
 What tells two runs on one path apart: a card counts only while something listens where it points. So rank 0 takes the
 card away when all have joined; it replaces what a run that died before that left behind; it refuses a path on which
 another run is meeting right now; and a rank that finds a card with nobody behind it waits for the next (as with
-every lasting board, launch.rendezvous sees to that).
+every lasting board, launching.rendezvous sees to that).
 """
 
 from __future__ import annotations

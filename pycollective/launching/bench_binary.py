@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pycollective import _core
 from pycollective.errors import CollectiveError
-from pycollective.launch import child, detect
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.key import key_file
-from pycollective.launch.local_store import open_store
-from pycollective.launch.rendezvous import Meeting, meet
-from pycollective.launch.verdict import signal_name
+from pycollective.launching import child, detect
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.key import key_file
+from pycollective.launching.local_store import open_store
+from pycollective.launching.rendezvous import Meeting, meet
+from pycollective.launching.verdict import signal_name
 
 if TYPE_CHECKING:
-    from pycollective.launch.child import Child
+    from pycollective.launching.child import Child
 
 BINARY = Path(_core.__file__).parent / "bin" / "pycollective-bench"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

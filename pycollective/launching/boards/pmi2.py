@@ -7,7 +7,7 @@ import os
 import time
 
 from pycollective.errors import PeerFailure
-from pycollective.launch.boards.pmi import Pmi
+from pycollective.launching.boards.pmi import Pmi
 
 LENGTH_DIGITS = 6  # every message after the first begins with its length, as six characters
 

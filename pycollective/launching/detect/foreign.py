@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pycollective.errors import Unsupported
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.variables import integer
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.variables import integer
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pycollective.errors import CollectiveTimeout, InvalidArgument
-from pycollective.launch import addresses, key_sources
-from pycollective.launch.board import Board
-from pycollective.launch.card import Card, parse
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.key import key_id, new_key
-from pycollective.launch.local_store import open_store
+from pycollective.launching import addresses, key_sources
+from pycollective.launching.board import Board
+from pycollective.launching.card import Card, parse
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.key import key_id, new_key
+from pycollective.launching.local_store import open_store
 
 if TYPE_CHECKING:
     from pycollective import _core

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
-from pycollective.launch.board import Board
+from pycollective.launching.board import Board
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
 

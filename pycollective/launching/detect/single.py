@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pycollective.launch.detect.placement import Placement
+from pycollective.launching.detect.placement import Placement
 
 
 def alone(launcher: str, *variables: str) -> Placement:

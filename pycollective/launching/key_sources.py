@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pycollective.errors import InvalidArgument
-from pycollective.launch.key import KEY_BYTES, key_id, new_key
+from pycollective.launching.key import KEY_BYTES, key_id, new_key
 
 FILE, SECURITY = "PYCOLLECTIVE_KEY_FILE", "PYCOLLECTIVE_SECURITY"
 WORDS = ("auth", "encrypt", "strict")

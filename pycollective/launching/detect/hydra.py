@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.launch.board import Board
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.single import alone
-from pycollective.launch.detect.variables import integer, rank_of, require
+from pycollective.launching.board import Board
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import integer, rank_of, require
 
 RANK, SIZE, FD = "PMI_RANK", "PMI_SIZE", "PMI_FD"
 LOCAL_RANK, LOCAL_SIZE = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
@@ -66,7 +66,7 @@ def open_descriptor(env: Mapping[str, str], size: int) -> int:
 
 
 def board(fd: int, name: str) -> Board:
-    from pycollective.launch.boards.opened import opened
-    from pycollective.launch.boards.pmi1 import Pmi1
+    from pycollective.launching.boards.opened import opened
+    from pycollective.launching.boards.pmi1 import Pmi1
 
     return opened(f"{name} (PMI_FD={fd})", lambda: Pmi1(fd, name))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from pycollective.errors import CollectiveTimeout, PeerFailure
-from pycollective.launch.boards.pmix_library import (
+from pycollective.launching.boards.pmix_library import (
     ERR_NOT_FOUND,
     ERR_TIMEOUT,
     SUCCESS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from pycollective.launch.board import Board
-from pycollective.launch.detect.placement import Placement
-from pycollective.launch.detect.torch_variables import WHO, default_store, place
-from pycollective.launch.detect.variables import integer, require
+from pycollective.launching.board import Board
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.torch_variables import WHO, default_store, place
+from pycollective.launching.detect.variables import integer, require
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
@@ -30,6 +30,6 @@ def board_of(env: Mapping[str, str], run_id: str) -> Callable[[], Board] | None:
 
 
 def agent_store(host: str, port: int, space: str) -> Board:
-    from pycollective.launch.boards.torch_store import TorchStore
+    from pycollective.launching.boards.torch_store import TorchStore
 
     return TorchStore(host, port, space)

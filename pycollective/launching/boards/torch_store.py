@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
-from pycollective.launch.boards.channel import Channel
+from pycollective.launching.boards.channel import Channel
 
 MAGIC = 0x3C85F7CE
 CONNECT_S = 10.0  # the agent listens before it starts ranks: who does not answer by then is not there
