@@ -14,6 +14,19 @@ PyObject* text(const std::string& value) {
 }
 
 PyObject* optional(const std::string& value) { return value.empty() ? none() : text(value); }
+// What else the message of a collective that not all ranks made should say. Python's part: it reads sources.
+std::string advice(const Status& status, const std::string& message) {
+  const bool apart = status.code() == Code::kTimeout || status.code() == Code::kMismatch;
+  if (!apart || status.sequence() == 0) return {};
+  const Ref module(PyImport_ImportModule("pycollective.rank_conditions"));
+  const Ref known(text(message));
+  const Ref more(module && known ? PyObject_CallMethod(module.get(), "advice", "O", known.get()) : nullptr);
+  const char* utf8 = more ? PyUnicode_AsUTF8(more.get()) : nullptr;
+  std::string said = utf8 == nullptr ? "" : utf8;
+  PyErr_Clear();
+  return said;
+}
+
 bool is_about_a_peer(Code code) {
   return code == Code::kPeerFailure || code == Code::kPeerExited || code == Code::kPeerInterrupted;
 }
@@ -27,7 +40,9 @@ PyObject* raise_status(const State& state, const Status& status, const HostMap::
     return nullptr;
   }
   PyObject* const kind = state.errors[static_cast<std::size_t>(status.code())];
-  const Ref message(text(status.to_string())), rank(number(status.rank())), peer(number(status.peer()));
+  const std::string told = status.to_string();
+  const Ref message(text(told + advice(status, told))), rank(number(status.rank())),
+      peer(number(status.peer()));
   const Ref operation(optional(status.operation())), elapsed(seconds(status.elapsed_s()));
   const Ref sequence(status.sequence() == 0 ? none() : PyLong_FromUnsignedLongLong(status.sequence()));
   if (!message || !rank || !peer || !operation || !elapsed || !sequence) return nullptr;

@@ -174,7 +174,7 @@ void group_dealloc(PyObject* self) {
 // A tuple with one entry per rank of the group.
 template <class Entry>
 PyObject* per_rank(const GroupObject& group, Entry&& entry) {
-  const Communicator* communicator = usable(group);
+  const Communicator* communicator = living(group);
   if (communicator == nullptr) return nullptr;
   PyObject* tuple = PyTuple_New(group.size);
   for (Rank rank = 0; tuple != nullptr && rank < group.size; ++rank) {
@@ -193,7 +193,7 @@ PyObject* get_ranks(PyObject* self, void*) {
 PyObject* get_hosts(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const GroupObject& group = *reinterpret_cast<GroupObject*>(self);
-    if (usable(group) == nullptr) return nullptr;
+    if (living(group) == nullptr) return nullptr;
     const std::vector<HostMap::Entry>& ranks = group.session->runtime->hosts().ranks;
     return per_rank(group, [&](Rank rank) {
       const std::string& key = ranks[static_cast<std::size_t>(rank)].host_key;

@@ -1,6 +1,10 @@
 // pycollective._core: everything of the core that Python sees.
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "background_call.h"
 #include "base/env.h"
 #include "bind_debug.h"
@@ -52,6 +56,7 @@ py::object time_calls(const pc::State& state, const py::object& group, const py:
 void after_fork(pc::State& state) {
   state.ended_calls = new pc::EndedCalls();
   state.position = new pc::ProgramPosition(state.sites);  // the threads of the old one are the parent's
+  state.alone.clear();
   for (const std::weak_ptr<pc::Session>& each : std::exchange(state.sessions, {})) {
     const std::shared_ptr<pc::Session> session = each.lock();
     if (session == nullptr) continue;
@@ -96,6 +101,18 @@ Example:
     True
     >>> pc.shutdown()
 )");
+  m.def(
+      "_begin_alone",
+      [state](std::string what) { state->alone.emplace_back(PyThread_get_thread_ident(), std::move(what)); },
+      py::arg("what"),
+      "Until _end_alone() this thread runs what the other ranks do not: its calls on several ranks are "
+      "refused.");
+  m.def("_end_alone", [state] {
+    const auto mine = std::find_if(state->alone.rbegin(), state->alone.rend(), [](const auto& each) {
+      return each.first == PyThread_get_thread_ident();
+    });
+    if (mine != state->alone.rend()) state->alone.erase(std::next(mine).base());
+  });
   m.def("_after_fork", [state] { after_fork(*state); });
   m.def(
       "_time_calls",

@@ -4,7 +4,7 @@
 
 namespace pc {
 
-Communicator* usable(const GroupObject& group) {
+Communicator* living(const GroupObject& group) {
   const State& state = *group.state;
   if (group.session->forked) {
     PyErr_SetString(
@@ -20,6 +20,20 @@ Communicator* usable(const GroupObject& group) {
              "this group belongs to a world that was shut down: call pycollective.init() again and take "
              "the new world"));
   return nullptr;
+}
+
+Communicator* usable(const GroupObject& group) {
+  if (!group.state->alone.empty() && waits(group)) {
+    const unsigned long thread = PyThread_get_thread_ident();
+    for (const auto& [its_thread, what] : group.state->alone) {
+      if (its_thread != thread) continue;
+      refuse(*group.state,
+             "a call on a group of " + std::to_string(group.size) + " ranks inside " + what +
+                 ", where the others do not come: it would wait for them. Make it outside, on all ranks");
+      return nullptr;
+    }
+  }
+  return living(group);
 }
 
 void let_go(std::shared_ptr<Runtime> runtime) {

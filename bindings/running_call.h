@@ -6,7 +6,9 @@
 
 namespace pc {
 
-// nullptr with a Python error set if calls on this group cannot be made. The answer holds until Python code runs.
+// nullptr with a Python error set if the group's world has ended, or is the parent's. The answer holds until Python code runs.
+Communicator* living(const GroupObject& group);
+// The same if calls on this group cannot be made: also not where this thread runs what the other ranks do not.
 Communicator* usable(const GroupObject& group);
 
 // Alone in the world no call waits, and nothing else runs during one.

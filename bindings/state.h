@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -82,8 +83,10 @@ struct State {
   std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
   CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
-      new ProgramPosition(sites);                // any thread may use it; replaced in a forked child
-  EndedCalls* ended_calls = nullptr;             // any thread may use it; replaced in a forked child
+      new ProgramPosition(sites);     // any thread may use it; replaced in a forked child
+  EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
+  // Threads that run what no other rank runs (pc.single_process, pc.main_first), the innermost last, and what that is.
+  std::vector<std::pair<unsigned long, std::string>> alone;
   GroupObject* world = nullptr;                  // what the functions of the module act on
   std::vector<std::weak_ptr<Session>> sessions;  // of all runtimes, the world's and others; some may be gone
 

@@ -83,6 +83,7 @@ from pycollective.errors import (
     PeerFailure,
     PeerInterrupted,
     PeerUnresponsive,
+    RemoteError,
     Unsupported,
 )
 from pycollective.groups import Mesh as Mesh
@@ -96,6 +97,7 @@ if typing.TYPE_CHECKING:
     from pycollective.facts import Info, info
     from pycollective.gradients.reducer import GradientReducer
     from pycollective.heap import empty, empty_like, heap_arrays, zeros
+    from pycollective.one_rank import main_first, single_process
 
 __all__ = [
     "ANY_SOURCE",
@@ -116,6 +118,7 @@ __all__ = [
     "PeerInterrupted",
     "PeerUnresponsive",
     "PlannedCall",
+    "RemoteError",
     "Store",
     "Unsupported",
     "Work",
@@ -148,6 +151,7 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "main_first",
     "plan_allreduce",
     "rank",
     "recv",
@@ -169,6 +173,7 @@ __all__ = [
     "send_object",
     "sendrecv",
     "shutdown",
+    "single_process",
     "size",
     "store",
     "world",
@@ -178,6 +183,8 @@ __all__ = [
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
+    "main_first": "one_rank",
+    "single_process": "one_rank",
     "GradientReducer": "gradients.reducer",
     "Info": "facts",
     "empty": "heap",
@@ -186,14 +193,15 @@ _LATER = {
     "info": "facts",
     "zeros": "heap",
 }
-_MODULES_LATER = ("jax", "torch")  # for the framework of that name
+_MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "torch")
+_FRAMEWORKS = ("jax", "torch")  # whose modules are of use only where the framework is installed
 
 
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    usable = {name for name in _MODULES_LATER if find_spec(name)}  # help() looks at everything
-    return sorted({*globals(), *_LATER} - {*_MODULES_LATER} | usable)
+    missing = {name for name in _FRAMEWORKS if not find_spec(name)}  # help() looks at everything
+    return sorted({*globals(), *_LATER, *_MODULES_LATER} - missing)
 
 
 def __getattr__(name: str) -> object:

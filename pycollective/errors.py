@@ -11,6 +11,7 @@
     ├── Excluded                                the others hold this rank for dead
     ├── Aborted                                 another rank dropped or cancelled this call; the group can be used again
     ├── Unsupported                             valid, but this build or this path cannot do it
+    ├── RemoteError                             a function failed on another rank; the message has the traceback
     ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
     └── ForkedProcess                           a forked child uses connections that belong to its parent
 
@@ -35,6 +36,7 @@ __all__ = [
     "PeerFailure",
     "PeerInterrupted",
     "PeerUnresponsive",
+    "RemoteError",
     "Unsupported",
 ]
 
@@ -145,6 +147,14 @@ class Aborted(CollectiveError):
 
 class Unsupported(CollectiveError):
     """The call is valid, but this build or this path cannot do it."""
+
+
+class RemoteError(CollectiveError):
+    """A function that another rank ran failed there, with an exception of a type that is not raised from afar.
+
+    Built-in exceptions and those of this module are raised as what they are, with a RemoteError as their cause. The
+    message has the exception's type, text and traceback; `peer` is the rank.
+    """
 
 
 class NotInitialized(CollectiveError):

@@ -1,0 +1,243 @@
+"""What one rank does for all; and errors that name the condition on the rank before a collective."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import named_checks
+import numpy as np
+import pytest
+
+import pycollective as pc
+from pycollective import testing
+
+CHECKS = named_checks.Checks()
+ONES = np.ones(3)
+
+# Each would wait for ranks that do not come.
+CALLS: dict[str, Callable[[], object]] = {
+    "allreduce": lambda: pc.allreduce(ONES.copy()),
+    "allreduce_async": lambda: pc.allreduce_async(ONES.copy()),
+    "a_list": lambda: pc.allreduce([ONES.copy()]),
+    "broadcast": lambda: pc.broadcast(ONES.copy()),
+    "allgather_auto": lambda: pc.allgather(ONES, counts="auto"),
+    "barrier": pc.barrier,
+    "broadcast_object": lambda: pc.broadcast_object("x"),
+    "send": lambda: pc.send(ONES, (pc.rank() + 1) % pc.size()),
+    "recv": lambda: pc.recv(ONES.copy(), (pc.rank() + 1) % pc.size()),
+    "group": lambda: pc.group(range(pc.size())),
+    "split": lambda: pc.world().split(0),
+    "resync": pc.resync,
+    "single_process": lambda: pc.single_process(int)(),
+}
+
+
+def refused_alone(call: Callable[[], object]) -> Callable[[], None]:
+    def check() -> None:
+        @pc.single_process
+        def alone() -> str:
+            with pytest.raises(pc.InvalidArgument, match="inside single_process alone"):
+                call()
+            assert pc.rank() == 0
+            assert list(pc.world().ranks) == list(range(pc.size()))  # questions are answered
+            return "done"
+
+        assert alone() == "done"
+        assert pc.allreduce(1) == pc.size()
+
+    return check
+
+
+for name, call in CALLS.items():
+    CHECKS.add(f"inside_single_process_{name}_raises_instead_of_waiting", refused_alone(call), 2)
+
+
+@CHECKS.on(1, 2, 3, 4)
+def one_rank_runs_it_and_all_have_the_result() -> None:
+    ran = []
+
+    @pc.single_process(rank=pc.size() - 1)
+    def load(words: int, *, more: str) -> dict[str, object]:
+        ran.append(pc.rank())
+        return {"words": words, "more": more, "array": np.arange(3)}
+
+    result = load(7, more="x")
+    assert (result["words"], result["more"]) == (7, "x")
+    np.testing.assert_array_equal(result["array"], np.arange(3))
+    assert ran == [pc.rank()] * (pc.rank() == pc.size() - 1)
+    assert load.__name__ == "load"
+
+
+@CHECKS.on(2)
+def a_result_that_is_not_shared_need_not_be_sendable() -> None:
+    @pc.single_process(share=False)
+    def load() -> object:
+        return open  # what no codec takes
+
+    assert load() is (open if pc.rank() == 0 else None)
+
+
+@CHECKS.on(2)
+def a_result_that_cannot_be_sent_raises_on_all() -> None:
+    @pc.single_process
+    def load() -> object:
+        return open
+
+    with pytest.raises(pc.InvalidArgument if pc.rank() == 0 else pc.Aborted):
+        load()
+    assert pc.allreduce(1) == pc.size()
+
+
+@CHECKS.on(2, 3)
+def an_exception_of_the_one_rank_is_raised_on_all() -> None:
+    @pc.single_process(rank=1)
+    def load() -> None:
+        Path("/no/such/file").read_text()
+
+    with pytest.raises(FileNotFoundError, match="/no/such/file") as caught:
+        load()
+    assert caught.value.errno == 2
+    cause = caught.value.__cause__
+    if pc.rank() != 1:
+        assert isinstance(cause, pc.RemoteError)
+        assert cause.peer == 1
+        assert 'Path("/no/such/file").read_text()' in str(cause)
+    assert pc.allreduce(1) == pc.size()
+
+
+class OfItsOwn(Exception):
+    pass
+
+
+@CHECKS.on(2)
+def an_exception_of_an_unknown_type_comes_as_remote_error() -> None:
+    @pc.single_process
+    def load() -> None:
+        raise OfItsOwn("no more")
+
+    with pytest.raises(OfItsOwn if pc.rank() == 0 else pc.RemoteError, match="no more"):
+        load()
+
+
+@CHECKS.on(2)
+def an_error_of_ours_keeps_its_type() -> None:
+    @pc.single_process
+    def load() -> None:
+        raise pc.Unsupported("not here")
+
+    with pytest.raises(pc.Unsupported, match="not here"):
+        load()
+
+
+@CHECKS.on(2)
+def a_rank_that_does_not_exist_is_refused_before_anybody_waits() -> None:
+    with pytest.raises(pc.InvalidArgument, match="2 ranks"):
+        pc.single_process(rank=2)(int)()
+
+
+@CHECKS.on(4)
+def a_group_has_its_own_one_rank() -> None:
+    pair = pc.world().split(pc.rank() // 2)
+    assert pair is not None
+    assert pc.single_process(rank=1, group=pair)(pc.rank)() == pc.rank() // 2 * 2 + 1
+
+
+@CHECKS.on(2, 3)
+def rank_0_goes_first_and_the_others_find_it_done() -> None:
+    order = pc.store("order")
+    with pc.main_first():
+        turn = order.add("turn")
+    assert (turn == 1) == (pc.rank() == 0)
+    with pc.main_first(local=True):
+        turn = order.add("again")
+    assert (turn == 1) == (pc.rank() == 0)
+
+
+@CHECKS.on(2, 3)
+def what_fails_on_the_first_is_raised_on_all_before_they_begin() -> None:
+    ran = []
+
+    def prepare() -> None:
+        with pc.main_first():
+            ran.append(pc.rank())
+            raise ValueError("no such data")
+
+    with pytest.raises(ValueError, match="no such data"):
+        prepare()
+    assert ran == [0] * (pc.rank() == 0)
+    assert pc.allreduce(1) == pc.size()
+
+
+@CHECKS.on(2)
+def a_collective_inside_main_first_raises_on_every_rank() -> None:
+    with pc.main_first(), pytest.raises(pc.InvalidArgument, match=r"inside main_first\(\)"):
+        pc.barrier()
+    assert pc.allreduce(1) == pc.size()
+
+
+@pytest.mark.parametrize(("size", "name"), CHECKS.rows())
+def test_on_every_rank(size: int, name: str) -> None:
+    named_checks.assert_passed(__name__, size, name)
+
+
+def test_without_a_world_both_just_run() -> None:
+    with pc.main_first():
+        assert pc.single_process(rank=3)(int)("7") == 7
+
+
+def dies() -> None:
+    @pc.single_process
+    def load() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    load()
+
+
+def test_the_death_of_the_one_rank_ends_the_waiting() -> None:
+    with pytest.raises(testing.WorldFailed) as caught:
+        testing.run(dies, 2, timeout_s=20)
+    assert isinstance(caught.value.errors[1].exception, pc.PeerFailure)
+
+
+def alone_under_a_condition(collective: bool) -> str:
+    rank = pc.rank()
+
+    def evaluate() -> object:
+        return pc.allreduce(np.ones(2), timeout=0.2)
+
+    try:
+        if rank == 0:
+            evaluate()
+        if rank != 0 and collective:
+            pc.barrier()
+        if rank != 0:
+            pc.store().wait("end")
+        return ""
+    except pc.CollectiveError as error:
+        return str(error)
+    finally:
+        if rank == 0:
+            pc.store().set("end", True)
+        pc.resync()
+
+
+def test_a_timeout_names_the_condition_on_the_rank() -> None:
+    waited = testing.run(alone_under_a_condition, 2, False)[0]
+    line = source_line("            evaluate()")
+    assert f"python/test_one_rank.py:{line} stands under `if rank == 0` (line {line - 1})" in waited
+
+
+def test_a_mismatch_names_the_conditions_of_all_ranks_on_all_ranks() -> None:
+    for told in testing.run(alone_under_a_condition, 2, True):
+        line = source_line("            pc.barrier()")
+        assert (
+            f"python/test_one_rank.py:{line} stands under `if rank != 0 and collective` (line {line - 1})"
+            in told
+        )
+
+
+def source_line(text: str) -> int:
+    return Path(__file__).read_text().splitlines().index(text) + 1
