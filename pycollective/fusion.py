@@ -55,7 +55,7 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
     for name, member in items:
         if is_number(member):
             raise InvalidArgument(
-                f"{function}: {name} is a number among arrays: pass numpy.array({member!r})"
+                f"{function}: {name} is a number among arrays: pass numpy.array({member!r}){_else(function)}"
             )
         if isinstance(member, (list, tuple, dict)):
             found += _members(function, name, member)
@@ -64,10 +64,16 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
             library = library_of(member)
             nbytes = library.nbytes(member)
         except CollectiveError as error:
-            error.args = (f"{function}: {name}: {error}",)
+            error.args = (f"{function}: {name}: {error}{_else(function)}",)
             raise
         found.append(_Member(name, member, library, nbytes))
     return found
+
+
+def _else(function: str) -> str:
+    """What else there is for arrays mixed with other things, such as the state of an optimizer."""
+    moves = function.removesuffix("_async") in ("broadcast", "send", "recv")
+    return f" ({function.removesuffix('_async')}_object() takes such mixtures)" if moves else ""
 
 
 def _by_dtype(members: list[_Member]) -> list[list[int]]:

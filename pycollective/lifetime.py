@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pycollective.launching.detect import Placement
 
-__all__ = ["init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
+__all__ = ["in_world", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
 BACKENDS = ("auto", "tcp", "shm")
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
@@ -345,6 +345,18 @@ def is_initialized() -> bool:
         False
     """
     return _runtime is not None
+
+
+def in_world() -> bool:
+    """Whether there are other ranks: a world of more than one. Without a world, and after its end, False.
+
+    Example:
+        >>> import pycollective as pc
+        >>> pc.in_world()
+        False
+    """
+    runtime = _runtime
+    return runtime is not None and runtime.world.size > 1
 
 
 def rank() -> int:

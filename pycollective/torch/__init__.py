@@ -19,11 +19,13 @@ if typing.TYPE_CHECKING:
     from pycollective.torch.data_parallel import DataParallel
     from pycollective.torch.ddp_hook import ddp_comm_hook
     from pycollective.torch.optimizer import DistributedOptimizer
+    from pycollective.torch.pipeline import Pipeline
     from pycollective.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "DataParallel",
     "DistributedOptimizer",
+    "Pipeline",
     "SyncBatchNorm",
     "ddp_comm_hook",
     "functional",
@@ -33,6 +35,7 @@ __all__ = [
 _HOMES = {
     "DataParallel": "data_parallel",
     "DistributedOptimizer": "optimizer",
+    "Pipeline": "pipeline",
     "SyncBatchNorm": "sync_batch_norm",
     "ddp_comm_hook": "ddp_hook",
     "monitored_barrier": "barrier",

@@ -1,0 +1,67 @@
+"""The device on which this rank's framework shall compute."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from pycollective import lifetime
+
+__all__ = ["device"]
+
+
+def device() -> str:
+    """Name the device of this rank: "cuda:0", "cuda:1", ... by its local rank, or "cpu" where there is no GPU.
+
+    `torch.device(pc.device())`, `model.to(pc.device())`. Ranks of one host take their GPUs in turn; if there are more
+    ranks than GPUs, several share one. CUDA is not initialized by the question, so processes may still be forked.
+
+    It is "cpu" if the program has imported a torch that is built without CUDA. CUDA_VISIBLE_DEVICES counts, and so does
+    `pycollective run --gpus`.
+
+    Raises:
+        NotInitialized: there is no world: a process has no local rank before init().
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.device().partition(":")[0] in ("cpu", "cuda")
+        True
+        >>> pc.shutdown()
+    """
+    local_rank, count = lifetime.local_rank(), _visible()
+    return f"cuda:{local_rank % count}" if count else "cpu"
+
+
+def _visible() -> int:
+    """How many GPUs this process may use."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.version.cuda is None:
+        return 0
+    present = _present()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return present if named is None or not present else _usable(named.split(","), present)
+
+
+def _present() -> int:
+    """As the driver's management library counts them, which does not initialize CUDA."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:  # there is no driver
+        return 0
+    if library.nvmlInit_v2() != 0:
+        return 0
+    count = ctypes.c_uint(0)
+    failed = library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    library.nvmlShutdown()
+    return 0 if failed else count.value
+
+
+def _usable(names: list[str], present: int) -> int:
+    """As CUDA does: it takes numbers and UUIDs in order, up to the first that it does not know."""
+    for place, name in enumerate(map(str.strip, names)):
+        known = int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
+        if not known:
+            return place
+    return len(names)

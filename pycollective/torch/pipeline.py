@@ -1,0 +1,282 @@
+"""A model in stages, one on each rank, that micro-batches pass one behind the other.
+
+A step that goes wrong on one rank keeps to its schedule: where a tensor was to go, a mark goes. So every message is
+received, nobody waits, all ranks raise at the end of the step, and the next one can begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pycollective import objects
+from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.remote_error import raised_again, told
+from pycollective.torch.groups import group_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from pycollective._core import Group, Work
+
+__all__ = ["Pipeline", "schedule"]
+
+T = TypeVar("T")
+Pass: TypeAlias = Literal["forward", "backward"]
+
+FORWARD, BACKWARD = 0, 1  # tags
+FAILED = np.zeros(1, [("pycollective: this stage has failed", np.uint8)])  # goes in a tensor's place
+
+
+class Pipeline:
+    """Trains a model whose stages are on different ranks: rank 0 of the group has the first, the last rank the last.
+
+        pipeline = pc.torch.Pipeline(stage, micro_batches=8, loss=torch.nn.functional.cross_entropy)
+        for inputs, targets in loader:          # inputs count on the first rank, targets on the last
+            optimizer.zero_grad()
+            loss = pipeline.step(inputs, targets)
+            optimizer.step()                    # of this rank's stage
+
+    A batch is cut into micro-batches, which the stages work on at the same time. Each rank goes forward until its first
+    gradient can come, and then alternates forward and backward (1F1B), so it keeps the activations of at most
+    `size - rank` micro-batches. (Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
+    Megatron-LM, arXiv:2104.04473; PipeDream-Flush of arXiv:2006.09503.) The stages stand idle for about `size - 1` of
+    `micro_batches + size - 1` turns.
+
+    Gradients are those of the whole model for the whole batch, if `loss` is a mean over samples, and are added to what
+    is there. Batch normalization sees micro-batches.
+
+    Parameters:
+        stage: this rank's part, a module of one tensor that returns one; its shapes and dtypes need not be told.
+        micro_batches: into how many a batch is cut, the same on all ranks. They differ by one sample at most.
+        loss: on the last rank, of (outputs, targets); it averages over samples.
+        group: whose ranks are the stages; default the world. All of them make the Pipeline.
+        timeout: seconds that a message may take, default that of init().
+
+    With data parallelism, each gradient is complete after `micro_batches` backwards: with
+    `DistributedOptimizer(optimizer, group=mesh["dp"], backward_passes_per_step=micro_batches)` it is averaged then.
+
+    Raises:
+        InvalidArgument: micro_batches is less than 1.
+        CollectiveMismatch: the ranks differ in it.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> _ = pc.init()
+        >>> stage = torch.nn.Linear(2, 1)
+        >>> pipeline = pc.torch.Pipeline(stage, micro_batches=2, loss=torch.nn.functional.mse_loss)
+        >>> _ = pipeline.step(torch.ones(4, 2), torch.zeros(4, 1))
+        >>> stage.weight.grad.shape
+        torch.Size([1, 2])
+        >>> pc.shutdown()
+    """
+
+    def __init__(
+        self,
+        stage: Callable[[Tensor], Tensor],
+        *,
+        micro_batches: int,
+        loss: Callable[[Tensor, Any], Tensor] | None = None,
+        group: Group | ProcessGroup | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        ranks = group_of(group)
+        mine = micro_batches if isinstance(micro_batches, int) else 0
+        said = ranks.allgather(np.array([mine]), timeout=timeout).tolist()
+        if min(said) < 1:
+            raise InvalidArgument(
+                f"Pipeline: micro_batches must be an int of at least 1; the ranks say {said}"
+            )
+        if min(said) < max(said):
+            raise CollectiveMismatch(f"Pipeline: the ranks differ in micro_batches: {said}")
+        group_of_stages = ranks.split(0, timeout=timeout)  # whose messages are none of the user's
+        assert group_of_stages is not None
+        self.group: Group = group_of_stages
+        self.stage = stage
+        self.micro_batches = said[0]
+        self.loss = loss
+        self.timeout = timeout
+        self._between = False  # messages of a step that was given up may be on their way
+
+    def step(self, inputs: Tensor | None = None, targets: Any = None) -> float:  # noqa: ANN401  a tensor, mostly
+        """Forward and backward of one batch; returns its loss, on every rank.
+
+        Parameters:
+            inputs: on the first rank, the batch along axis 0, at least a sample per micro-batch. Elsewhere ignored.
+            targets: on the last rank, a tensor as long. Elsewhere ignored.
+
+        Raises:
+            InvalidArgument: the batch is missing or too short, or inputs and targets differ in length; an earlier step
+                ended early, by a timeout or Ctrl-C.
+            What a stage or the loss raises: on all ranks, on the others with a RemoteError that has the traceback. No
+                gradient counts then; the next step can begin.
+            CollectiveTimeout, PeerFailure: as send() and recv().
+        """
+        run = _Run(self, inputs, targets)
+        return self._run(run, schedule(self.group.rank, self.group.size, self.micro_batches))
+
+    def __call__(self, inputs: Tensor | None = None) -> Tensor | None:
+        """Forward alone, without gradients: the outputs of the whole batch on the last rank, None elsewhere."""
+        with torch.no_grad():
+            run = _Run(self, inputs, None, trains=False)
+            self._run(run, (("forward", index) for index in range(self.micro_batches)))
+        return torch.cat(run.outputs) if run.outputs else None
+
+    def _run(self, run: _Run, passes: Iterator[tuple[Pass, int]]) -> float:
+        """The loss. Raises on all ranks what failed on one."""
+        if self._between:
+            raise InvalidArgument(
+                "Pipeline: an earlier step ended early on this rank, and its messages may still come: make a new "
+                "Pipeline, on all ranks"
+            )
+        self._between = True
+        for kind, index in passes:
+            (run.forward if kind == "forward" else run.backward)(index)
+        run.wait_until_sent()
+        mine = np.array([run.loss, run.failed, run.unmatched])
+        loss, failed, unmatched = self.group.allreduce(mine, timeout=self.timeout).tolist()
+        told_by_all = []
+        if failed:
+            words = None if run.error is None else told(run.error)
+            told_by_all = objects.allgather_object(self.group, words, timeout=self.timeout)
+        self._between = False
+        if run.error is not None:
+            raise run.error
+        for rank, words in enumerate(told_by_all):
+            if words is not None:
+                raise raised_again(words, rank)
+        if unmatched and run.trains:
+            raise InvalidArgument(f"Pipeline: inputs and targets differ by {abs(unmatched):.0f} samples")
+        return float(loss)
+
+
+def schedule(stage: int, stages: int, micro_batches: int) -> Iterator[tuple[Pass, int]]:
+    """Which micro-batches a stage takes forward and backward, in this order (1F1B)."""
+    ahead = min(stages - 1 - stage, micro_batches)
+    for index in range(ahead):
+        yield "forward", index
+    for index in range(micro_batches):
+        if index + ahead < micro_batches:
+            yield "forward", index + ahead
+        yield "backward", index
+
+
+class _Run:
+    """One batch on its way through this rank's stage."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        inputs: Tensor | None,
+        targets: Any,  # noqa: ANN401
+        trains: bool = True,
+    ) -> None:
+        self._pipeline = pipeline
+        self.trains = trains
+        rank, last = pipeline.group.rank, pipeline.group.size - 1
+        self._before = None if rank == 0 else rank - 1
+        self._behind = None if rank == last else rank + 1
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # what went in and came out, until backward
+        self._sent: dict[int, Work[Any]] = {}  # the last one, by tag
+        self.outputs: list[Tensor] = []  # on the last rank, where nothing is learned from them
+        self.loss = 0.0
+        self.unmatched = 0  # inputs without targets, added up over the ranks
+        self.failed = False  # here or elsewhere: from now on only marks are sent
+        self.error: Exception | None = None  # if here
+        # Any: who has failed has none, and does not look.
+        self._inputs: Any = None if rank > 0 else self._attempt(self._cut, "inputs", inputs)
+        self._targets: Any = self._attempt(self._cut, "targets", targets) if trains and rank == last else None
+
+    def forward(self, index: int) -> None:
+        if self._before is None:
+            x = self._inputs[index] if self._inputs else None
+        else:
+            x = self._receive(self._before, FORWARD)
+        output = self._attempt(self._through_stage, index, x)
+        if self._behind is not None:
+            self._send(output, self._behind, FORWARD)
+
+    def backward(self, index: int) -> None:
+        gradient = None if self._behind is None else self._receive(self._behind, BACKWARD)
+        gradient = self._attempt(self._back_through_stage, index, gradient)
+        if self._before is not None:
+            self._send(gradient, self._before, BACKWARD)
+
+    def wait_until_sent(self) -> None:
+        for work in self._sent.values():
+            work.wait()
+
+    def _attempt(self, compute: Callable[..., T], *args: object) -> T | None:
+        """None if it raises, or if this step has failed before."""
+        if not self.failed:
+            try:
+                return compute(*args)
+            except Exception as error:
+                self.failed, self.error = True, error
+        return None
+
+    def _cut(self, what: str, batch: Tensor | None) -> tuple[Tensor, ...]:
+        count, rank = self._pipeline.micro_batches, self._pipeline.group.rank
+        if batch is None or len(batch) < count:
+            raise InvalidArgument(
+                f"Pipeline: rank {rank} needs {what} of at least a sample for each of the {count} micro-batches, and "
+                f"got {'none' if batch is None else f'{len(batch)} samples'}"
+            )
+        self.unmatched += len(batch) if what == "inputs" else -len(batch)
+        parts: tuple[Tensor, ...] = batch.tensor_split(count)
+        return parts
+
+    def _through_stage(self, index: int, x: Tensor) -> Tensor:
+        if self.trains and self._before is not None and (x.is_floating_point() or x.is_complex()):
+            x.requires_grad_()
+        output = self._pipeline.stage(x)
+        if not isinstance(output, Tensor):
+            raise InvalidArgument(
+                f"Pipeline: the stage of rank {self._pipeline.group.rank} returned a {type(output).__name__}, and a "
+                "stage hands on one tensor"
+            )
+        if not self.trains:
+            self.outputs += [output] if self._behind is None else []
+            return output
+        if self._behind is None:
+            output = self._part_of_loss(output, self._targets[index])
+        self._kept[index] = x, output
+        return output
+
+    def _part_of_loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        if self._pipeline.loss is None:
+            raise InvalidArgument("Pipeline: the last rank needs a loss")
+        samples = sum(len(each) for each in self._targets)
+        loss = self._pipeline.loss(output, targets) * (len(targets) / samples)
+        self.loss += loss.item()
+        return loss
+
+    def _back_through_stage(self, index: int, gradient: Tensor | None) -> Tensor | None:
+        x, output = self._kept.pop(index)
+        if output.requires_grad:
+            output.backward(gradient)
+        if self._before is None:
+            return None
+        return torch.zeros_like(x) if x.grad is None else x.grad
+
+    def _send(self, x: Tensor | None, peer: int, tag: int) -> None:
+        """In the background, since the peer may be sending, too. One at a time each way: they take memory."""
+        if (previous := self._sent.get(tag)) is not None:
+            previous.wait()
+        block: Any = FAILED if x is None else x.detach().contiguous()
+        group, timeout = self._pipeline.group, self._pipeline.timeout
+        self._sent[tag] = group.send_async(block, peer, tag=tag, timeout=timeout)
+
+    def _receive(self, peer: int, tag: int) -> Tensor | None:
+        group = self._pipeline.group
+        _, name, shape, token = group._find(peer, tag, self._pipeline.timeout)
+        dtype = getattr(torch, name, None)
+        if isinstance(dtype, torch.dtype):
+            return group._receive(torch.empty(shape, dtype=dtype), token, None)
+        group._receive(np.empty_like(FAILED), token, None)
+        self.failed = True
+        return None
