@@ -1,0 +1,44 @@
+"""What every rank does before a call on all of them: what goes wrong on one is raised on all, so none waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from pycollective import objects
+from pycollective._core import Group
+from pycollective.errors import CollectiveError, CollectiveMismatch
+from pycollective.remote_error import raised_again, told
+
+__all__ = ["check_alike", "on_all"]
+
+T = TypeVar("T")
+
+
+def on_all(group: Group, function: Callable[[], T], *, timeout: float | None = None) -> list[T]:
+    """What the function returns on each rank, by rank. An exception on one rank is raised on all."""
+    try:
+        result = function()
+    except BaseException as error:
+        with contextlib.suppress(CollectiveError):  # of two errors this is the first
+            objects.allgather_object(group, (told(error), None), timeout=timeout)
+        raise
+    answers = objects.allgather_object(group, (None, result), timeout=timeout)
+    for rank, (words, _) in enumerate(answers):
+        if words is not None:
+            raise raised_again(words, rank)
+    return [result for _, result in answers]
+
+
+def check_alike(call: str, facts: Sequence[Mapping[str, object]]) -> None:
+    """Refuse facts, by rank, that are not the same everywhere."""
+    for rank, theirs in enumerate(facts):
+        for name, value in facts[0].items():
+            if theirs[name] != value:
+                raise CollectiveMismatch(
+                    f"{call}: the ranks disagree: {name} is {value!r} on rank 0 and {theirs[name]!r} on rank {rank}. "
+                    "All ranks must make this call on the same data, with the same arguments",
+                    peer=rank,
+                    operation=call,
+                )

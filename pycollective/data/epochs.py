@@ -1,0 +1,211 @@
+"""What samplers share: which epoch the next iteration has, where in it the program is, and the state that says so.
+
+An iteration takes the epoch that set_epoch() named, else the one after the last. It takes it when its first sample is
+drawn, not when iter() is called: torch's DataLoader calls that twice, and throws one away.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pycollective.data.agreement import check_alike, on_all
+from pycollective.data.cut import Cut
+from pycollective.data.order import Indices, Order, below_2_to_64
+from pycollective.data.place import Place
+from pycollective.errors import InvalidArgument
+
+__all__ = ["Epochs", "Iteration"]
+
+T = TypeVar("T")
+VERSION = 1  # of states
+
+
+@dataclass(eq=False)
+class Iteration:
+    """One way through an epoch, from a position on. Counts are of what the sampler hands out."""
+
+    epoch: int
+    start: int
+    ahead: bool  # a DataLoader draws from it, which may be ahead of the program
+    drawn: int = 0
+    counted: int | None = None  # what the program has got, if counting() looks on
+    ended: bool = False
+
+    def done(self) -> int:
+        """What the program has got."""
+        if self.counted is not None:
+            return self.counted
+        if self.ahead:
+            raise InvalidArgument(
+                "state_dict: a DataLoader draws samples before the program gets them, so the sampler does not know how "
+                "many it has got: loop over sampler.counting(loader), or say state_dict(done=)"
+            )
+        return self.drawn
+
+
+class Epochs(ABC):
+    """A sampler without what it hands out."""
+
+    def __init__(self, call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) -> None:
+        if place.group is None:
+            self._order, self._cut = make()
+        else:
+            self._order, self._cut = _made_alike(call, place, make)
+        self.rank, self.size = place.rank, place.size
+        self._next = (0, 0)  # epoch and position of the next iteration
+        self._iteration: Iteration | None = None  # the last that began since they were set
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is being gone through, or was last; before an iteration the one that it will have."""
+        return self._next[0] if self._iteration is None else self._iteration.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration go through this epoch. The iterations after it go on from there.
+
+        The epoch of a state that was just loaded keeps its position.
+
+        Parameters:
+            epoch: from 0.
+
+        Raises:
+            InvalidArgument: it is negative, or no whole number.
+        """
+        epoch = below_2_to_64("set_epoch", "epoch", epoch)
+        if self._iteration is not None or epoch != self._next[0]:
+            self._next, self._iteration = (epoch, 0), None
+
+    def counting(self, loader: Iterable[T]) -> Iterator[T]:
+        """Iterate a loader that draws from this sampler, and count what it hands out, for state_dict().
+
+        Loaders with workers draw several batches ahead. A batch counts as soon as the loop has it, so take the state at
+        the end of the loop's body.
+
+        Parameters:
+            loader: torch's DataLoader, or any other whose iteration begins one of this sampler and that hands out one
+                thing per step of it.
+
+        Raises:
+            InvalidArgument: the loader does not draw from this sampler.
+
+        Example:
+            >>> import pycollective as pc
+            >>> sampler = pc.data.BatchSampler(10, global_batch_size=4, rank=0, size=2)
+            >>> loader = sampler  # or torch's DataLoader(dataset, batch_sampler=sampler, num_workers=2)
+            >>> for batch in sampler.counting(loader):
+            ...     state = sampler.state_dict()
+            ...     break
+            >>> state["epoch"], state["position"]
+            (0, 4)
+        """
+        steps = self._steps_of_one(loader)
+        before, here = self._iteration, None
+        for count, batch in enumerate(loader, 1):
+            here = here or self._iteration
+            if here is None or here is before:
+                raise InvalidArgument("counting: this loader does not draw from this sampler")
+            here.counted = count * steps
+            yield batch
+        here = here or self._iteration
+        if here is not None and here is not before:
+            here.ended = True
+
+    def state_dict(self, *, done: int | None = None) -> dict[str, int | str]:
+        """Return where the program is: what load_state_dict() takes, on any number of ranks. All ranks have the same.
+
+        Parameters:
+            done: how many batches (Sampler: samples of this rank) of the iteration the program has got. Default: those
+                that counting() has seen or, without a DataLoader, that the sampler has handed out.
+
+        Raises:
+            InvalidArgument: a DataLoader draws from the sampler, and nobody counts; no iteration has so many.
+        """
+        epoch, position = self._next
+        here = self._iteration
+        if here is not None:
+            steps = self._steps(here.start)
+            done = here.done() if done is None else done
+            if done < 0 or (done > steps and here.counted is None):
+                raise InvalidArgument(f"state_dict(done={done}): this iteration has {steps} steps")
+            if done < steps and not here.ended:
+                epoch, position = here.epoch, here.start + done * self._cut.batch
+            else:
+                epoch, position = here.epoch + 1, 0
+        elif done:
+            raise InvalidArgument(f"state_dict(done={done}): no iteration has begun")
+        return {"version": VERSION, **self._data(), "epoch": epoch, "position": position}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the next iteration begin where the state was taken.
+
+        The number of ranks, the batch size and `uneven` may be others.
+
+        Parameters:
+            state: of state_dict(), on all ranks the same.
+
+        Raises:
+            InvalidArgument: it is of another number of samples, seed or order, or no such state.
+        """
+        known = {"version": VERSION, **self._data()}
+        if missing := [name for name in (*known, "epoch", "position") if name not in state]:
+            raise InvalidArgument(f"load_state_dict: that is no state of a sampler: it has no {missing[0]!r}")
+        for name, value in known.items():
+            if state[name] != value:
+                raise InvalidArgument(
+                    f"load_state_dict: the state is of other data: {name} is {state[name]!r} there and {value!r} here"
+                )
+        epoch, position = (
+            below_2_to_64("load_state_dict", name, state[name]) for name in ("epoch", "position")
+        )
+        if position > self._order.n:
+            raise InvalidArgument(
+                f"load_state_dict: position={position} is behind the last of {self._order.n} samples"
+            )
+        over = position > 0 and not self._cut.steps(position)  # what is left of the epoch is dropped here
+        self._next, self._iteration = (epoch + 1, 0) if over else (epoch, position), None
+
+    def _data(self) -> dict[str, int | str]:
+        return {"n": self._order.n, "seed": self._order.seed, "order": self._order.kind}
+
+    def _begin(self) -> Iteration:
+        """Called where __iter__ begins, which is a generator."""
+        epoch, start = self._next
+        caller = sys._getframe(2).f_globals.get("__name__", "")  # who draws the first
+        self._next = (epoch + 1, 0)
+        self._iteration = Iteration(epoch, start, ahead=caller.startswith("torch.utils.data"))
+        return self._iteration
+
+    @abstractmethod
+    def _steps(self, start: int = 0) -> int:
+        """How many things it hands out on this rank, from a position on."""
+
+    @abstractmethod
+    def _steps_of_one(self, loader: object) -> int:
+        """How many of them are in one thing that the loader hands out."""
+
+    @abstractmethod
+    def _positions(self, rank: int) -> Indices:
+        """All positions of a rank in an epoch, in the order in which it gets them."""
+
+
+def _made_alike(call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) -> tuple[Order, Cut]:
+    made = []
+
+    def facts() -> dict[str, object]:
+        made.append(make())
+        order, cut = made[0]
+        return {
+            "the number of samples": order.n,
+            "seed": order.seed,
+            "the order": order.kind,
+            "the global batch": cut.batch,
+            "uneven": cut.uneven,
+        }
+
+    assert place.group is not None
+    check_alike(call, on_all(place.group, facts))
+    return made[0]

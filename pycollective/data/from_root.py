@@ -1,0 +1,151 @@
+"""One rank reads batches for all, and each gets its slice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pycollective import objects
+from pycollective._core import Group
+from pycollective.data.cut import slice_of
+from pycollective.data.place import members_of
+from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.one_rank import _alone
+from pycollective.remote_error import raised_again, told
+
+__all__ = ["scatter"]
+
+END = object()
+
+
+def scatter(
+    iterable: Iterable[Any] | None,
+    *,
+    root: int = 0,
+    group: Group | None = None,
+    timeout: float | None = None,
+) -> Iterator[Any]:
+    """Iterate slices of global batches that the root alone reads. All ranks must loop, and leave the loop together.
+
+    Slices go along the first axis and differ by at most one; they may be empty. An exception of the root's iterable is
+    raised on all ranks, after the batches before it. Batches travel as objects do. Without a world they come whole.
+
+    Parameters:
+        iterable: on the root, of batches: an array, or a tuple, dict or list of arrays of the same length, also inside
+            each other; a list of anything else is cut itself. On the other ranks it is not looked at: give None.
+        root: who reads, counted in the group.
+        group: whose ranks take part; default the world.
+        timeout: seconds that the others wait for a batch; default that of the group.
+
+    Raises:
+        InvalidArgument: a batch cannot be cut (raised on all), or cannot be sent (the others get Aborted); a call on
+            several ranks inside the iterable, where it would wait for ever; no such root.
+        PeerFailure: a rank has died.
+
+    Example:
+        >>> import numpy as np
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> for batch in pc.data.scatter([{"x": np.ones((4, 2)), "y": np.arange(4)}]):
+        ...     print(batch["x"].shape, batch["y"])
+        (4, 2) [0 1 2 3]
+        >>> pc.shutdown()
+    """
+    members = members_of(group)
+    size = 1 if members is None else members.size
+    if not 0 <= root < size:
+        raise InvalidArgument(f"pc.data.scatter(root={root}): the group has {size} ranks")
+    if members is None or size == 1:
+        return (_slices(batch, 1)[0] for batch in _given(iterable))
+    if members.rank == root:
+        return _to_others(members, root, iterable, timeout)
+    return _from(members, root, timeout)
+
+
+def _to_others(
+    group: Group, root: int, iterable: Iterable[Any] | None, timeout: float | None
+) -> Iterator[Any]:
+    batches: Iterator[Any] | None = None
+    while True:
+        try:
+            with _alone("pc.data.scatter()"):
+                batches = iter(_given(iterable)) if batches is None else batches
+                batch = next(batches, END)
+            parts = [] if batch is END else _slices(batch, group.size)
+        except BaseException as error:
+            with contextlib.suppress(CollectiveError):  # of two errors this is the first
+                objects.scatter_object(group, [("error", told(error))] * group.size, root, timeout=timeout)
+            raise
+        messages = [("part", part) for part in parts] or [("end", None)] * group.size
+        objects.scatter_object(group, messages, root, timeout=timeout)
+        if batch is END:
+            return
+        yield parts[root]
+
+
+def _from(group: Group, root: int, timeout: float | None) -> Iterator[Any]:
+    while True:
+        word, value = objects.scatter_object(group, None, root, timeout=timeout)
+        if word == "end":
+            return
+        if word == "error":
+            raise raised_again(value, root)
+        yield value
+
+
+def _given(iterable: Iterable[Any] | None) -> Iterable[Any]:
+    if iterable is None:
+        raise InvalidArgument("pc.data.scatter: the root must give the batches, not None")
+    return iterable
+
+
+def _slices(batch: Any, size: int) -> list[Any]:  # noqa: ANN401  arrays of any library
+    lengths = set(_lengths(batch))
+    if len(lengths) != 1:
+        found = (
+            f"arrays of lengths {sorted(lengths)}" if lengths else f"a {type(batch).__name__} without arrays"
+        )
+        raise InvalidArgument(f"pc.data.scatter: {found} cannot be cut as one batch")
+    (length,) = lengths
+    bounds = [slice_of(rank, length, size) for rank in range(size)]
+    return [_sliced(batch, begin, end) for begin, end in bounds]
+
+
+def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
+    """Of everything in the batch that is to be cut."""
+    if _is_array(batch):
+        yield batch.shape[0]
+    elif (members := _together(batch)) is not None:
+        for member in members:
+            yield from _lengths(member)
+    elif isinstance(batch, list):
+        yield len(batch)
+    else:
+        raise InvalidArgument(
+            f"pc.data.scatter: a {type(batch).__name__} in a batch cannot be cut over ranks"
+        )
+
+
+def _sliced(batch: Any, begin: int, end: int) -> Any:  # noqa: ANN401
+    if isinstance(batch, dict):
+        return {key: _sliced(value, begin, end) for key, value in batch.items()}
+    if (members := _together(batch)) is not None:
+        cut = [_sliced(member, begin, end) for member in members]
+        return cut if isinstance(batch, list) else tuple(cut)
+    return batch[begin:end]
+
+
+def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
+    """What is in a container whose members are cut alike; None for what is cut itself."""
+    if isinstance(batch, dict):
+        return list(batch.values())
+    if isinstance(batch, tuple):
+        return list(batch)
+    if isinstance(batch, list) and any(_is_array(each) for each in batch):  # what torch collates is a list
+        return batch
+    return None
+
+
+def _is_array(value: object) -> bool:
+    return bool(getattr(value, "shape", None))

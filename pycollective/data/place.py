@@ -1,0 +1,43 @@
+"""Which rank takes the samples, and of how many: given, or those of a group."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+from pycollective import _core, lifetime
+from pycollective._core import Group
+from pycollective.errors import InvalidArgument, NotInitialized
+
+__all__ = ["Place", "members_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """This rank among those that share the samples."""
+
+    rank: int
+    size: int
+    group: Group | None  # whose ranks they are; None if rank and size were given
+
+    @classmethod
+    def of(cls, call: str, rank: int | None, size: int | None, group: Group | None) -> Place:
+        """What was given, else the group, else the world."""
+        if (rank is None) != (size is None) or (rank is not None and group is not None):
+            raise InvalidArgument(f"{call}: give rank= and size=, or group=, or none of them")
+        if rank is not None and size is not None:
+            rank, size = operator.index(rank), operator.index(size)
+            if not 0 <= rank < size:
+                raise InvalidArgument(f"{call}: there is no rank {rank} among {size}")
+            return cls(rank, size, None)
+        members = members_of(group)
+        if members is None:  # a world of one by mistake would give all samples to every rank
+            raise NotInitialized(f"{call}: there is no world: call pc.init() first, or give rank= and size=")
+        return cls(members.rank, members.size, members)
+
+
+def members_of(group: Group | None) -> Group | None:
+    """The group, else the world, else None."""
+    if group is None and lifetime.is_initialized():
+        return _core.world()
+    return group
