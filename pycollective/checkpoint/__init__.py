@@ -1,0 +1,11 @@
+"""Checkpoints: one rank writes a file that is never torn, one rank reads it for all, and all hear of what goes wrong.
+
+pc.checkpoint.save({"model": model.state_dict(), "epoch": 3}, "last.ckpt")
+state = pc.checkpoint.load("last.ckpt")
+"""
+
+from __future__ import annotations
+
+from pycollective.checkpoint.calls import load, save
+
+__all__ = ["load", "save"]

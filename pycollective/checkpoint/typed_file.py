@@ -1,0 +1,99 @@
+"""The default format: a header of 32 bytes, and the state as the object codec writes it. No pickle.
+
+bytes 0-7     89 "PCckpt" 0A
+8-11          format, 1, little-endian like what follows
+12-15         CRC-32 of the body
+16-23         length of the body
+24-31         0
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections import OrderedDict
+from io import BufferedReader
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pycollective import object_codec
+from pycollective.errors import InvalidArgument
+from pycollective.object_codec import MOST_NESTED, Bytes, Malformed
+
+__all__ = ["NO_LIMIT", "decoded", "encoded", "read", "write"]
+
+MAGIC = b"\x89PCckpt\n"  # no text begins so, and what turns line ends around breaks it
+FORMAT = 1
+HEADER = struct.Struct("<8sIIQ8x")
+NO_LIMIT = 1 << 62  # bytes; what the memory holds decides
+
+
+def write(state: object, file: BinaryIO) -> None:
+    """InvalidArgument: what in `state` cannot be written, and where it stands."""
+    body = encoded(state, "checkpoint.save: the state cannot be written")
+    file.write(HEADER.pack(MAGIC, FORMAT, zlib.crc32(body.data), body.nbytes))
+    file.write(body.data)
+
+
+def encoded(state: object, refusal: str) -> Bytes:
+    """The state as the object codec writes it. InvalidArgument begins with `refusal`."""
+    try:
+        return object_codec.encode(plain(state), most_nbytes=NO_LIMIT)
+    except InvalidArgument as error:
+        what = str(error).partition(", which cannot be sent")[0]
+        raise InvalidArgument(
+            f"{refusal}: {what}. Leave it out or turn it into what docs/objects.md lists; write= and read= take "
+            "another format (docs/checkpoint.md)"
+        ) from error
+
+
+def decoded(body: Bytes) -> object:
+    """Undoes encoded()."""
+    try:
+        return object_codec.decode(body)
+    except Malformed as error:
+        raise InvalidArgument(f"checkpoint.load: the file holds no state: {error}") from error
+
+
+def read(file: BufferedReader) -> Bytes:
+    """The body, whole. InvalidArgument: this is no checkpoint, or not all of it."""
+    header = file.read(HEADER.size)
+    if len(header) < HEADER.size or not header.startswith(MAGIC):
+        raise InvalidArgument(
+            f"checkpoint.load: {file.name} is no checkpoint: it begins with {header[:8]!r}. If it was saved with "
+            "write=, load it with read="
+        )
+    _, version, checksum, nbytes = HEADER.unpack(header)
+    if version != FORMAT:
+        raise InvalidArgument(
+            f"checkpoint.load: {file.name} has format {version}, and this version reads {FORMAT}"
+        )
+    there = file.seek(0, 2) - HEADER.size
+    if there != nbytes:  # before memory is taken for what is merely claimed
+        raise InvalidArgument(
+            f"checkpoint.load: {file.name} is damaged: {there} bytes behind the header instead of {nbytes}"
+        )
+    file.seek(HEADER.size)
+    body: Bytes = np.empty(nbytes, np.uint8)
+    if file.readinto(body.data) != nbytes or zlib.crc32(body.data) != checksum:
+        raise InvalidArgument(f"checkpoint.load: {file.name} is damaged: its checksum is wrong")
+    return body
+
+
+def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
+    """What the codec takes for what frameworks have: dict for OrderedDict, values in CPU memory without gradients."""
+    kind = type(value)
+    if depth > MOST_NESTED:
+        return value  # the codec refuses it, with the way to it
+    if kind is dict or kind is OrderedDict:
+        return {key: plain(each, depth + 1) for key, each in value.items()}
+    if kind is list or kind is tuple:
+        return kind(plain(each, depth + 1) for each in value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch or Paddle, or a parameter
+        return value.detach().cpu()
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(value, jax.Array):
+        return np.asarray(value)
+    return value

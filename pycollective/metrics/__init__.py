@@ -1,0 +1,18 @@
+"""Metrics that are right over all ranks, however uneven their shards: sums and weights travel, in one call.
+
+    loss = pc.metrics.Meter()
+    for x, y in batches:
+        loss.update(criterion(model(x), y), len(x))   # on this rank alone
+    print(loss.compute())                             # over all ranks
+
+Values may be numbers, or arrays and tensors of one element of any library.
+"""
+
+from __future__ import annotations
+
+from pycollective.metrics.joined import cat
+from pycollective.metrics.meter import Meter, compute, mean
+from pycollective.metrics.sums import sum
+from pycollective.metrics.top_k import accuracy
+
+__all__ = ["Meter", "accuracy", "cat", "compute", "mean", "sum"]

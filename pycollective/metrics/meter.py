@@ -1,0 +1,184 @@
+"""Weighted means: summed up locally, divided once, when all ranks have been added up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, overload
+
+from pycollective._core import Group
+from pycollective.errors import InvalidArgument
+from pycollective.metrics.sums import SINGLE, added, named, number
+
+__all__ = ["Meter", "compute", "mean"]
+
+
+class Meter:
+    """A weighted running mean: kept on this rank without a word to the others, global when compute() is called.
+
+    Attributes:
+        total: the sum of value times weight on this rank.
+        weight: the sum of the weights on this rank.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> loss = pc.metrics.Meter()
+        >>> loss.update(0.5, 32)
+        >>> loss.update(0.25, 32)
+        >>> loss.mean, loss.compute()
+        (0.375, 0.375)
+        >>> pc.shutdown()
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def __repr__(self) -> str:
+        return f"Meter(mean={self.mean:.6g}, weight={self.weight:g})"
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        self.total = 0.0
+        self.weight = 0.0
+
+    def update(self, value: Any, weight: Any = 1) -> None:  # noqa: ANN401
+        """Counts `value` as the mean of `weight` samples; or another Meter, with the weight that it has.
+
+        Weight 0 counts nothing, whatever the value. InvalidArgument: the value is no single real number, or the weight
+        is negative, infinite or nan.
+        """
+        if isinstance(value, Meter):
+            self.total += value.total
+            self.weight += value.weight
+            return
+        times = number(weight, "weight")
+        if not 0 <= times < math.inf:
+            raise InvalidArgument(f"a weight must be finite and not negative, not {times}")
+        if times:
+            self.total += number(value, "") * times
+            self.weight += times
+
+    @property
+    def mean(self) -> float:
+        """On this rank alone; nan if there is nothing yet."""
+        return ratio(self.total, self.weight)
+
+    def compute(self, *, group: Group | None = None, timeout: float | None = None) -> float:
+        """Over all ranks of the group, which must all call it; nan if there is nothing on any of them."""
+        return compute(self, group=group, timeout=timeout)
+
+
+@overload
+def compute(meters: Meter, *, group: Group | None = None, timeout: float | None = None) -> float: ...
+@overload
+def compute(
+    meters: Mapping[str, Meter], *, group: Group | None = None, timeout: float | None = None
+) -> dict[str, float]: ...
+def compute(
+    meters: Mapping[str, Meter] | Meter, *, group: Group | None = None, timeout: float | None = None
+) -> dict[str, float] | float:
+    """Compute the means of several meters over the ranks, all of them in one call. The meters stay as they are.
+
+    Parameters:
+        meters: a dict of meters by name, the same names on every rank; or one meter.
+        group: whose ranks take part; default the world.
+        timeout: seconds; default that of the group.
+
+    Returns:
+        A dict of floats, or a float for a single meter; nan where all weights are zero.
+
+    Raises:
+        InvalidArgument: on every rank, if something on one of them is no Meter. The group goes on.
+        CollectiveMismatch: on every rank, if they do not name the same meters.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> loss, right = pc.metrics.Meter(), pc.metrics.Meter()
+        >>> loss.update(0.5, 32), right.update(24 / 32, 32)
+        (None, None)
+        >>> pc.metrics.compute({"loss": loss, "right": right})
+        {'loss': 0.5, 'right': 0.75}
+        >>> pc.shutdown()
+    """
+    mine, reason = named(meters)
+    for name, meter in mine.items():
+        if not isinstance(meter, Meter):
+            reason = reason or f"{name or 'the argument'!r} is a {type(meter).__name__}, no Meter"
+            mine[name] = Meter()
+    means = _means("compute", mine, reason, group, timeout)
+    return means if isinstance(meters, Mapping) else means[SINGLE]
+
+
+@overload
+def mean(
+    values: Mapping[str, Any],
+    *,
+    weight: Any = 1,  # noqa: ANN401
+    group: Group | None = None,
+    timeout: float | None = None,
+) -> dict[str, float]: ...
+@overload
+def mean(
+    values: Any,  # noqa: ANN401
+    *,
+    weight: Any = 1,  # noqa: ANN401
+    group: Group | None = None,
+    timeout: float | None = None,
+) -> float: ...
+def mean(
+    values: Any,
+    *,
+    weight: Any = 1,
+    group: Group | None = None,
+    timeout: float | None = None,
+) -> dict[str, float] | float:
+    """Compute weighted means over the ranks, all of them in one call.
+
+    Parameters:
+        values: a dict of numbers by name, the same names on every rank; or one number. A number may be an array or
+            tensor of one element, and is counted in float64. A Meter counts with the weight that it has.
+        weight: what this rank's values count, as a rule the size of its batch. A rank of weight 0 counts nothing, even
+            if its values are nan.
+        group: whose ranks take part; default the world.
+        timeout: seconds; default that of the group.
+
+    Returns:
+        A dict of floats, or a float for a single number; nan if all weights are zero.
+
+    Raises:
+        InvalidArgument: on every rank, if a value of one of them is no single real number, or its weight negative,
+            infinite or nan. The group goes on.
+        CollectiveMismatch: on every rank, if they do not name the same values.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.metrics.mean({"loss": 0.5, "accuracy": 0.75}, weight=32)
+        {'accuracy': 0.75, 'loss': 0.5}
+        >>> pc.shutdown()
+    """
+    mine, reason = named(values)
+    meters = {name: Meter() for name in mine}
+    for name, meter in meters.items():
+        try:
+            meter.update(mine[name], weight)
+        except InvalidArgument as error:
+            reason = reason or (f"{name!r}: {error}" if name else str(error))
+    means = _means("mean", meters, reason, group, timeout)
+    return means if isinstance(values, Mapping) else means[SINGLE]
+
+
+def _means(
+    call: str, meters: dict[str, Meter], reason: str, group: Group | None, timeout: float | None
+) -> dict[str, float]:
+    numbers = [each for meter in meters.values() for each in (meter.total, meter.weight)]
+    sums = added(call, list(meters), numbers, reason, group, timeout)
+    return {
+        name: ratio(*pair) for name, pair in zip(meters, zip(sums[::2], sums[1::2], strict=True), strict=True)
+    }
+
+
+def ratio(total: float, weight: float) -> float:
+    return total / weight if weight else math.nan

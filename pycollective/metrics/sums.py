@@ -1,0 +1,159 @@
+"""Named numbers, added up over the ranks in one allreduce that also finds ranks which name others.
+
+What travels is float64: a fingerprint of the names, a flag, the numbers. All ranks see the same sums, so all of them
+know when something is wrong, and then ask each other what it is. A rank whose values are no numbers takes part too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NoReturn, overload
+
+import numpy as np
+
+from pycollective import _core
+from pycollective._core import Group
+from pycollective.clock import Clock
+from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.lifetime import check_timeout
+from pycollective.object_parcel import printable
+
+__all__ = ["SINGLE", "Named", "added", "named", "number", "sum"]
+
+SINGLE = ""  # names a value that came without a name
+PIECES = 4  # of the fingerprint: 16 bits each, so that sums of squares over 65535 ranks are exact
+Named = dict[str, Any]
+
+
+@overload
+def sum(
+    values: Mapping[str, Any], *, group: Group | None = None, timeout: float | None = None
+) -> dict[str, float]: ...
+@overload
+def sum(values: Any, *, group: Group | None = None, timeout: float | None = None) -> float: ...  # noqa: ANN401
+def sum(
+    values: Any,
+    *,
+    group: Group | None = None,
+    timeout: float | None = None,
+) -> dict[str, float] | float:
+    """Add up numbers over the ranks, all of them in one call.
+
+    Parameters:
+        values: a dict of numbers by name, the same names on every rank; or one number. A number may be an array or
+            tensor of one element. Integers are exact up to 2**53: everything is added as float64.
+        group: whose ranks take part; default the world.
+        timeout: seconds; default that of the group.
+
+    Returns:
+        A dict of floats, or a float for a single number.
+
+    Raises:
+        InvalidArgument: on every rank, if a value of one of them is no single real number. The group goes on.
+        CollectiveMismatch: on every rank, if they do not name the same values.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.metrics.sum({"right": 17, "seen": 20})
+        {'right': 17.0, 'seen': 20.0}
+        >>> pc.shutdown()
+    """
+    mine, reason = named(values)
+    numbers: list[float] = []
+    for name, value in mine.items():
+        try:
+            numbers.append(number(value, name))
+        except InvalidArgument as error:
+            numbers.append(0.0)
+            reason = reason or str(error)
+    totals = added("sum", list(mine), numbers, reason, group, timeout)
+    sums = dict(zip(mine, totals, strict=True))
+    return sums if isinstance(values, Mapping) else sums[SINGLE]
+
+
+def named(values: Any) -> tuple[Named, str]:  # noqa: ANN401
+    """The values by name, sorted, and what is wrong with the names."""
+    if not isinstance(values, Mapping):
+        return {SINGLE: values}, ""
+    if wrong := [name for name in values if not isinstance(name, str) or not name]:
+        return {}, f"a value is named by {wrong[0]!r}: names must be texts that are not empty"
+    return dict(sorted(values.items())), ""
+
+
+def number(value: Any, name: str) -> float:  # noqa: ANN401
+    """`value` as a float, whatever library it comes from. InvalidArgument if it is no single real number."""
+    what = f"the value {name!r}" if name else "the value"
+    shape = getattr(value, "shape", ())
+    try:
+        plain = value.item() if hasattr(value, "item") else value
+        if isinstance(plain, (bool, int, float)):
+            return float(plain)
+    except Exception as error:  # of a library: not one element, traced, ...
+        raise InvalidArgument(
+            f"{what} of shape {tuple(shape)} cannot be read as one number: {error}"
+        ) from error
+    raise InvalidArgument(f"{what} is a {type(value).__name__}, no real number")
+
+
+def added(
+    call: str, names: list[str], numbers: list[float], reason: str, group: Group | None, timeout: float | None
+) -> list[float]:
+    """The numbers, summed over the ranks. `reason`: why this rank has none to add; then all ranks raise."""
+    check_timeout(timeout)
+    asked = Asked(call, names, reason, _core.world() if group is None else group, Clock(timeout))
+    vector = np.array([*fingerprint(call, *names), bool(reason), *numbers], np.float64)
+    try:
+        asked.group.allreduce(vector, timeout=asked.clock.left_s())
+    except CollectiveMismatch as error:
+        if reason:
+            raise InvalidArgument(f"metrics.{call}: {reason}") from error
+        error.args = (f"metrics.{call} of {names}: all ranks must name the same values: {error}",)
+        raise
+    sums: list[float] = vector.tolist()
+    pieces, squares, refusals = sums[:PIECES], sums[PIECES : 2 * PIECES], sums[2 * PIECES]
+    # By Cauchy and Schwarz they are equal exactly if all ranks have the same piece; so every rank finds the same.
+    is_one = all(p * p == s * asked.group.size for p, s in zip(pieces, squares, strict=True))
+    if refusals or not is_one:
+        asked.explain()
+    return sums[2 * PIECES + 1 :]
+
+
+@lru_cache
+def fingerprint(call: str, *names: str) -> tuple[float, ...]:
+    """What differs between ranks that make other calls: the pieces, and their squares."""
+    digest = blake2b(repr((call, names)).encode("utf-8", "surrogatepass"), digest_size=2 * PIECES).digest()
+    pieces = np.frombuffer(digest, "<u2").astype(np.float64)
+    return *pieces.tolist(), *(pieces**2).tolist()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One call on this rank."""
+
+    call: str
+    names: list[str]
+    reason: str
+    group: Group
+    clock: Clock
+
+    def explain(self) -> NoReturn:
+        """Something is wrong on some rank, and all have come here: they tell each other."""
+        mine = (f"{self.call}: {self.names}", self.reason)
+        said: list[tuple[str, str]] = self.group.allgather_object(mine, timeout=self.clock.left_s())
+        for rank, (_, reason) in enumerate(said):
+            if reason:
+                told = printable(reason.encode("utf-8", "replace"))
+                raise InvalidArgument(
+                    f"metrics.{self.call}: rank {rank}: {told}", rank=self.group.rank, peer=rank
+                )
+        other = next(rank for rank, (names, _) in enumerate(said) if names != said[0][0])
+        raise CollectiveMismatch(
+            f"metrics.{self.call}: all ranks must make the same call with the same names: rank 0 calls {said[0][0]}, "
+            f"rank {other} {said[other][0]}",
+            rank=self.group.rank,
+            peer=other,
+        )

@@ -1,0 +1,80 @@
+"""How many answers are right, counted where the scores lie."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycollective.errors import InvalidArgument
+from pycollective.metrics.meter import Meter
+
+__all__ = ["accuracy"]
+
+
+def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[Meter, ...]:  # noqa: ANN401
+    """Count the samples whose target is among the k classes of the highest scores. Nothing is sent.
+
+    It comes as one Meter for each k: `total` right ones of `weight` samples. So meters add them up, and compute()
+    divides the number of right answers of all ranks by the number of samples of all ranks.
+
+    Of classes with equal scores the first one is the higher, as in argmax; nan is the highest score of all and never
+    right.
+
+    Parameters:
+        output: scores, of shape (samples, classes): a NumPy or JAX array, or a torch tensor on any device.
+        target: the right classes, integers of shape (samples,).
+        topk: how many classes count.
+
+    Raises:
+        InvalidArgument: the shapes are others, a target is no class, or a k is not between 1 and the number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> import pycollective as pc
+        >>> scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]])
+        >>> top1, top2 = pc.metrics.accuracy(scores, np.array([1, 2]), topk=(1, 2))
+        >>> top1.mean, top2.mean
+        (0.5, 1.0)
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(output, torch.Tensor):
+        xp, where = torch, {"device": output.device}
+        output, target = output.detach(), torch.as_tensor(target, device=output.device)
+        is_whole = not (target.is_floating_point() or target.is_complex() or target.dtype == torch.bool)
+    else:
+        xp, where = np, {}
+        output, target = np.asarray(output), np.asarray(target)
+        is_whole = target.dtype.kind in "iu"
+    _check(tuple(output.shape), tuple(target.shape), is_whole, topk)
+    samples, classes = output.shape
+    target = xp.asarray(target, dtype=xp.int64)
+    if samples and not 0 <= int(target.min()) <= int(target.max()) < classes:
+        odd = int(target.min()) if int(target.min()) < 0 else int(target.max())
+        raise InvalidArgument(f"accuracy: the target {odd} is no class: there are {classes}")
+    if not samples:
+        return tuple(Meter() for _ in topk)
+    score = output[xp.arange(samples, **where), target][:, None]
+    # Not "greater": what is nan is neither, and shall stand before.
+    ahead = ~(output <= score) | ((output == score) & (xp.arange(classes, **where) < target[:, None]))
+    place = ahead.sum(1)
+    return tuple(_counted(int((place < k).sum()), samples) for k in topk)
+
+
+def _check(output: tuple[int, ...], target: tuple[int, ...], is_whole: bool, topk: Sequence[int]) -> None:
+    if len(output) != 2 or target != output[:1] or not is_whole:
+        raise InvalidArgument(
+            "accuracy: output must be of shape (samples, classes) and target integers of shape (samples,), not "
+            f"{output} and {'integers' if is_whole else 'others'} of {target}"
+        )
+    for k in topk:
+        if not 1 <= k <= output[1]:
+            raise InvalidArgument(f"accuracy: topk has {k}, and there are {output[1]} classes")
+
+
+def _counted(right: int, samples: int) -> Meter:
+    meter = Meter()
+    meter.total, meter.weight = float(right), float(samples)
+    return meter
