@@ -1,0 +1,100 @@
+"""An unmodified script of one process, data parallel: `python -m pycollective.torch.auto train.py`. See docs/auto.md.
+
+While applied() lasts, torch does in this process what a script written for many would have asked for. Each module here
+is one such thing, and knows nothing of the others but `batches`, which follows the loaders:
+
+    batches       which batch the script has in its hands, whether it trains with it, and which part is this rank's
+    loader        DataLoader draws the same batches on all ranks and loads this rank's part
+    gradients     backward averages gradients, weighted by samples; losses become those of the whole batch
+    lockstep      what shows that the ranks are no longer doing the same
+    batch_norm    statistics of the whole batch
+    files         torch.save() writes on rank 0
+    randomness    random numbers are the same on all ranks
+    losses        what backward begins with
+    script        the command line
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from pycollective import _core
+from pycollective.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pycollective.torch.auto.batches import Batches
+
+__all__ = ["applied"]
+
+REDUCTIONS = ("mean", "sum")
+
+
+@contextlib.contextmanager
+def applied(*, reduction: Literal["mean", "sum"] = "mean") -> Iterator[None]:
+    """Make training inside the block data parallel, as `python -m pycollective.torch.auto` does for a whole script.
+
+    Loaders, models and optimizers are made inside the block, on all ranks alike. In a world of one nothing changes.
+    What is made parallel and what is refused: docs/auto.md.
+
+    Parameters:
+        reduction: what losses are: means over the samples of a batch, or sums.
+
+    Raises:
+        InvalidArgument: `reduction` is none of these.
+        NotInitialized: there is no world.
+        Unsupported: this version of torch has not got what would be replaced.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> from pycollective.torch.auto import applied
+        >>> _ = pc.init()
+        >>> with applied():
+        ...     model = torch.nn.Linear(2, 1)
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     for inputs in torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=4):
+        ...         optimizer.zero_grad()
+        ...         model(inputs).mean().backward()
+        ...         optimizer.step()
+        >>> pc.shutdown()
+    """
+    if reduction not in REDUCTIONS:
+        raise InvalidArgument(f"reduction={reduction!r}: losses are means or sums: {', '.join(REDUCTIONS)}")
+    world = _core.world()
+    if world.size == 1:
+        yield
+        return
+    with contextlib.ExitStack() as undone:
+        batches, ours = _replace(undone, world, reduction)
+        yield
+        batches.report()
+        ours.barrier()  # a rank that waits for another in there shall know that the other has come to the end
+
+
+def _replace(
+    undone: contextlib.ExitStack, world: _core.Group, reduction: Literal["mean", "sum"]
+) -> tuple[Batches, _core.Group]:
+    import torch.distributed
+
+    from pycollective.torch.auto import batch_norm, files, gradients, loader, randomness
+    from pycollective.torch.auto.batches import Batches
+    from pycollective.torch.auto.replaced import replace
+
+    ours = world.split(0)  # what the script calls itself stands in no order to what we call
+    assert ours is not None
+    batches = Batches(ours.rank, ours.size)
+    randomness.synchronize(ours)
+    loader.install(undone, batches, ours)
+    gradients.install(undone, batches, ours, reduction)
+    batch_norm.install(undone, batches, ours)
+    files.install(undone, ours)
+    replace(undone, torch.distributed, "init_process_group", _refused)
+    return batches, ours
+
+
+def _refused(*_: Any, **__: Any) -> NoReturn:  # noqa: ANN401  whatever the script says
+    raise InvalidArgument(
+        "pycollective.torch.auto: the script calls torch.distributed.init_process_group(), so it is distributed "
+        "already: start it without pycollective.torch.auto"
+    )

@@ -1,0 +1,210 @@
+"""Which batch the script has in its hands, whether it trains with it, and which part of it is this rank's.
+
+Nobody tells us what a loop over a DataLoader is for, and a batch must be cut before it is loaded. So a pass over a
+loader begins with whole batches, the same on every rank, which is right whatever they are for. When an optimizer has
+stepped with its batches, it is training, and the next ones are cut. A later pass over that loader begins with cut
+batches, unless gradients are off or the model was sent into eval(). Evaluation is never cut.
+
+Gradients and batch normalization must know the batch that they come from. In a plain loop that is the last one handed
+out. Where batches are taken ahead of their backward (lists of batches, prefetchers), or kept, it could be one of
+several: that is no matter as long as all of these are alike, and else refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch.utils.data import DataLoader
+
+from pycollective.errors import InvalidArgument
+
+__all__ = ["Batch", "Batches", "Pass", "Share"]
+
+WHO = "pycollective.torch.auto"
+
+
+class Batch(NamedTuple):
+    """One of a pass, as it was drawn."""
+
+    total: int  # samples on all ranks together; 0: not known
+    mine: int  # samples here
+    cut: bool  # or whole on every rank
+    digest: int  # of what was drawn, before it was cut
+
+    def like(self, other: Batch, size: int) -> bool:
+        """Whether it makes no difference which of the two a loss is of."""
+        return self.cut == other.cut and self.uneven(size) == other.uneven(size)
+
+    def uneven(self, size: int) -> int:
+        """Its samples if ranks have different parts of it, else 0."""
+        return self.total if self.cut and self.total % size else 0
+
+
+WHOLE = Batch(0, 0, False, 0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a backward must know of the batches that it is for."""
+
+    weight: float  # of this rank's mean against the others', 1 on the average
+    cut: bool
+    digest: int
+
+
+class Pass:
+    """One pass over a loader."""
+
+    def __init__(self, loader: DataLoader[Any], iterator: object, cutting: bool, evaluating: bool) -> None:
+        self.loader = weakref.ref(loader)
+        self.iterator = weakref.ref(iterator)
+        self.cutting = cutting  # whether the next batch drawn will be cut
+        self.evaluating = evaluating  # as far as could be seen when it began
+        self.drawn: deque[Batch] = deque()  # and not handed out: worker processes load some batches ahead
+        self.last = WHOLE  # that was handed out
+        self.handed = 0  # how many were
+        self.alike = 0  # how many of these at the end are alike
+        self.spent = 0  # how many backwards had new batches of it
+        self.trained = False  # whether an optimizer has stepped with them
+        self.had_cut = False
+        self.exhausted = False
+
+    @property
+    def live(self) -> bool:
+        """Whether the script may be inside the loop."""
+        return not self.exhausted and self.iterator() is not None
+
+
+class Batches:
+    """All passes, in one process. One thread at a time."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank, self._size = rank, size
+        self._new: dict[Pass, None] = {}  # those that handed out batches since the last backward
+        self._used: list[Pass] = []  # those whose batches it was for
+        self._training: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()  # that were trained with before
+        self._steps = 0
+        self._cuts = 0
+        self._warned = False
+        self.eval_mode = False  # whether the last module to change its mode went into eval()
+
+    def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
+        """A loop begins."""
+        evaluating = self.eval_mode or not grad_enabled
+        return Pass(loader, iterator, loader in self._training and not evaluating, evaluating)
+
+    def draw(self, running: Pass, samples: Any, digest: Callable[[Any], int]) -> Any:  # noqa: ANN401
+        """The part of a batch, or of what it will be loaded from, that is this rank's. `digest`: of all of it."""
+        if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+            samples = list(samples)
+        total = len(samples)
+        # One of fewer samples than ranks stays whole: nothing can be computed from no samples.
+        cut = running.cutting and total >= self._size
+        part = slice(self._rank * total // self._size, (self._rank + 1) * total // self._size)
+        mine = samples[part] if cut else samples
+        running.drawn.append(Batch(total, len(mine), cut, digest(samples)))
+        return mine
+
+    def hand(self, running: Pass) -> None:
+        """The script gets the next batch of those that were drawn."""
+        batch = running.drawn.popleft() if running.drawn else WHOLE
+        if running.had_cut and not running.spent:
+            raise _cut_for_nothing()
+        running.alike = running.alike + 1 if batch.like(running.last, self._size) else 1
+        running.last = batch
+        running.handed += 1
+        running.had_cut |= batch.cut
+        self._cuts += batch.cut
+        self._new[running] = None
+
+    def end(self, running: Pass) -> None:
+        """The loop has come to the end of the loader."""
+        running.exhausted = True
+        if running.had_cut and not running.trained:
+            raise _cut_for_nothing()
+        if running.trained and not running.had_cut and running.handed > self._size:
+            self._warn_whole("a loop trained with whole batches")
+
+    def cut(self) -> bool:
+        """Whether what a model is given now is this rank's part of a batch."""
+        passes = self._current()
+        kinds = {each.last.cut for each in passes}
+        if len(kinds) > 1:
+            raise _unclear(
+                "parts of batches and whole ones are in use together, which batch normalization cannot tell"
+            )
+        return kinds == {True}
+
+    def spend(self) -> Share:
+        """A backward begins."""
+        passes = self._current()
+        lasts = [each.last for each in passes]
+        if len({last.uneven(self._size) for last in lasts}) > 1:
+            raise _unclear(
+                "batches of different sizes are in one backward, and not all can be divided by the ranks"
+            )
+        for each in passes:
+            each.spent += each in self._new
+        self._used = passes
+        self._new.clear()
+        cut = any(last.cut for last in lasts)
+        uneven = next((last for last in lasts if last.uneven(self._size)), None)
+        weight = uneven.mine * self._size / uneven.total if uneven else 1.0
+        return Share(weight, cut, zlib.crc32(repr([last.digest for last in lasts]).encode()))
+
+    def stepped(self) -> None:
+        """An optimizer has stepped, so the batches of the last backward are for training."""
+        self._steps += 1
+        for each in self._used:
+            each.trained = True
+            if each.handed == each.spent:
+                each.cutting = True
+                if (
+                    loader := each.loader()
+                ) is not None:  # it lasts no longer than its name, unlike what it loads
+                    self._training.add(loader)
+
+    def report(self) -> None:
+        """Says so if ranks were of no use."""
+        if self._steps and not self._cuts:
+            self._warn_whole("no batch was cut")
+
+    def _current(self) -> list[Pass]:
+        """The passes whose last batches are in use, when that is certain."""
+        training = [each for each in self._new if not each.evaluating]
+        passes = training or [each for each in self._used if each.live] or list(self._new) or self._used
+        for each in passes:
+            kept = each.exhausted and each not in self._new  # any of its batches, in use once more
+            if each.alike < (each.handed if kept else each.handed - each.spent):
+                raise _unclear("batches are kept, or taken ahead of their backward, and are not all alike")
+        return passes
+
+    def _warn_whole(self, what: str) -> None:
+        if self._rank == 0 and not self._warned:
+            self._warned = True
+            why = "an iterable dataset with workers, batches smaller than the world, or taken ahead of their backward"
+            warnings.warn(
+                f"{WHO}: {what} ({why}): every rank computed the same, which is right, and no faster than one rank",
+                stacklevel=2,
+            )
+
+
+def _unclear(what: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{WHO}: {what}: take a batch_size that all ranks divide, with drop_last=True, or begin each backward before "
+        "the next batch is taken"
+    )
+
+
+def _cut_for_nothing() -> InvalidArgument:
+    return InvalidArgument(
+        f"{WHO}: a loop over a DataLoader gets this rank's part of each batch, because an earlier one over it was "
+        "training; but this one does not train, so what it computes would be of a part: begin it under "
+        "torch.no_grad(), or after model.eval()"
+    )

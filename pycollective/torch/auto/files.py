@@ -1,0 +1,58 @@
+"""torch.save() writes on rank 0; the others go on when the file is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from typing import Any
+
+import torch
+
+from pycollective._core import Group
+from pycollective.errors import CollectiveTimeout
+from pycollective.remote_error import raised_again, told
+from pycollective.store import store
+from pycollective.torch.auto.batches import WHO
+from pycollective.torch.auto.replaced import replace
+
+__all__ = ["install"]
+
+
+def install(undone: contextlib.ExitStack, group: Group) -> None:
+    """Replaces it until `undone`. Where rank 0 alone calls it, as under `if rank == 0`, nobody waits for anybody."""
+    plain = torch.save
+    rank, size = group.rank, group.size
+    outcomes = store("pycollective.torch.auto/saved")
+    saved: Counter[str] = Counter()
+
+    def save(obj: object, f: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401  as torch has it
+        if not isinstance(f, (str, bytes, os.PathLike)):  # an open file, or memory, is everybody's own
+            plain(obj, f, *args, **named)
+            return
+        path = os.fsdecode(f)
+        saved[path] += 1
+        keys = [f"{path}/{saved[path]}/{each}" for each in range(size)]
+        if rank != 0:
+            _hear(path, keys[rank])
+            return
+        words: Any = None
+        try:
+            plain(obj, f, *args, **named)
+        except BaseException as error:
+            words = told(error)
+            raise
+        finally:
+            for key in keys[1:]:
+                outcomes.set(key, words)
+
+    def _hear(path: str, key: str) -> None:
+        try:
+            words: Any = outcomes.pop(key)
+        except CollectiveTimeout as error:
+            error.args = (f"{WHO}: torch.save({path!r}) writes on rank 0, which did not come there: {error}",)
+            raise
+        if words is not None:
+            raise raised_again(words, 0)
+
+    replace(undone, torch, "save", save)

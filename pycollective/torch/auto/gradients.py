@@ -1,0 +1,162 @@
+"""Backward averages the gradients of every optimizer's parameters, and losses become those of the whole batch.
+
+The weight of a rank's samples goes in where backward begins, so that everything behind it, batch normalization
+included, has it. At the end of each backward gradients are those of all ranks: what a script does before it steps
+(clipping, unscaling, accumulating) needs nothing of us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any, Literal
+
+import torch
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from pycollective._core import Group
+from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.torch.auto import losses
+from pycollective.torch.auto.batches import WHO, Batches
+from pycollective.torch.auto.lockstep import Lockstep
+from pycollective.torch.auto.replaced import replace
+from pycollective.torch.gradient_hooks import GradientHooks
+
+__all__ = ["install"]
+
+
+def install(
+    undone: contextlib.ExitStack, batches: Batches, group: Group, reduction: Literal["mean", "sum"]
+) -> None:
+    """Follows every optimizer and every backward, until `undone`."""
+    reduced = Reduced(group)
+    lockstep = Lockstep(group)
+    make, add, plain = Optimizer.__init__, Optimizer.add_param_group, torch.autograd.backward
+    making: set[int] = set()
+
+    def __init__(self: Optimizer, params: Any, defaults: dict[str, Any]) -> None:  # noqa: ANN401
+        making.add(id(self))
+        try:
+            make(self, params, defaults)
+        finally:
+            making.discard(id(self))
+        reduced.adopt(self)
+
+    def add_param_group(self: Optimizer, param_group: dict[str, Any]) -> None:
+        add(self, param_group)
+        if id(self) not in making:
+            reduced.adopt(self)
+
+    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **named: Any) -> None:  # noqa: ANN401
+        nested = torch._C._current_graph_task_id() != -1  # a checkpoint's own
+        if nested or not reduced.any:
+            plain(tensors, grad_tensors, *args, **named)
+            return
+        share = batches.spend()
+        roots = (tensors,) if not isinstance(tensors, (tuple, list)) else tuple(tensors)
+        if share.cut and reduction == "mean":
+            losses.refuse_sums(roots)
+        weight = float(group.size) if share.cut and reduction == "sum" else share.weight
+        scalars = [each.detach() for each in roots if losses.is_own_scalar(each)] if share.cut else []
+        values = lockstep.compare(share.digest, [float(each) * weight / group.size for each in scalars])
+        reduced.thaw()
+        plain(roots, losses.weighted(roots, grad_tensors, weight), *args, **named)
+        for scalar, value in zip(scalars, values, strict=True):  # not before: backward may read them
+            scalar.fill_(value)
+
+    def before(stepping: Optimizer, args: Any, named: Any) -> None:  # noqa: ANN401
+        reduced.check(stepping)
+
+    def after(stepping: Optimizer, args: Any, named: Any) -> None:  # noqa: ANN401
+        batches.stepped()
+        lockstep.stepped(stepping)
+
+    replace(undone, Optimizer, "__init__", __init__)
+    replace(undone, Optimizer, "add_param_group", add_param_group)
+    replace(undone, torch.autograd, "backward", backward)
+    undone.callback(register_optimizer_step_pre_hook(before).remove)
+    undone.callback(register_optimizer_step_post_hook(after).remove)
+    undone.callback(reduced.close)
+
+
+class Reduced:
+    """The parameters whose gradients are reduced, for as long as an optimizer has them."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._hooks: weakref.WeakKeyDictionary[Optimizer, list[GradientHooks]] = weakref.WeakKeyDictionary()
+        self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()  # by id()
+        self._frozen: weakref.WeakKeyDictionary[Optimizer, list[Parameter]] = weakref.WeakKeyDictionary()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is an optimizer."""
+        return bool(self._hooks)
+
+    def adopt(self, made: Optimizer) -> None:
+        """Gives all ranks rank 0's parameters. Those that another optimizer has, too, are reduced once."""
+        if isinstance(made, torch.optim.LBFGS):
+            raise Unsupported(f"{WHO}: LBFGS looks at losses as it goes, which differ over the ranks")
+        new = [
+            each
+            for part in made.param_groups
+            for each in part["params"]
+            if not any(each is known for known in self._frozen.get(made, ()))
+        ]
+        strangers = [each for each in new if id(each) not in self._of]
+        if strangers:
+            self._group.broadcast([each.detach() for each in strangers])
+        self._reduce(made, [each for each in new if each.requires_grad])
+        self._frozen.setdefault(made, []).extend(each for each in new if not each.requires_grad)
+
+    def thaw(self) -> None:
+        """Takes those in that require grad by now."""
+        for made, frozen in list(self._frozen.items()):
+            thawed = [each for each in frozen if each.requires_grad]
+            if thawed:
+                self._frozen[made] = [each for each in frozen if not each.requires_grad]
+                self._reduce(made, thawed)
+
+    def check(self, stepping: Optimizer) -> None:
+        """Refuses gradients that are this rank's own."""
+        for place, parameter in enumerate(each for part in stepping.param_groups for each in part["params"]):
+            if parameter.grad is None or not parameter.requires_grad:
+                continue
+            hooks = self._of.get(id(parameter))
+            if hooks is None or not hooks.reduced:
+                raise InvalidArgument(
+                    f"{WHO}: parameter {place} of a {type(stepping).__name__} has a gradient that is not of all ranks: "
+                    "it comes from no backward(), or from one that raised, or the optimizer is a copy of another"
+                )
+
+    def close(self) -> None:
+        """Reduces nothing any more."""
+        for hooks in self._hooks.values():
+            for each in hooks:
+                each.close()
+
+    def _reduce(self, made: Optimizer, parameters: list[Parameter]) -> None:
+        mine = self._hooks.setdefault(made, [])
+        strangers = [each for each in parameters if id(each) not in self._of]
+        for each in parameters:
+            known = self._of.get(id(each))
+            if known is not None and all(known is not other for other in mine):
+                mine.append(known)
+        if not strangers:
+            return
+        names = {
+            id(each): place for place, each in enumerate(p for g in made.param_groups for p in g["params"])
+        }
+        hooks = GradientHooks(
+            [(f"parameter {names[id(each)]} of {type(made).__name__}", each) for each in strangers],
+            op="avg",
+            group=self._group,
+            bucket_nbytes=25 << 20,
+            first_bucket_nbytes=1 << 20,
+            compression=None,
+            timeout=None,
+        )
+        mine.append(hooks)
+        self._of.update({id(each): hooks for each in strangers})

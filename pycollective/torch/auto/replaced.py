@@ -1,0 +1,25 @@
+"""Puts functions of ours in the place of torch's, until a block ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pycollective.errors import Unsupported
+
+__all__ = ["replace"]
+
+
+def replace(undone: contextlib.ExitStack, owner: Any, name: str, new: Callable[..., Any]) -> None:  # noqa: ANN401
+    """Owner is a module or a class that has `name` itself; `undone` puts back what was there."""
+    try:
+        old = vars(owner)[name]
+    except KeyError:
+        raise Unsupported(
+            f"pycollective.torch.auto: torch {torch.__version__} has no {owner.__name__}.{name}: tested with 2.13"
+        ) from None
+    setattr(owner, name, new)
+    undone.callback(setattr, owner, name, old)
