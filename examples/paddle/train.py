@@ -1,0 +1,79 @@
+"""Paddle's day in PyTorch's tensors: init_parallel_env, DataParallel, a small ResNet on synthetic images.
+
+pycollective run -n 2 examples/paddle/train.py        (or paddle.distributed.launch, torchrun, mpirun, srun, python)
+"""
+
+import argparse
+import json
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, interpolate
+from torch.utils.data import DataLoader, TensorDataset
+
+import pycollective as pc
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=4)
+parser.add_argument("--batch", type=int, default=48, help="global: the same for any number of ranks")
+parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+options = parser.parse_args()
+
+
+def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
+    norm = nn.BatchNorm2d(outputs, momentum=0.3)  # training is short: the running statistics must be quick
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm)
+
+
+class Block(nn.Module):
+    """Two convolutions and a shortcut around them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = convolution(inputs, outputs, stride), convolution(outputs, outputs)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.second(self.first(x).relu()) + self.shortcut(x)).relu()
+
+
+def resnet() -> nn.Module:
+    blocks = [convolution(3, 8, stride=2), nn.ReLU(), Block(8, 8, 1), Block(8, 16, 2), Block(16, 32, 2)]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+def synthetic(n: int, seed: int) -> TensorDataset:
+    """Ten patterns of 32 x 32 in three colours, under noise."""
+    patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(n) % 10
+    noise = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(interpolate(patterns, scale_factor=4)[labels] + noise, labels)
+
+
+pc.init()
+training, testing = synthetic(480, seed=1), synthetic(200, seed=2)
+
+
+def train(seed: int) -> float:
+    pc.seed(seed, per_rank=False)
+    model = pc.torch.DataParallel(pc.torch.SyncBatchNorm.convert(resnet()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    sampler = pc.data.BatchSampler(training, global_batch_size=options.batch, shuffle=True, seed=seed)
+    for epoch in range(options.epochs):
+        for x, y in DataLoader(training, batch_sampler=sampler):
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        pc.print(f"epoch {epoch + 1}", pc.metrics.mean({"loss": loss}, weight=len(y)))
+    model.eval()
+    sampler = pc.data.BatchSampler(testing, batch_size_per_rank=50, uneven="exact")
+    accuracy = pc.metrics.Meter()
+    with torch.no_grad():
+        for x, y in DataLoader(testing, batch_sampler=sampler):
+            accuracy.update(pc.metrics.accuracy(model(x), y)[0])
+    return accuracy.compute()
+
+
+pc.print(json.dumps({"ranks": pc.size(), "accuracies": [train(seed) for seed in options.seeds]}))
+pc.shutdown()
