@@ -87,17 +87,26 @@ from pycollective.errors import (
     Unsupported,
 )
 from pycollective.groups import Mesh as Mesh
-from pycollective.lifetime import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from pycollective.lifetime import in_world, init, is_initialized, local_rank, local_size, rank, shutdown, size
 from pycollective.plan import explain
 from pycollective.store import Store, store
 
 if typing.TYPE_CHECKING:
+    from pycollective import checkpoint as checkpoint
+    from pycollective import data as data
     from pycollective import jax as jax
+    from pycollective import metrics as metrics
     from pycollective import torch as torch
+    from pycollective.devices import device
     from pycollective.facts import Info, info
     from pycollective.gradients.reducer import GradientReducer
     from pycollective.heap import empty, empty_like, heap_arrays, zeros
+    from pycollective.launching.from_python import launch, run
     from pycollective.one_rank import main_first, single_process
+    from pycollective.remote_calls import call, serving
+    from pycollective.seeding import seed
+    from pycollective.speaking import print as print
+    from pycollective.speaking import progress
 
 __all__ = [
     "ANY_SOURCE",
@@ -135,7 +144,9 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "broadcast_object",
+    "call",
     "coalesce",
+    "device",
     "empty",
     "empty_like",
     "explain",
@@ -146,13 +157,16 @@ __all__ = [
     "gather_object",
     "group",
     "heap_arrays",
+    "in_world",
     "info",
     "init",
     "is_initialized",
+    "launch",
     "local_rank",
     "local_size",
     "main_first",
     "plan_allreduce",
+    "progress",
     "rank",
     "recv",
     "recv_async",
@@ -162,16 +176,19 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatter_async",
     "resync",
+    "run",
     "scaled",
     "scan",
     "scan_async",
     "scatter",
     "scatter_async",
     "scatter_object",
+    "seed",
     "send",
     "send_async",
     "send_object",
     "sendrecv",
+    "serving",
     "shutdown",
     "single_process",
     "size",
@@ -183,14 +200,22 @@ __all__ = [
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
-    "main_first": "one_rank",
-    "single_process": "one_rank",
     "GradientReducer": "gradients.reducer",
     "Info": "facts",
+    "call": "remote_calls",
+    "device": "devices",
     "empty": "heap",
     "empty_like": "heap",
     "heap_arrays": "heap",
     "info": "facts",
+    "launch": "launching.from_python",
+    "main_first": "one_rank",
+    "print": "speaking",
+    "progress": "speaking",
+    "run": "launching.from_python",
+    "seed": "seeding",
+    "serving": "remote_calls",
+    "single_process": "one_rank",
     "zeros": "heap",
 }
 _MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "torch")

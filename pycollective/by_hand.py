@@ -1,4 +1,7 @@
-"""`init("host:port", rank=, size=)` and `init("file:///path", ...)`: a place without a launcher. Imported when used."""
+"""`init("host:port", rank=, size=)` and `init("file:///path", ...)`: a place without a launcher. Imported when used.
+
+`tcp://host:port` is how PyTorch's users write the first.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pycollective.launching.board import Board
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.detect.single import alone
 
-SCHEME = "file://"
+FILE, TCP = "file://", "tcp://"
 
 
 def place(address: str | None, rank: int, size: int) -> Placement:
@@ -20,7 +23,7 @@ def place(address: str | None, rank: int, size: int) -> Placement:
     if size == 1:
         return alone("by hand")
     text = address or ""
-    board = functools.partial(_file_board, _path_of(text)) if text.startswith(SCHEME) else None
+    board = functools.partial(_file_board, _path_of(text)) if text.startswith(FILE) else None
     return Placement(
         rank=rank,
         size=size,
@@ -30,7 +33,7 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         store_addresses=() if board else _stores(text),
         hosts_store=rank == 0 and board is None,
         board=board,
-        job=f"{address}/{size}",
+        job=f"{text.removeprefix(TCP)}/{size}",
     )
 
 
@@ -51,7 +54,7 @@ def _stores(address: str) -> tuple[str, ...]:
 
 
 def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
+    host, _, port = address.removeprefix(TCP).rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -63,7 +66,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _path_of(address: str) -> str:
-    path = unquote(address.removeprefix(SCHEME))
+    path = unquote(address.removeprefix(FILE))
     if not path.startswith("/") or path == "/" or "\0" in path:
         raise InvalidArgument(
             f'init(address={address!r}): write "file://" and an absolute path, such as "file:///shared/run-1"'

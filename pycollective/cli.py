@@ -5,21 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from pycollective import bench, plan_commands
 from pycollective._version import __version__
 from pycollective.compare import arguments as compare
 from pycollective.compare.collectives import COLLECTIVES
-from pycollective.launching.environment import usable_cores
-
-
-def positive(text: str) -> int:
-    """A number of ranks."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+from pycollective.launching import run_command
+from pycollective.launching.run_command import positive
 
 
 def several_ranks(text: str) -> list[int]:
@@ -38,16 +30,6 @@ def seconds(text: str) -> float:
     return value
 
 
-def python_command(program: Sequence[str], *, module: bool) -> list[str]:
-    """What a rank executes: Python for a module or a .py file, else the command itself."""
-    words = list(program[1:] if program[:1] == ["--"] else program)
-    if module:
-        return [sys.executable, "-m", *words]
-    if words and words[0].endswith(".py"):
-        return [sys.executable, *words]
-    return words
-
-
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = argparse.ArgumentParser(
@@ -56,28 +38,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pycollective {__version__}")
     commands = parser.add_subparsers(dest="command_name", required=True, metavar="command")
 
-    run = commands.add_parser("run", help="start ranks of a program on this host")
-    run.add_argument(
-        "-n", "-np", "--ranks", type=positive, default=usable_cores(), help="how many (default: usable cores)"
-    )
-    run.add_argument("--log-dir", type=Path, help="also write rank0.out, rank0.err, ... into this folder")
-    run.add_argument(
-        "--grace",
-        type=float,
-        default=5.0,
-        metavar="S",
-        help="seconds between SIGTERM and SIGKILL (default 5)",
-    )
-    run.add_argument(
-        "--no-prefix",
-        action="store_true",
-        help="show every byte as it is; else lines have [rank] in front, and of one with carriage returns "
-        "(a progress bar) only what follows the last is shown",
-    )
-    run.add_argument("-m", "--module", action="store_true", help="the program is a Python module")
-    run.add_argument(
-        "program", nargs=argparse.REMAINDER, help="script.py, module or command, with its arguments"
-    )
+    run = commands.add_parser("run", help="start ranks of a program on this host, or its part of them")
+    run_command.add_arguments(run)
+    run.set_defaults(of_command=run)
 
     measure = commands.add_parser("bench", help="measure collectives between ranks on this host")
     measure.add_argument("-n", "-np", "--ranks", type=positive, default=2, help="how many (default 2)")
@@ -162,22 +125,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             seconds=options.time, output=options.output, dry_run=options.dry_run, ranks=options.ranks
         )
 
-    from pycollective.launching.run import Options, run
-
     if options.command_name == "bench":
         return measure(parser, options)
-    command = python_command(options.program, module=options.module)
-    if not command:
-        parser.error("run: which program? For example: pycollective run -n 4 script.py")
-    return run(
-        Options(
-            ranks=options.ranks,
-            command=command,
-            log_dir=options.log_dir,
-            grace_s=options.grace,
-            prefix=not options.no_prefix,
-        )
-    )
+    from pycollective.launching.run import run
+
+    return run(run_command.options_of(options.of_command, options))
 
 
 if __name__ == "__main__":

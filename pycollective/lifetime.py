@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["in_world", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
 BACKENDS = ("auto", "tcp", "shm")
+ENVIRONMENT = "env://"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
@@ -65,8 +66,9 @@ def init(
     launcher this process is a world of one. A launcher that cannot be joined is an error, never a world of one.
 
     Parameters:
-        address: "host:port", the same on every rank; rank 0 has its store there. Or "file:///path", a
-            path that all ranks share: rank 0 leaves a file there that says where it is. Needs rank and size.
+        address: "host:port", also as "tcp://host:port", the same on every rank; rank 0 has its store there. Or
+            "file:///path", a path that all ranks share: rank 0 leaves a file there that says where it is. Both need
+            rank and size. "env://" is the same as no address: the launcher or the environment says it all.
         rank: this process, from 0 to `size` - 1.
         size: how many processes there are.
         timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
@@ -198,7 +200,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
-    if address is None and rank is None and size is None:
+    if address in (None, ENVIRONMENT) and rank is None and size is None:
         from pycollective.launching.detect import detect
 
         if _is_parents((KEY_FD,)):
@@ -207,6 +209,10 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         if placement.board is not None and _is_parents(placement.variables):
             raise ForkedProcess(PARENTS_PLACE)
         return placement
+    if address == ENVIRONMENT:
+        raise InvalidArgument(
+            f'init("{ENVIRONMENT}") takes rank and size from the environment: leave them out'
+        )
     if rank is None or size is None or (address is None and size != 1):
         raise InvalidArgument(
             'init() by hand needs all three: init("host:port", rank=, size=), the same address on every rank, or '

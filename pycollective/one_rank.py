@@ -16,7 +16,7 @@ from pycollective._core import Group
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.remote_error import Told, raised_again, told
 
-__all__ = ["main_first", "single_process"]
+__all__ = ["alone", "main_first", "members_of", "single_process"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def single_process(
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            members = _members(group)
+            members = members_of(group)
             if members is None or members.size == 1:
                 return function(*args, **kwargs)
             if not 0 <= rank < members.size:
@@ -82,7 +82,7 @@ def single_process(
             name = f"single_process {getattr(function, '__name__', function)!s}"
             if members.rank != rank:
                 return cast("T", _outcome(members, rank, timeout, allow_pickle))
-            with _telling(members, rank, timeout, allow_pickle) as outcome, _alone(name):
+            with _telling(members, rank, timeout, allow_pickle) as outcome, alone(name):
                 result = function(*args, **kwargs)
                 outcome.append(result if share else None)
             return result
@@ -137,7 +137,7 @@ def main_first(
         ...     words = sorted({"to", "be", "or", "not"})  # load(download=True)
         >>> pc.shutdown()
     """
-    members = _members(group)
+    members = members_of(group)
     if members is None or members.size == 1:
         yield
         return
@@ -147,7 +147,7 @@ def main_first(
         others = [rank for rank, host in enumerate(hosts) if host == hosts[main] and rank != main]
         words: Told | None = None
         try:
-            with _alone("main_first()"):
+            with alone("main_first()"):
                 yield
         except BaseException as error:
             words = told(error)
@@ -162,18 +162,20 @@ def main_first(
     heard = objects.recv_object(members, main, tag=TAG, timeout=timeout)
     if heard is not None:
         raise raised_again(heard, main)
-    with _alone("main_first()"):
+    with alone("main_first()"):
         yield
 
 
-def _members(group: Group | None) -> Group | None:
+def members_of(group: Group | None) -> Group | None:
+    """The group, else the world as it is now, else None."""
     if group is None and lifetime.is_initialized():
         return _core.world()
     return group
 
 
 @contextlib.contextmanager
-def _alone(what: str) -> Iterator[None]:
+def alone(what: str) -> Iterator[None]:
+    """Refuse calls on several ranks in the block, which this thread runs while the others wait. `what` tells where."""
     _core._begin_alone(what)
     try:
         yield

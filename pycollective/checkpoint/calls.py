@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from pycollective import _core, lifetime, object_parcel, objects, one_rank
+from pycollective import object_parcel, objects, one_rank
 from pycollective._core import Group
 from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
@@ -109,7 +109,7 @@ def load(
     """
     check_timeout(timeout)
     clock = Clock(timeout)
-    members = _core.world() if group is None and lifetime.is_initialized() else group
+    members = one_rank.members_of(group)
     is_alone = members is None or members.size == 1
     bodies: list[Bytes] = []
 

@@ -9,10 +9,12 @@ bytes 0-7     89 "PCckpt" 0A
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from io import BufferedReader
 from typing import Any, BinaryIO
 
@@ -27,20 +29,37 @@ __all__ = ["NO_LIMIT", "decoded", "encoded", "read", "write"]
 MAGIC = b"\x89PCckpt\n"  # no text begins so, and what turns line ends around breaks it
 FORMAT = 1
 HEADER = struct.Struct("<8sIIQ8x")
+AT_ONCE = 1 << 20  # bytes
 NO_LIMIT = 1 << 62  # bytes; what the memory holds decides
 
 
 def write(state: object, file: BinaryIO) -> None:
     """InvalidArgument: what in `state` cannot be written, and where it stands."""
-    body = encoded(state, "checkpoint.save: the state cannot be written")
-    file.write(HEADER.pack(MAGIC, FORMAT, zlib.crc32(body.data), body.nbytes))
-    file.write(body.data)
+    with refused("checkpoint.save: the state cannot be written"):
+        pieces = object_codec.pieces(plain(state), most_nbytes=NO_LIMIT)
+    file.write(bytes(HEADER.size))  # in its place: the checksum is known at the end
+    checksum = nbytes = 0
+    for piece in pieces:
+        for begin in range(0, len(piece), AT_ONCE):
+            part = piece[begin : begin + AT_ONCE].tobytes()  # so that what is summed up is what is written
+            file.write(part)
+            checksum = zlib.crc32(part, checksum)
+            nbytes += len(part)
+    file.seek(0)
+    file.write(HEADER.pack(MAGIC, FORMAT, checksum, nbytes))
 
 
 def encoded(state: object, refusal: str) -> Bytes:
     """The state as the object codec writes it. InvalidArgument begins with `refusal`."""
-    try:
+    with refused(refusal):
         return object_codec.encode(plain(state), most_nbytes=NO_LIMIT)
+
+
+@contextlib.contextmanager
+def refused(refusal: str) -> Iterator[None]:
+    """What the object codec refuses, said as it is here."""
+    try:
+        yield
     except InvalidArgument as error:
         what = str(error).partition(", which cannot be sent")[0]
         raise InvalidArgument(

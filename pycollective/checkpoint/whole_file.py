@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -24,11 +25,14 @@ ENDING = "saving"  # of the temporary file: .last.ckpt.0123456789abcdef.saving
 def replacing(path: str) -> Iterator[BinaryIO]:
     """A new file to write, which takes the place of `path` at the end of the block if nothing is raised in there."""
     path = os.path.realpath(path)  # what a link points to, and not the link
+    mode = mode_of(path)
     folder, name = os.path.split(path)
     remove_leftovers(folder, name)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.{ENDING}")
     try:
         with open(temporary, "xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -40,11 +44,24 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     bring_to_disk(folder)
 
 
+def mode_of(path: str) -> int | None:
+    """The permissions of the file that is there, or None: who must not read that one must not read the new one."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise InvalidArgument(f"{path} is no regular file, so it cannot be replaced by one")
+    return stat.S_IMODE(mode)
+
+
 def remove_leftovers(folder: str, name: str) -> None:
     ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.{ENDING}")
     for found in os.listdir(folder):
         if ours.fullmatch(found):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # gone meanwhile, or that of another user
                 os.unlink(os.path.join(folder, found))
 
 

@@ -16,19 +16,28 @@ __all__ = ["check_alike", "on_all"]
 T = TypeVar("T")
 
 
-def on_all(group: Group, function: Callable[[], T], *, timeout: float | None = None) -> list[T]:
-    """What the function returns on each rank, by rank. An exception on one rank is raised on all."""
+def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float | None = None) -> list[T]:
+    """What the function returns on each rank, by rank. An exception on one rank is raised on all.
+
+    CollectiveMismatch if it is another call there.
+    """
     try:
         result = function()
     except BaseException as error:
         with contextlib.suppress(CollectiveError):  # of two errors this is the first
-            objects.allgather_object(group, (told(error), None), timeout=timeout)
+            objects.allgather_object(group, (call, told(error), None), timeout=timeout)
         raise
-    answers = objects.allgather_object(group, (None, result), timeout=timeout)
-    for rank, (words, _) in enumerate(answers):
+    answers = objects.allgather_object(group, (call, None, result), timeout=timeout)
+    for rank, (theirs, words, _) in enumerate(answers):
         if words is not None:
             raise raised_again(words, rank)
-    return [result for _, result in answers]
+        if theirs != answers[0][0]:
+            raise CollectiveMismatch(
+                f"{call}: rank 0 calls {answers[0][0]} and rank {rank} {theirs}: all ranks must make the same call",
+                peer=rank,
+                operation=call,
+            )
+    return [result for *_, result in answers]
 
 
 def check_alike(call: str, facts: Sequence[Mapping[str, object]]) -> None:

@@ -9,13 +9,18 @@ import numpy as np
 
 from pycollective import objects
 from pycollective._core import Group
+from pycollective.blocks import check_block, library_for
+from pycollective.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
 from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
+from pycollective.lifetime import check_timeout
 
 __all__ = ["gather"]
+
+CALL = "pc.data.gather"
 
 
 def gather(
@@ -54,14 +59,15 @@ def gather(
         array([ 0,  1,  4,  9, 16])
         >>> pc.shutdown()
     """
-    members = Place.of("pc.data.gather", None, None, group).group
+    members = Place.of(CALL, None, None, group).group
     assert members is not None
-    facts = on_all(members, lambda: _facts(values, sampler, members), timeout=timeout)
-    check_alike("pc.data.gather", facts)
+    check_timeout(timeout)
+    clock = Clock(timeout)
+    check_alike(CALL, on_all(members, CALL, lambda: _facts(values, sampler, members), timeout=clock.left_s()))
     positions = [sampler._positions(rank) for rank in range(members.size)]
     counts = [len(each) for each in positions]
     rows = _row_of_each_sample(sampler, np.concatenate(positions))
-    return _gathered(members, values, counts, rows, timeout)
+    return _gathered(members, values, counts, rows, clock)
 
 
 def _facts(values: Any, sampler: Epochs, group: Group) -> dict[str, object]:  # noqa: ANN401
@@ -93,7 +99,11 @@ def _kind(values: Any, count: int) -> object:  # noqa: ANN401
             f"pc.data.gather: this rank got {count} samples, and {what} of shape {shape} has not one value for each: "
             "join the results of all batches along the first axis"
         )
-    return "a list" if is_list else f"{values.dtype} rows of shape {shape[1:]}".removeprefix("torch.")
+    if is_list:
+        return "a list"
+    library = library_for(CALL, "values", values)
+    check_block(CALL, "values", library, values)  # here, so that all ranks hear of it
+    return f"{library.dtype(values)} rows of shape {shape[1:]}"
 
 
 def _row_of_each_sample(sampler: Epochs, positions: Indices) -> Indices:
@@ -106,15 +116,15 @@ def _row_of_each_sample(sampler: Epochs, positions: Indices) -> Indices:
     return rows
 
 
-def _gathered(group: Group, values: Any, counts: list[int], rows: Indices, timeout: float | None) -> Any:  # noqa: ANN401
+def _gathered(group: Group, values: Any, counts: list[int], rows: Indices, clock: Clock) -> Any:  # noqa: ANN401
     if isinstance(values, dict):  # by key, as other ranks may have them in another order
-        found = {
-            key: _gathered(group, values[key], counts, rows, timeout) for key in sorted(values, key=repr)
-        }
+        found = {key: _gathered(group, values[key], counts, rows, clock) for key in sorted(values, key=repr)}
         return {key: found[key] for key in values}
     if isinstance(values, tuple):
-        return tuple(_gathered(group, value, counts, rows, timeout) for value in values)
+        return tuple(_gathered(group, value, counts, rows, clock) for value in values)
     if isinstance(values, list):
-        everything = list(chain.from_iterable(objects.allgather_object(group, values, timeout=timeout)))
+        everything = list(
+            chain.from_iterable(objects.allgather_object(group, values, timeout=clock.left_s()))
+        )
         return [everything[row] for row in rows.tolist()]
-    return group.allgather(values, counts=counts, timeout=timeout)[rows]
+    return group.allgather(values, counts=counts, timeout=clock.left_s())[rows]

@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeVar
 
 from pycollective.data.agreement import check_alike, on_all
@@ -128,12 +129,11 @@ class Epochs(ABC):
         here = self._iteration
         if here is not None:
             steps = self._steps(here.start)
-            done = here.done() if done is None else done
-            if done < 0 or (done > steps and here.counted is None):
+            if done is not None and not 0 <= done <= steps:
                 raise InvalidArgument(f"state_dict(done={done}): this iteration has {steps} steps")
-            if done < steps and not here.ended:
-                epoch, position = here.epoch, here.start + done * self._cut.batch
-            else:
+            is_over = here.ended if done is None else done == steps
+            epoch, position = here.epoch, here.start + (here.done() if done is None else done) * self._cut.batch
+            if is_over or position >= self._cut.end(here.start):
                 epoch, position = here.epoch + 1, 0
         elif done:
             raise InvalidArgument(f"state_dict(done={done}): no iteration has begun")
@@ -174,9 +174,8 @@ class Epochs(ABC):
     def _begin(self) -> Iteration:
         """Called where __iter__ begins, which is a generator."""
         epoch, start = self._next
-        caller = sys._getframe(2).f_globals.get("__name__", "")  # who draws the first
         self._next = (epoch + 1, 0)
-        self._iteration = Iteration(epoch, start, ahead=caller.startswith("torch.utils.data"))
+        self._iteration = Iteration(epoch, start, ahead=_is_drawn_by_a_loader())
         return self._iteration
 
     @abstractmethod
@@ -190,6 +189,16 @@ class Epochs(ABC):
     @abstractmethod
     def _positions(self, rank: int) -> Indices:
         """All positions of a rank in an epoch, in the order in which it gets them."""
+
+
+def _is_drawn_by_a_loader() -> bool:
+    """Whether a DataLoader draws the first sample, maybe through a sampler of the program's own."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("torch.utils.data."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _made_alike(call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) -> tuple[Order, Cut]:
@@ -207,5 +216,5 @@ def _made_alike(call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) 
         }
 
     assert place.group is not None
-    check_alike(call, on_all(place.group, facts))
+    check_alike(call, on_all(place.group, call, facts))
     return made[0]

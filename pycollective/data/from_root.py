@@ -9,9 +9,9 @@ from typing import Any
 from pycollective import objects
 from pycollective._core import Group
 from pycollective.data.cut import slice_of
-from pycollective.data.place import members_of
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.one_rank import _alone
+from pycollective.object_codec.words import PLAIN
+from pycollective.one_rank import alone, members_of
 from pycollective.remote_error import raised_again, told
 
 __all__ = ["scatter"]
@@ -69,7 +69,7 @@ def _to_others(
     batches: Iterator[Any] | None = None
     while True:
         try:
-            with _alone("pc.data.scatter()"):
+            with alone("pc.data.scatter()"):
                 batches = iter(_given(iterable)) if batches is None else batches
                 batch = next(batches, END)
             parts = [] if batch is END else _slices(batch, group.size)
@@ -142,9 +142,23 @@ def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
         return list(batch.values())
     if isinstance(batch, tuple):
         return list(batch)
-    if isinstance(batch, list) and any(_is_array(each) for each in batch):  # what torch collates is a list
+    if not isinstance(batch, list):
+        return None
+    if any(_is_array(each) for each in batch):  # what torch collates is a list
         return batch
+    if any(isinstance(each, (dict, list)) and _has_arrays(each) for each in batch):
+        raise InvalidArgument(
+            "pc.data.scatter: a list of dicts or lists of arrays may be samples or columns: make tuples of those in it "
+            "if they are samples, and of the list itself if they are columns"
+        )
     return None
+
+
+def _has_arrays(value: Any) -> bool:  # noqa: ANN401
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if PLAIN.issuperset(map(type, members)):  # a list of numbers may be long
+        return _is_array(value)
+    return any(_has_arrays(each) for each in members)
 
 
 def _is_array(value: object) -> bool:

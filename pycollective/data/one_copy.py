@@ -24,10 +24,11 @@ from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
 from pycollective import objects
 from pycollective._core import Group
+from pycollective.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
-from pycollective.data.place import members_of
 from pycollective.errors import InvalidArgument
-from pycollective.one_rank import _alone
+from pycollective.lifetime import check_timeout
+from pycollective.one_rank import alone, members_of
 
 __all__ = ["shared"]
 
@@ -46,7 +47,7 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
     Parameters:
         load: returns an array, or a tuple or dict of arrays, of which a copy is made: for a moment it is there twice.
         group: whose ranks take part; default the world.
-        timeout: seconds that the others wait for `load`; default that of the group.
+        timeout: seconds for all of it, `load` as well; default that of the group for each wait.
 
     Raises:
         InvalidArgument: `load` returns something else, or arrays of Python objects; or makes a call on several ranks,
@@ -66,6 +67,8 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
     members = members_of(group)
     if members is None or members.size == 1:
         return _read_only(load())
+    check_timeout(timeout)
+    clock = Clock(timeout)
     hosts = members._hosts
     leader = hosts.index(hosts[members.rank])
     with contextlib.ExitStack() as until_mapped:
@@ -74,7 +77,7 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
         def load_first() -> Offer | None:
             if members.rank != leader:
                 return None
-            with _alone("pc.data.shared()"):
+            with alone("pc.data.shared()"):
                 layout, arrays = _laid_out(load())
             mark = secrets.token_bytes(MARK_NBYTES)
             fd = _filled(layout, arrays, mark)
@@ -82,18 +85,18 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
             own.append(_map(fd, layout.nbytes))
             return layout.words(), os.getpid(), fd, mark
 
-        by_rank = on_all(members, load_first, timeout=timeout)
+        by_rank = on_all(members, "pc.data.shared", load_first, timeout=clock.left_s())
         offers = cast("list[Offer]", [by_rank[hosts.index(host)] for host in hosts])  # of each rank's leader
         check_alike("pc.data.shared", [{"what was loaded": words} for words, *_ in offers])
         words, pid, fd, mark = offers[members.rank]
         layout = Layout(*words)
         memory = own[0] if own else _mapped(pid, fd, layout.nbytes, mark)
-        have_it = objects.allgather_object(members, memory is not None, timeout=timeout)
+        have_it = objects.allgather_object(members, memory is not None, timeout=clock.left_s())
     if memory is None:
-        return layout.arrays_in(_copy_from(members, leader, layout.nbytes, timeout))
+        return layout.arrays_in(_copy_from(members, leader, layout.nbytes, clock.left_s()))
     for rank, has_it in enumerate(have_it):
         if own and not has_it and hosts[rank] == hosts[leader]:
-            members.send(np.frombuffer(memory, np.uint8), rank, tag=TAG, timeout=timeout)
+            members.send(np.frombuffer(memory, np.uint8), rank, tag=TAG, timeout=clock.left_s())
     return layout.arrays_in(memory)
 
 
@@ -144,15 +147,20 @@ def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
     fd = os.memfd_create("pycollective-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.posix_fallocate(fd, 0, layout.nbytes)  # raises where there is no room; writing would be killed
-        with mmap.mmap(fd, layout.nbytes) as memory:
-            for index, array in enumerate(arrays):
-                layout.views_of(memory)[index][...] = array
-            memory[-MARK_NBYTES:] = mark
+        _write(layout, arrays, mark, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _write(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes, fd: int) -> None:
+    """What can be written is unmapped when this returns, with the last view of it: else there is no sealing."""
+    memory = mmap.mmap(fd, layout.nbytes)
+    for view, array in zip(layout.views_of(memory), arrays, strict=True):
+        view[...] = array
+    memory[-MARK_NBYTES:] = mark
 
 
 def _mapped(pid: int, fd: int, nbytes: int, mark: bytes) -> mmap.mmap | None:
@@ -205,6 +213,8 @@ def _taken_apart(loaded: Any) -> tuple[str, list[Any], list[npt.NDArray[Any]]]: 
             f"pc.data.shared: load() must return an array, or a tuple or dict of arrays, not a {type(loaded).__name__} "
             f"of {sorted({type(member).__name__ for member in members})}"
         )
+    if any(isinstance(member, np.ma.MaskedArray) for member in members):
+        raise InvalidArgument("pc.data.shared: a masked array would lose its mask: return (x.data, x.mask)")
     arrays = [np.asarray(member) for member in members]
     for array in arrays:
         if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2: a type that NumPy knows from elsewhere

@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-from pycollective import _core, lifetime
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, NotInitialized
+from pycollective.one_rank import members_of
 
-__all__ = ["Place", "members_of"]
+__all__ = ["Place"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,3 @@ class Place:
         if members is None:  # a world of one by mistake would give all samples to every rank
             raise NotInitialized(f"{call}: there is no world: call pc.init() first, or give rank= and size=")
         return cls(members.rank, members.size, members)
-
-
-def members_of(group: Group | None) -> Group | None:
-    """The group, else the world, else None."""
-    if group is None and lifetime.is_initialized():
-        return _core.world()
-    return group

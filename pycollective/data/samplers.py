@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pycollective._core import Group
-from pycollective.data.cut import Cut, Uneven, check_uneven
+from pycollective.data.cut import Cut, Uneven, check_uneven, slice_of
 from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices, Order
 from pycollective.data.place import Place
@@ -88,6 +88,7 @@ class Sampler(Epochs):
             for sample in samples(_array(some)).tolist():
                 here.drawn += 1
                 yield sample
+        here.drawn += 1  # of ranks that differ by one, this one may have drawn one less: now it is at the end, too
 
     def _own(self, rank: int, start: int = 0) -> range:
         return range(start + rank, self._cut.end(start), self.size)
@@ -188,8 +189,11 @@ class BatchSampler(Epochs):
         return 1
 
     def _positions(self, rank: int) -> Indices:
-        parts = [_array(self._cut.part(step, rank)) for step in range(len(self))]
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        whole, batch = self._cut.end() // self._cut.batch, self._cut.batch
+        first, behind = slice_of(rank, batch, self.size)
+        slices = np.arange(whole)[:, np.newaxis] * batch + np.arange(first, behind)
+        rest = [_array(self._cut.part(step, rank)) for step in range(whole, len(self))]
+        return np.concatenate([slices.ravel(), *rest])
 
 
 def _global_batch(call: str, whole: int | None, per_rank: int | None, size: int) -> int:

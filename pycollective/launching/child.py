@@ -7,10 +7,12 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from pycollective.launching import guard
 from pycollective.launching.key import key_file
 
 PR_SET_PDEATHSIG = 1
@@ -56,7 +58,7 @@ def start(
     *,
     rank: int,
     env: Mapping[str, str],
-    key_fd: int,
+    key_fd: int | None,
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes],
     stderr: int | IO[bytes],
@@ -76,7 +78,7 @@ def start(
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        pass_fds=(key_fd, *pass_fds),
+        pass_fds=pass_fds if key_fd is None else (key_fd, *pass_fds),
         start_new_session=True,
         preexec_fn=die_with_parent,
     )
@@ -84,8 +86,29 @@ def start(
 
 
 @contextlib.contextmanager
-def key_files(key: bytes, count: int) -> Iterator[list[int]]:
-    """One key file per rank, open until all ranks are started."""
+def guarded() -> Iterator[int]:
+    """A process that kills the groups written to it, see tell_guard(), if we disappear."""
+    command = [sys.executable, "-I", "-S", guard.__file__]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(  # unbuffered: nothing is left to be flushed, and so to fail, when it is closed
+        command, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        yield process.stdin.fileno()
+
+
+def tell_guard(guard_fd: int, sign: str, each: Child) -> None:
+    """`sign` is "+" when it has begun, "-" when nobody of it is left."""
+    with contextlib.suppress(BrokenPipeError):  # somebody killed the guard: we go on without
+        os.write(guard_fd, b"%s%d\n" % (sign.encode(), each.group))
+
+
+@contextlib.contextmanager
+def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
+    """One key file per rank, open until all ranks are started. Without a key, none: the ranks know one themselves."""
+    if key is None:
+        yield [None] * count
+        return
     with contextlib.ExitStack() as opened:
         fds = []
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""The environment variables that a launcher on one host gives to each of its ranks."""
+"""The environment variables that a launcher gives to each of its ranks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PREFIX = "PYCOLLECTIVE_"
+PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
+ATTEMPT = PREFIX + "RESTART_COUNT"
+# Another launcher's name is not ours, and an outer launcher's place is not that of our ranks.
+OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER"))
+
 
 @dataclass(frozen=True)
 class World:
     """What the ranks of one launch on this host have in common."""
 
-    size: int
-    store: str  # address of the rendezvous store
+    size: int  # over all hosts
+    store: str | None  # address of the launcher's rendezvous store; None: rank 0 has one, at `master`
     master_port: int  # for the user's own use (torch.distributed); we never bind it
+    master: str = "127.0.0.1"
+    store_port: int = 0  # of rank 0's store
+    first: int = 0  # rank on this host
+    local_size: int = 0  # how many there are on this host; 0: all
+    attempt: int = 0  # how often they were started before
+
+    @property
+    def ranks(self) -> range:
+        """Those on this host."""
+        return range(self.first, self.first + (self.local_size or self.size))
 
 
 def free_port() -> int:
@@ -27,25 +44,29 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int) -> dict[str, str]:
-    # An outer torchrun would make torch.distributed look for its agent; another launcher's name is not ours.
+def threads_per_rank(env: Mapping[str, str], local_size: int) -> str:
+    """What the user has set, else a fair share of the cores."""
+    return env.get("OMP_NUM_THREADS", str(max(1, usable_cores() // local_size)))
+
+
+def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int | None) -> dict[str, str]:
+    # An outer torchrun would make torch.distributed look for its agent.
     env = {
         name: value
         for name, value in base.items()
-        if not name.startswith("TORCHELASTIC_") and name != "PYCOLLECTIVE_LAUNCHER"
+        if not name.startswith("TORCHELASTIC_") and name not in OUTER
     }
-    for name, value in (
-        ("RANK", rank),
-        ("WORLD_SIZE", world.size),
-        ("LOCAL_RANK", rank),
-        ("LOCAL_WORLD_SIZE", world.size),
-    ):
-        env[name] = env["PYCOLLECTIVE_" + name] = str(value)
-    env["PYCOLLECTIVE_STORE"] = world.store
-    env["PYCOLLECTIVE_KEY_FD"] = str(key_fd)
-    env["MASTER_ADDR"] = "127.0.0.1"
+    place = (rank, world.size, rank - world.first, len(world.ranks))
+    env |= {name: str(value) for name, value in zip(PLACE, place, strict=True)}
+    if world.store is not None:
+        env |= {PREFIX + name: env[name] for name in PLACE}
+        env |= {STORE: world.store, KEY_FD: str(key_fd)}
+    else:
+        env[PORT] = str(world.store_port)
+    env[ATTEMPT] = str(world.attempt)
+    env["MASTER_ADDR"] = world.master
     env["MASTER_PORT"] = str(world.master_port)
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"
-    env.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // world.size)))
+    env["OMP_NUM_THREADS"] = threads_per_rank(env, len(world.ranks))
     return env

@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -34,7 +34,7 @@ class Writer:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None  # started at the first line, after the last fork
 
     def write(self, data: bytes) -> asyncio.Future[None]:
@@ -47,10 +47,16 @@ class Writer:
             self.thread.start()
         return done
 
+    def close(self) -> None:
+        """Waits until all is written."""
+        if self.thread is not None:
+            self.jobs.put(None)
+            self.thread.join()
+
     def work(self) -> None:
         failure: OSError | None = None
-        while True:
-            data, done = self.jobs.get()
+        while (job := self.jobs.get()) is not None:
+            data, done = job
             try:
                 if failure is None:
                     write_all(self.fd, data)
@@ -107,6 +113,11 @@ class Screen:
         self.coloured = {
             name: stream.isatty() and "NO_COLOR" not in os.environ for name, stream in streams.items()
         }
+
+    def close(self) -> None:
+        """Waits until all is written; nothing may be shown any more."""
+        for writer in self.writers.values():
+            writer.close()
 
     def show(self, rank: int, name: str, text: bytes) -> asyncio.Task[None]:
         """Hands the text, whole lines if possible, to the writer at once; the task ends when it is written."""
@@ -171,7 +182,7 @@ def write_log(log: IO[bytes], data: bytes) -> None:
 
 
 def open_logs(
-    folder: Path | None, ranks: int, files: contextlib.ExitStack
+    folder: Path | None, ranks: Iterable[int], files: contextlib.ExitStack
 ) -> dict[tuple[int, str], IO[bytes]]:
     """`rank0.out`, `rank0.err`, ...: all of them before the first rank is started, so that none writes in vain."""
     if folder is None:
@@ -179,6 +190,6 @@ def open_logs(
     folder.mkdir(parents=True, exist_ok=True)
     return {
         (rank, name): files.enter_context((folder / f"rank{rank}.{name}").open("wb", buffering=0))
-        for rank in range(ranks)
+        for rank in ranks
         for name in ("out", "err")
     }

@@ -1,31 +1,19 @@
-"""The child's side of pycollective.testing.run: calls the function between init and shutdown, leaves the outcome."""
+"""The child's side of a job: calls the function between init and shutdown, leaves the outcome."""
 
 from __future__ import annotations
 
 import faulthandler
-import functools
-import importlib
-import importlib.util
 import os
 import pickle
 import sys
+import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
-from typing import IO, Any
+from typing import IO
 
-MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
+from pycollective.launching.job import Job
 
-
-@dataclass(frozen=True)
-class Job:
-    module: str
-    script: str | None  # the file of a function that was defined in the main script
-    function: str  # its qualified name
-    args: bytes  # pickled: they are unpickled when their module can be found
-    timeout_s: float
-    init: bool
+is_rank = False  # this process was started to run a job
 
 
 @dataclass
@@ -38,11 +26,14 @@ class Outcome:
     traceback: str = ""
     exception: bytes | None = None  # pickled, if it survives that
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException, job: Job) -> None:
         self.error = traceback.format_exception_only(error)[-1].strip()
-        self.traceback = "".join(traceback.format_exception(error))
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+            frames = frames.tb_next  # the user's are below ours
+        self.traceback = "".join(traceback.format_exception(type(error), error, frames))
         try:
-            pickled = pickle.dumps(error)
+            pickled = job.pickle_result(error)
             pickle.loads(pickled)
             self.exception = pickled
         except Exception:  # an exception's pickling may raise whatever it likes
@@ -50,58 +41,45 @@ class Outcome:
 
 
 def main() -> None:
+    global is_rank
+    is_rank = True
     reply_fd = int(sys.argv[1])
     job: Job = pickle.load(sys.stdin.buffer)
-    # A thread of its own prints all stacks at the deadline, whoever holds the interpreter; the parent then kills us.
-    faulthandler.dump_traceback_later(job.timeout_s)
+    sys.argv = job.argv
+    if job.deadline is not None:
+        # A thread of its own prints all stacks then, whoever holds the interpreter. Then our parent kills us.
+        faulthandler.dump_traceback_later(max(job.deadline - time.monotonic(), 1e-3))
     outcome = Outcome()
     with os.fdopen(reply_fd, "wb") as reply:
         try:
             call(job, outcome, reply)
         except BaseException as error:  # SystemExit and KeyboardInterrupt are outcomes too
-            outcome.failed(error)
+            outcome.failed(error, job)
             leave(outcome, reply)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if outcome.error else 0)  # threads that the function left behind must not hold up the test
+    os._exit(1 if outcome.error else 0)  # threads that the function left behind must not hold up the others
 
 
 def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
     import pycollective as pc
 
-    function = find(job)
-    args = pickle.loads(job.args)
+    function = job.find()
     if job.init:
         pc.init()
-    result = function(*args)
+    result = function()
     try:
-        outcome.result = pickle.dumps(result)
+        outcome.result = job.pickle_result(result)
     except Exception as error:
-        raise TypeError(f"the result cannot be pickled: {error}") from error
+        kind = type(result).__name__
+        raise TypeError(
+            f"rank {os.environ['RANK']}: the result cannot be pickled ({kind}): {error}. Return arrays, numbers, or "
+            f"what can be made of them"
+        ) from error
     outcome.returned = True
     leave(outcome, reply)  # before shutdown, which waits for the others: they may be late
     if job.init and pc.is_initialized():
         pc.shutdown()
-
-
-def find(job: Job) -> Callable[..., Any]:
-    if job.script is None:
-        module = importlib.import_module(job.module)
-    else:  # as multiprocessing does: the script's definitions, without its `if __name__ == "__main__"`
-        spec = importlib.util.spec_from_file_location(MAIN, job.script)
-        if spec is None:  # a script's name need not end in .py
-            spec = importlib.util.spec_from_loader(MAIN, SourceFileLoader(MAIN, job.script))
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["__main__"] = sys.modules[MAIN] = module
-        spec.loader.exec_module(module)
-    found: Any = resolve(module, job.function)
-    return found  # type: ignore[no-any-return]
-
-
-def resolve(module: object, qualified_name: str) -> object:
-    return functools.reduce(getattr, qualified_name.split("."), module)
 
 
 def leave(outcome: Outcome, reply: IO[bytes]) -> None:

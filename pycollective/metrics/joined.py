@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.arrays import library_of
+from pycollective.blocks import check_block, library_for
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
 from pycollective.lifetime import check_timeout
@@ -52,7 +52,7 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
         members.allgather_object(_described(x), timeout=clock.left_s())
     ):
         if reason:
-            raise InvalidArgument(f"metrics.cat: rank {rank}: {reason}", rank=members.rank, peer=rank)
+            raise InvalidArgument(f"rank {rank}: {reason}", rank=members.rank, peer=rank)
         shapes.append(shape or (1,))
         kinds.append((dtype, shapes[-1][1:]))
         if kinds[rank] != kinds[0]:
@@ -70,7 +70,8 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
 def _described(x: object) -> tuple[str, str, tuple[int, ...]]:
     """Why it is no array; its dtype; its shape."""
     try:
-        library = library_of(x)
+        library = library_for("metrics.cat", "x", x)
+        check_block("metrics.cat", "x", library, x)  # here, so that all ranks hear of it
         return "", library.dtype(x), library.shape(x)
     except CollectiveError as error:
         return str(error), "", ()

@@ -14,6 +14,8 @@ every element that a length speaks of is there; the sizes of arrays are compared
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,9 +25,10 @@ from pycollective.object_codec.lifting import Lifting
 from pycollective.object_codec.lowering import Lowering, NotSendable
 from pycollective.object_codec.words import MOST_NESTED, large_int, word
 
-__all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode"]
+__all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode", "pieces"]
 
 LENGTH = struct.Struct("<Q")
+Placed: TypeAlias = list[tuple[int, Bytes]]  # where each begins
 
 
 class Malformed(ValueError):
@@ -34,6 +37,31 @@ class Malformed(ValueError):
 
 def encode(value: object, *, most_nbytes: int) -> Bytes:
     """The bytes of `value`. InvalidArgument says what in it cannot be sent and where, or that it is too large."""
+    placed, end = _placed(value, most_nbytes)
+    if len(placed) == 1:
+        return placed[0][1]
+    data = np.zeros(end, np.uint8)
+    for place, block in placed:
+        data[place : place + len(block)] = block
+    return data
+
+
+def pieces(value: object, *, most_nbytes: int) -> Iterator[Bytes]:
+    """The bytes of encode(), piece by piece: arrays that lie in one block are not copied. Raises at once."""
+    placed, _ = _placed(value, most_nbytes)
+    return _with_gaps(placed)
+
+
+def _with_gaps(placed: Placed) -> Iterator[Bytes]:
+    end = 0
+    for place, block in placed:
+        yield np.zeros(place - end, np.uint8)
+        yield block
+        end = place + len(block)
+
+
+def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
+    """The skeleton behind its length, and the blocks; and where the last one ends."""
     from msgpack import Packer
 
     lowering = Lowering(most_nbytes)
@@ -48,23 +76,15 @@ def encode(value: object, *, most_nbytes: int) -> Bytes:
         OverflowError,
     ) as error:  # 4 GiB of bytes, or another thread changes the object
         raise InvalidArgument(f"the object cannot be sent: {error}") from error
-    return _joined(LENGTH.pack(len(skeleton)) + skeleton, lowering, most_nbytes)
-
-
-def _joined(head: bytes, lowering: Lowering, most_nbytes: int) -> Bytes:
-    if not lowering.blocks and len(head) <= most_nbytes:
-        return np.frombuffer(head, np.uint8)
-    end, places = len(head), []
+    head = np.frombuffer(LENGTH.pack(len(skeleton)) + skeleton, np.uint8)
+    placed, end = [(0, head)], len(head)
     for block in lowering.blocks:
-        places.append(lowering.aligned(end))
-        end = places[-1] + len(block)
+        place = lowering.aligned(end)
+        placed.append((place, block))
+        end = place + len(block)
     if end > most_nbytes:
         raise InvalidArgument(f"the object takes {end} bytes, more than max_nbytes={most_nbytes}")
-    data = np.zeros(end, np.uint8)
-    data[: len(head)] = np.frombuffer(head, np.uint8)
-    for place, block in zip(places, lowering.blocks, strict=True):
-        data[place : place + len(block)] = block
-    return data
+    return placed, end
 
 
 def decode(data: Bytes) -> object:

@@ -73,6 +73,14 @@ def pycollective(ranks: int, what: Program) -> list[Command]:
     return alone([sys.executable, "-c", main, "run", "-n", str(ranks), "--no-prefix", *what])
 
 
+def pycollective_twice(ranks: int, what: Program) -> list[Command]:
+    """As on two machines."""
+    main = "import sys; from pycollective.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", main, "run", "-n", str(ranks // 2), "--no-prefix", "--nnodes", "2"]
+    words += ["--master", f"127.0.0.1:{free_port()}", "--node-rank"]
+    return [Command([*words, str(number), *what]) for number in range(2)]
+
+
 def torchrun(ranks: int, what: Program) -> list[Command]:
     return alone([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *what])
 
@@ -130,6 +138,24 @@ def variables(ranks: int, what: Program) -> list[Command]:
     ]
 
 
+def paddle_variables(ranks: int, what: Program) -> list[Command]:
+    """A fake: what paddle.distributed.launch 3.3 sets, without Paddle, which is large."""
+    port = free_port()
+    common = {
+        "PADDLE_TRAINERS_NUM": str(ranks),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(f"127.0.0.1:{port + rank}" for rank in range(ranks)),
+        "PADDLE_MASTER": f"127.0.0.1:{port + ranks}",
+        "PADDLE_LOCAL_SIZE": str(ranks),
+    }
+    return [
+        Command(
+            [sys.executable, *what],
+            {**common, "PADDLE_TRAINER_ID": str(rank), "PADDLE_LOCAL_RANK": str(rank)},
+        )
+        for rank in range(ranks)
+    ]
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -142,7 +168,9 @@ OPEN_MPI_5, MPICH, INTEL_MPI = (
 bind = functools.partial
 LAUNCHERS = (
     Launcher("pycollective", pycollective, here),
+    Launcher("pycollective-2machines", pycollective_twice, here, hosts=2),
     Launcher("variables", variables, here),
+    Launcher("paddle-variables", paddle_variables, here),
     Launcher("torchrun", torchrun, torch),
     Launcher("torchrun-2agents", two_agents_somewhere, torch, hosts=2),
     Launcher("openmpi-4", bind(open_mpi, mpirun="mpirun"), bind(program, "mpirun", "(Open MPI) 4.")),

@@ -127,7 +127,7 @@ def test_one_machine_of_one_is_a_world_of_one() -> None:
     assert detect({"RANK": "0", "WORLD_SIZE": "1"}).size == 1
 
 
-@pytest.mark.parametrize("name", ["HOROVOD_SIZE HOROVOD_RANK", "PADDLE_TRAINERS_NUM PADDLE_TRAINER_ID"])
+@pytest.mark.parametrize("name", ["HOROVOD_SIZE HOROVOD_RANK"])
 def test_a_launcher_that_cannot_be_joined_is_refused_with_what_works(name: str) -> None:
     size, rank = name.split()
     with pytest.raises(Unsupported) as info:
@@ -135,6 +135,46 @@ def test_a_launcher_that_cannot_be_joined_is_refused_with_what_works(name: str) 
     assert f"RANK=${rank} WORLD_SIZE=${size}" in str(info.value)
     assert detect({size: "2", rank: "1", **TORCH}).size == 4  # after that advice
     assert detect({size: "1", rank: "0"}).size == 1
+
+
+PADDLE = {
+    "PADDLE_TRAINER_ID": "2",
+    "PADDLE_TRAINERS_NUM": "3",
+    "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:6070,10.0.0.1:6071,10.0.0.2:6070",
+    "PADDLE_LOCAL_RANK": "0",
+    "PADDLE_LOCAL_SIZE": "1",
+}
+
+
+def test_paddles_launcher_says_the_place_and_the_first_endpoint_the_host() -> None:
+    place = detect(PADDLE)
+    assert (place.rank, place.size, place.local_rank, place.local_size) == (2, 3, 0, 1)
+    assert (place.launcher, place.hosts_store, place.one_host) == ("Paddle", False, False)
+    assert {address.rpartition(":")[0] for address in place.store_addresses} == {"10.0.0.1"}
+    assert detect({**PADDLE, "PADDLE_TRAINER_ID": "1"}).store_addresses == place.store_addresses
+    other = {**PADDLE, "PADDLE_TRAINER_ENDPOINTS": PADDLE["PADDLE_TRAINER_ENDPOINTS"].replace("607", "608")}
+    assert detect(other).store_addresses != place.store_addresses  # another run on the same hosts
+
+
+def test_paddles_spawn_leaves_local_places_to_the_endpoints() -> None:
+    short = {name: PADDLE[name] for name in list(PADDLE)[:3]}
+    assert (detect(short).local_rank, detect(short).local_size) == (0, 1)
+    first = detect({**short, "PADDLE_TRAINER_ID": "1"})
+    assert (first.local_rank, first.local_size) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"PADDLE_TRAINER_ENDPOINTS": ""}, "PADDLE_TRAINER_ENDPOINTS missing"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}, "has 2: a:1,b:2"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:2,c"}, "'c' is not host:port"),
+        ({"PADDLE_TRAINER_ID": "3"}, "PADDLE_TRAINER_ID=3 PADDLE_TRAINERS_NUM=3"),
+    ],
+)
+def test_what_paddle_does_not_set_like_that_is_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        detect({**PADDLE, **change})
 
 
 def test_our_own_launcher_wins_over_what_it_was_started_in() -> None:
@@ -234,9 +274,17 @@ TORCHRUN = {
     "TORCHELASTIC_RESTART_COUNT": "0",
     "TORCHELASTIC_USE_AGENT_STORE": "True",
 }
+PADDLE_4 = {
+    "PADDLE_TRAINER_ID": "1",
+    "PADDLE_TRAINERS_NUM": "4",
+    "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:6070,10.0.0.1:6071,10.0.0.2:6070,10.0.0.2:6071",
+    "PADDLE_LOCAL_RANK": "1",
+    "PADDLE_LOCAL_SIZE": "2",
+}
 ALL = {
     "torchrun": TORCHRUN,
     "variables": {**TORCH, "LOCAL_WORLD_SIZE": "2"},
+    "paddle": PADDLE_4,
     "openmpi": OPEN_MPI,
     "hydra": HYDRA,
     "slurm": SRUN,
@@ -261,7 +309,11 @@ def test_every_launcher_gives_a_place(launcher: str, pmi_fd: str) -> None:
     place = detect(environment_of(launcher, pmi_fd))
     assert (place.rank, place.size, place.local_rank, place.local_size) == (1, 4, 1, 2)
     assert not place.one_host
-    assert (place.board is None) == (len(place.store_addresses) > 0) == (launcher in ("variables", "slurm"))
+    assert (
+        (place.board is None)
+        == (len(place.store_addresses) > 0)
+        == (launcher in ("variables", "paddle", "slurm"))
+    )
     assert not place.hosts_store
     assert set(place.variables) <= set(environment_of(launcher, pmi_fd))
     chosen = detect({**environment_of(launcher, pmi_fd), "PYCOLLECTIVE_LAUNCHER": launcher})
@@ -273,6 +325,7 @@ def test_every_launcher_gives_a_place(launcher: str, pmi_fd: str) -> None:
     [
         ("torchrun", {"LOCAL_WORLD_SIZE": "4"}),
         ("variables", {"LOCAL_WORLD_SIZE": "4"}),
+        ("paddle", {"PADDLE_LOCAL_SIZE": "4"}),
         ("openmpi", {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}),
         ("hydra", {"MPI_LOCALNRANKS": "4"}),
         ("slurm", {"SLURM_STEP_TASKS_PER_NODE": "4"}),
@@ -294,6 +347,7 @@ def test_all_ranks_are_on_one_host_where_the_launchers_word_proves_it(
         ("slurm", "hydra", "MPICH"),
         ("slurm-pmi2", "hydra", "MPICH"),
         ("slurm", "torchrun", "torchrun"),  # srun torchrun ...
+        ("slurm", "paddle", "Paddle"),  # srun python -m paddle.distributed.launch ...
         ("openmpi", "torchrun", "torchrun"),  # mpirun torchrun ...
         ("openmpi", "variables", "torch variables"),  # mpirun bash -c 'RANK=... python ...'
     ],

@@ -1,4 +1,4 @@
-"""The python blocks of docs/collectives.md and docs/torch.md run, on two and three ranks."""
+"""The python blocks of the pages in docs/ run, on two and three ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def blocks(page: Path = PAGE) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run(*texts: str) -> None:
-    names = {"np": np, "pc": pc, "torch": torch, "rank": pc.rank(), "size": pc.size()}
+def run(folder: Path | None, *texts: str) -> None:
+    names = {"np": np, "pc": pc, "torch": torch, "rank": pc.rank(), "size": pc.size(), "tmp_path": folder}
     for text in texts:
         exec(compile(text, str(DOCS), "exec"), dict(names))
 
@@ -29,13 +29,26 @@ def run(*texts: str) -> None:
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("block", range(len(blocks())))
 def test_the_examples_run(block: int, n: int) -> None:
-    testing.run(run, n, blocks()[block])
+    testing.run(run, n, None, blocks()[block])
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
 @pytest.mark.parametrize("n", [2, 3])
-def test_the_examples_with_torch_run(n: int) -> None:
-    testing.run(run, n, *blocks(DOCS / "torch.md"))
+@pytest.mark.parametrize(
+    "page",
+    [
+        "auto.md",
+        "checkpoint.md",
+        "data.md",
+        "metrics.md",
+        "model-parallel.md",
+        "one-rank.md",
+        "starting.md",
+        "torch.md",
+    ],
+)
+def test_the_examples_of_a_page_run(page: str, n: int, tmp_path: Path) -> None:
+    testing.run(run, n, tmp_path, *blocks(DOCS / page))
 
 
 def test_every_collective_is_in_the_table() -> None:

@@ -15,7 +15,12 @@ if torch is not None:
     from pycollective.torch import functional
 
 NAMES = {name: getattr(pc, name) for name in pc.__all__ if name not in ("ANY_SOURCE", "__version__")}
-NAMES["debug.dump"] = pc.debug.dump
+NAMES |= {"debug.dump": pc.debug.dump, "print": pc.print}
+NAMES |= {
+    f"{module.__name__.removeprefix('pycollective.')}.{name}": getattr(module, name)
+    for module in (pc.checkpoint, pc.data, pc.metrics)
+    for name in module.__all__
+}
 EXAMPLES = {
     name: value
     for name, value in NAMES.items()

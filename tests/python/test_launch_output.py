@@ -171,14 +171,14 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
 SAYS_WHEN_IT_WAITS = """
 import asyncio, os, sys
 from pycollective import cli
-from pycollective.launching import run
+from pycollective.launching import local_ranks
 wait = asyncio.wait
 async def told(tasks, *, timeout):
     done, pending = await wait(tasks, timeout=timeout)
     if pending:
         os.write(2, b"waited in vain\\n")
     return done, pending
-asyncio.wait, run.DRAIN_S = told, 0.01
+asyncio.wait, local_ranks.DRAIN_S = told, 0.01
 sys.exit(cli.main())
 """
 

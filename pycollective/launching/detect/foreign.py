@@ -19,12 +19,7 @@ class Launcher:
     start: str  # what people type
 
 
-LAUNCHERS = (
-    Launcher("Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "horovodrun"),
-    Launcher(
-        "Paddle", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "paddle.distributed.launch"
-    ),
-)
+LAUNCHERS = (Launcher("Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "horovodrun"),)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:

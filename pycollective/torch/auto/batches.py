@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils.data import DataLoader
 
 from pycollective.errors import InvalidArgument
@@ -55,6 +56,8 @@ class Share:
 
     weight: float  # of this rank's mean against the others', 1 on the average
     cut: bool
+    mixed: bool  # some are cut, and some whole
+    parts: frozenset[int]  # how many samples the parts have, if they are cut
     digest: int
 
 
@@ -73,6 +76,7 @@ class Pass:
         self.spent = 0  # how many backwards had new batches of it
         self.trained = False  # whether an optimizer has stepped with them
         self.had_cut = False
+        self.spent_cut = False
         self.exhausted = False
 
     @property
@@ -105,7 +109,7 @@ class Batches:
             samples = list(samples)
         total = len(samples)
         # One of fewer samples than ranks stays whole: nothing can be computed from no samples.
-        cut = running.cutting and total >= self._size
+        cut = running.cutting and total >= self._size and torch.is_grad_enabled()
         part = slice(self._rank * total // self._size, (self._rank + 1) * total // self._size)
         mine = samples[part] if cut else samples
         running.drawn.append(Batch(total, len(mine), cut, digest(samples)))
@@ -116,6 +120,10 @@ class Batches:
         batch = running.drawn.popleft() if running.drawn else WHOLE
         if running.had_cut and not running.spent:
             raise _cut_for_nothing()
+        if not torch.is_grad_enabled():
+            if batch.cut:  # loaded ahead
+                raise _cut_for_nothing()
+            running.spent += not running.evaluating  # a training loop evaluates: no backward will come
         running.alike = running.alike + 1 if batch.like(running.last, self._size) else 1
         running.last = batch
         running.handed += 1
@@ -123,10 +131,15 @@ class Batches:
         self._cuts += batch.cut
         self._new[running] = None
 
+    def leave_out(self, running: Pass) -> None:
+        """The next batch raised as it was loaded, and the script may go on."""
+        if running.drawn:
+            running.drawn.popleft()
+
     def end(self, running: Pass) -> None:
         """The loop has come to the end of the loader."""
         running.exhausted = True
-        if running.had_cut and not running.trained:
+        if running.had_cut and not running.spent_cut:
             raise _cut_for_nothing()
         if running.trained and not running.had_cut and running.handed > self._size:
             self._warn_whole("a loop trained with whole batches")
@@ -151,12 +164,15 @@ class Batches:
             )
         for each in passes:
             each.spent += each in self._new
+            each.spent_cut |= each.last.cut
         self._used = passes
         self._new.clear()
-        cut = any(last.cut for last in lasts)
+        parts = frozenset(last.mine for last in lasts if last.cut)
+        mixed = len({last.cut for last in lasts}) > 1
         uneven = next((last for last in lasts if last.uneven(self._size)), None)
         weight = uneven.mine * self._size / uneven.total if uneven else 1.0
-        return Share(weight, cut, zlib.crc32(repr([last.digest for last in lasts]).encode()))
+        digest = zlib.crc32(repr([last.digest for last in lasts]).encode())
+        return Share(weight, bool(parts), mixed, parts, digest)
 
     def stepped(self) -> None:
         """An optimizer has stepped, so the batches of the last backward are for training."""
@@ -206,5 +222,5 @@ def _cut_for_nothing() -> InvalidArgument:
     return InvalidArgument(
         f"{WHO}: a loop over a DataLoader gets this rank's part of each batch, because an earlier one over it was "
         "training; but this one does not train, so what it computes would be of a part: begin it under "
-        "torch.no_grad(), or after model.eval()"
+        "torch.no_grad(), or after model.eval(). (If it leaves out what looks like a short batch: every part is short)"
     )

@@ -8,9 +8,11 @@ included, has it. At the end of each backward gradients are those of all ranks: 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import weakref
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -35,6 +37,7 @@ def install(
     lockstep = Lockstep(group)
     make, add, plain = Optimizer.__init__, Optimizer.add_param_group, torch.autograd.backward
     making: set[int] = set()
+    late: list[tuple[torch.Tensor, float]] = []  # losses that are still to become those of the whole batch
 
     def __init__(self: Optimizer, params: Any, defaults: dict[str, Any]) -> None:  # noqa: ANN401
         making.add(id(self))
@@ -49,27 +52,47 @@ def install(
         if id(self) not in making:
             reduced.adopt(self)
 
-    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **named: Any) -> None:  # noqa: ANN401
+    def backward(
+        tensors: Any,  # noqa: ANN401
+        grad_tensors: Any = None,  # noqa: ANN401
+        retain_graph: bool | None = None,
+        *args: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> None:
         nested = torch._C._current_graph_task_id() != -1  # a checkpoint's own
         if nested or not reduced.any:
-            plain(tensors, grad_tensors, *args, **named)
+            plain(tensors, grad_tensors, retain_graph, *args, **named)
             return
         share = batches.spend()
         roots = (tensors,) if not isinstance(tensors, (tuple, list)) else tuple(tensors)
-        if share.cut and reduction == "mean":
-            losses.refuse_sums(roots)
+        if reduction == "mean":
+            losses.refuse_sums(roots, grad_tensors, share.parts)
+        elif share.mixed:
+            raise InvalidArgument(
+                f"{WHO}: parts of batches and whole ones are in one sum, and only the parts are to be added up over "
+                "the ranks: take batches of at least as many samples as there are ranks"
+            )
         weight = float(group.size) if share.cut and reduction == "sum" else share.weight
         scalars = [each.detach() for each in roots if losses.is_own_scalar(each)] if share.cut else []
         values = lockstep.compare(share.digest, [float(each) * weight / group.size for each in scalars])
-        reduced.thaw()
-        plain(roots, losses.weighted(roots, grad_tensors, weight), *args, **named)
-        for scalar, value in zip(scalars, values, strict=True):  # not before: backward may read them
+        reduced.begin()
+        plain(roots, losses.weighted(roots, grad_tensors, weight), retain_graph, *args, **named)
+        reduced.end()
+        late.extend(zip(scalars, values, strict=True))
+        if not retain_graph:
+            tell()
+
+    def tell() -> None:
+        """Not before: backward may read them."""
+        for scalar, value in late:
             scalar.fill_(value)
+        late.clear()
 
     def before(stepping: Optimizer, args: Any, named: Any) -> None:  # noqa: ANN401
         reduced.check(stepping)
 
     def after(stepping: Optimizer, args: Any, named: Any) -> None:  # noqa: ANN401
+        tell()
         batches.stepped()
         lockstep.stepped(stepping)
 
@@ -81,13 +104,56 @@ def install(
     undone.callback(reduced.close)
 
 
+class Hooks(GradientHooks):
+    """Tells which parameters no gradient has come to."""
+
+    numbers = itertools.count()
+
+    def __init__(self, parameters: list[tuple[str, Parameter]], group: Group, ended: set[Hooks]) -> None:
+        self.number = next(self.numbers)  # the same on all ranks
+        self._ended = ended  # those of the backward that runs, so far
+        self._unused: set[str] = set()  # in that backward
+        super().__init__(
+            parameters,
+            op="avg",
+            group=group,
+            bucket_nbytes=25 << 20,
+            first_bucket_nbytes=1 << 20,
+            compression=None,
+            timeout=None,
+        )
+
+    def _arrived(self, name: str, parameter: torch.Tensor) -> None:
+        self._unused.discard(name)
+        super()._arrived(name, parameter)
+
+    def synchronize(self) -> None:
+        """As there; parameters without a gradient get zeros."""
+        self._ended.add(self)
+        self._unused |= {name for name, each in self._dense.items() if each.grad is None}
+        super().synchronize()
+
+    def unused(self) -> list[bool]:
+        """For each parameter whether it has a gradient of zeros in place of none."""
+        return [name in self._unused for name in self._dense]
+
+    def parameters(self) -> list[Parameter]:
+        """In the order of unused()."""
+        return list(self._dense.values())
+
+    def forget(self) -> None:
+        """That backward is over."""
+        self._unused.clear()
+
+
 class Reduced:
     """The parameters whose gradients are reduced, for as long as an optimizer has them."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._hooks: weakref.WeakKeyDictionary[Optimizer, list[GradientHooks]] = weakref.WeakKeyDictionary()
-        self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()  # by id()
+        self._ended: set[Hooks] = set()  # those whose gradients came in this backward
+        self._hooks: weakref.WeakKeyDictionary[Optimizer, list[Hooks]] = weakref.WeakKeyDictionary()
+        self._of: weakref.WeakValueDictionary[int, Hooks] = weakref.WeakValueDictionary()  # by id()
         self._frozen: weakref.WeakKeyDictionary[Optimizer, list[Parameter]] = weakref.WeakKeyDictionary()
 
     @property
@@ -111,13 +177,28 @@ class Reduced:
         self._reduce(made, [each for each in new if each.requires_grad])
         self._frozen.setdefault(made, []).extend(each for each in new if not each.requires_grad)
 
-    def thaw(self) -> None:
-        """Takes those in that require grad by now."""
+    def begin(self) -> None:
+        """Before a backward: takes those in that require grad by now."""
         for made, frozen in list(self._frozen.items()):
             thawed = [each for each in frozen if each.requires_grad]
             if thawed:
                 self._frozen[made] = [each for each in frozen if not each.requires_grad]
                 self._reduce(made, thawed)
+        self._forget()  # one that raised
+
+    def end(self) -> None:
+        """After it: what no rank has used has no gradient, so that optimizers leave it alone."""
+        ended = sorted(self._ended, key=lambda each: each.number)
+        parameters = [parameter for each in ended for parameter in each.parameters()]
+        unused = np.array([flag for each in ended for flag in each.unused()], np.uint8)
+        for place in np.flatnonzero(self._group.allreduce(unused, "min")):
+            parameters[place].grad = None
+        self._forget()
+
+    def _forget(self) -> None:
+        for each in self._ended:
+            each.forget()
+        self._ended.clear()
 
     def check(self, stepping: Optimizer) -> None:
         """Refuses gradients that are this rank's own."""
@@ -149,14 +230,7 @@ class Reduced:
         names = {
             id(each): place for place, each in enumerate(p for g in made.param_groups for p in g["params"])
         }
-        hooks = GradientHooks(
-            [(f"parameter {names[id(each)]} of {type(made).__name__}", each) for each in strangers],
-            op="avg",
-            group=self._group,
-            bucket_nbytes=25 << 20,
-            first_bucket_nbytes=1 << 20,
-            compression=None,
-            timeout=None,
-        )
+        named = [(f"parameter {names[id(each)]} of {type(made).__name__}", each) for each in strangers]
+        hooks = Hooks(named, self._group, self._ended)
         mine.append(hooks)
         self._of.update({id(each): hooks for each in strangers})

@@ -69,6 +69,9 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
         except StopIteration:
             batches.end(self._pass)
             raise
+        except Exception:
+            batches.leave_out(self._pass)
+            raise
         batches.hand(self._pass)
         return data
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pycollective.errors import InvalidArgument
 from pycollective.torch.auto.batches import WHO
@@ -45,19 +47,31 @@ def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
     )
 
 
-def refuse_sums(roots: tuple[Any, ...]) -> None:
-    """Raises for a loss that is a sum over the batch, as far as that shows: no mean and no division is in it."""
-    for root in roots:
-        if isinstance(root, torch.Tensor) and root.grad_fn is not None and root.numel() == 1:
-            reduced = _reductions(root.grad_fn)
-            if reduced and ("asked" in reduced or reduced == {"sum"}):
-                raise InvalidArgument(
-                    f"{WHO}: this loss is a sum over the samples of a batch, and here they are taken for means: divide "
-                    "by their number, or say --reduction sum, if all losses of the script are sums"
-                )
+def refuse_sums(roots: tuple[Any, ...], gradients: Any, parts: Collection[int]) -> None:  # noqa: ANN401
+    """Raises for a loss that is a sum over the batch, as far as that shows. `parts`: of how many samples.
+
+    A sum without a mean or a division is one, or a term that adds up something of as many rows as there are samples;
+    or that one is made of a loss for each sample, by backward(torch.ones(...)).
+    """
+    if not parts:
+        return
+    given = gradients if isinstance(gradients, (tuple, list)) else [gradients] * len(roots)
+    for root, gradient in zip(roots, given, strict=True):
+        if isinstance(root, Tensor) and root.grad_fn is not None and _is_sum(root, gradient, parts):
+            raise InvalidArgument(
+                f"{WHO}: this loss is a sum over the samples of a batch, or a term of it is, and here they are taken "
+                "for means: divide by their number, or say --reduction sum, if all losses of the script are sums"
+            )
 
 
-def _reductions(node: Any) -> set[str]:  # noqa: ANN401
+def _is_sum(root: Tensor, gradient: Tensor | None, parts: Collection[int]) -> bool:
+    if root.numel() == 1:
+        reduced = _reductions(root.grad_fn, parts)
+        return bool(reduced & {"asked", "of samples"}) or reduced == {"sum"}
+    return gradient is not None and root.shape[0] in parts and bool((gradient == 1).all())
+
+
+def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
     """How the numbers came to be of which a loss is made by arithmetic."""
     found: set[str] = set()
     nodes, seen = [node], {node}
@@ -67,14 +81,35 @@ def _reductions(node: Any) -> set[str]:  # noqa: ANN401
         if reduction is not None:
             found.add("asked" if reduction == SUM else "mean")
         elif name.startswith("SumBackward"):
-            found.add("sum")
+            found.add("of samples" if _of_samples(each, parts) else "sum")
         elif name.startswith(("Add", "Sub", "Mul", "Neg", "ToCopy", "Clone", "Squeeze", "View")):
-            new = [behind for behind, _ in each.next_functions if behind is not None and behind not in seen]
+            new = _behind(each, seen)
             nodes.extend(behind for behind in new if _is_scalar(behind))
-            seen.update(new)
         else:
             found.add("mean")  # or what we know nothing of
     return found
+
+
+def _of_samples(node: Any, parts: Collection[int]) -> bool:  # noqa: ANN401
+    """Whether a sum is over as many rows as there are samples, and these are not those of parameters (a penalty)."""
+    shape = getattr(node, "_saved_self_sym_sizes", ())
+    if not shape or shape[0] not in parts:
+        return False
+    nodes, seen = [node], {node}
+    while nodes and len(seen) < MOST_NODES:
+        each = nodes.pop()
+        leaf = getattr(each, "variable", None)
+        if leaf is not None and tuple(leaf.shape[:1]) != (shape[0],):
+            return True
+        nodes.extend(_behind(each, seen))
+    return False
+
+
+def _behind(node: Any, seen: set[Any]) -> list[Any]:  # noqa: ANN401
+    """The nodes that it leads to and that were not seen, until now."""
+    new = [each for each, _ in node.next_functions if each is not None and each not in seen]
+    seen.update(new)
+    return new
 
 
 def _is_scalar(node: Any) -> bool:  # noqa: ANN401

@@ -1,0 +1,54 @@
+"""Ranks started by `python -m paddle.distributed.launch` or paddle.distributed.spawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pycollective.errors import InvalidArgument
+from pycollective.launching.addresses import join, store_hosts
+from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.detect.placement import Placement
+from pycollective.launching.detect.single import alone
+from pycollective.launching.detect.variables import integer, rank_of, require
+
+RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS"
+LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
+NAMES = (RANK, SIZE, ENDPOINTS)
+
+
+def detect(env: Mapping[str, str]) -> Placement | None:
+    """Without a board: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
+    if not env.get(RANK) or not env.get(SIZE):
+        return None
+    rank, size = rank_of(env, RANK, SIZE)
+    if size == 1:
+        return alone("Paddle", RANK, SIZE)
+    require(env, NAMES, "paddle.distributed.launch")
+    hosts = [_host(each) for each in env[ENDPOINTS].split(",")]
+    if len(hosts) != size:
+        raise InvalidArgument(f"{SIZE}={size}, but {ENDPOINTS} has {len(hosts)}: {env[ENDPOINTS]}")
+    same = [other for other, host in enumerate(hosts) if host == hosts[rank]]  # spawn() does not say more
+    local_rank = integer(env, LOCAL_RANK) if env.get(LOCAL_RANK) else same.index(rank)
+    local_size = integer(env, LOCAL_SIZE) if env.get(LOCAL_SIZE) else len(same)
+    one_host = local_size == size
+    job = f"paddle/{env[ENDPOINTS]}"
+    found = ["127.0.0.1"] if one_host else store_hosts(hosts[0], one_host=False, what=f"{ENDPOINTS}=")
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=local_rank,
+        local_size=local_size,
+        launcher="Paddle",
+        one_host=one_host,
+        store_addresses=tuple(join(host, port) for port in ports(env, job) for host in found),
+        hosts_store=rank == 0,
+        job=job,
+        variables=NAMES,
+    )
+
+
+def _host(endpoint: str) -> str:
+    host, colon, _ = endpoint.strip().rpartition(":")
+    if not colon or not host:
+        raise InvalidArgument(f"{ENDPOINTS}: {endpoint!r} is not host:port")
+    return host

@@ -1,0 +1,239 @@
+"""A function and its arguments on their way to the processes that call it: described here, found again there."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import io
+import os
+import pickle
+import sys
+import time
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+from pycollective.errors import InvalidArgument
+
+MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
+COPIES = "install cloudpickle, with which lambdas, local functions and what was typed in travel as copies"
+_finding = (
+    False  # this process is a rank that looks for its function, and executes the user's modules for that
+)
+
+
+@dataclass(frozen=True)
+class Name:
+    """Where a function stands."""
+
+    module: str
+    qualified: str
+    decorators: int  # how many must be taken off to have it
+
+
+@dataclass(frozen=True)
+class Script:
+    """The main script of the parent, which the ranks execute under another name than `__main__`."""
+
+    path: str
+    package: str | None  # of a program that was started by `python -m`
+
+    def load(self) -> None:
+        """As multiprocessing does: the definitions, without what is under `if __name__ == "__main__"`."""
+        spec = importlib.util.spec_from_file_location(MAIN, self.path)
+        if spec is None:  # a script's name need not end in .py
+            spec = importlib.util.spec_from_loader(MAIN, SourceFileLoader(MAIN, self.path))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        if self.package:
+            module.__package__, module.__spec__ = self.package, None
+        sys.modules["__main__"] = sys.modules[MAIN] = module
+        spec.loader.exec_module(module)
+
+    def lacks(self, error: AttributeError) -> InvalidArgument:
+        return InvalidArgument(
+            f'{error}: a rank executes {self.path} without what is under `if __name__ == "__main__":`. Define '
+            f"above it what the ranks need, at the top level"
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    name: Name | None  # None: the function itself is in the pickle
+    script: Script | None  # if something of it is needed
+    pickled: bytes  # function, args, kwargs: unpickled when their modules can be found
+    argv: list[str]
+    deadline: float | None  # on the monotonic clock, which all processes of a host share
+    init: bool
+    by_value: bool  # whether results that plain pickle refuses go by cloudpickle
+
+    def find(self) -> Callable[[], Any]:
+        """The call to make."""
+        global _finding
+        _finding = True
+        try:
+            if self.script is not None:
+                self.script.load()
+            try:
+                function = self.name and found(self.name)
+                pickled, args, kwargs = pickle.loads(self.pickled)
+            except AttributeError as error:
+                if self.script is None:
+                    raise
+                raise self.script.lacks(error) from error
+            return functools.partial(function or pickled, *args, **kwargs)
+        finally:
+            _finding = False
+
+    def pickle_result(self, result: object) -> bytes:
+        return dumps(result, by_value=self.by_value, has_main=self.script is not None)[0]
+
+
+def describe(
+    function: Callable[..., Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    timeout_s: float | None,
+    init: bool,
+    by_value: bool,
+) -> Job:
+    """`by_value`: what cannot be found by its name, or plain pickle refuses, may go as a copy, code and all."""
+    if _finding:
+        raise InvalidArgument(
+            "ranks were to be started by a rank that is only importing the program: put that call under "
+            '`if __name__ == "__main__":`, so that it is made once'
+        )
+    copies = by_value and importlib.util.find_spec("cloudpickle") is not None
+    advice = f". Or {COPIES}" if by_value and not copies else ""
+    script, name = main_script(), None
+    try:
+        name = name_of(function, script)
+    except InvalidArgument as error:
+        if not copies:
+            raise InvalidArgument(f"{error}{advice}") from None
+    of_main = name is not None and name.module == "__main__"
+    pickled, plain = dumps_call(
+        None if name else function,
+        args,
+        kwargs,
+        by_value=copies,
+        script=script,
+        of_main=of_main,
+        advice=advice,
+    )
+    if of_main or (plain and b"__main__" in pickled):
+        sys.modules[MAIN] = sys.modules["__main__"]  # so that what is defined there can come back
+    else:
+        script = None
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    return Job(name, script, pickled, sys.argv, deadline, init, copies)
+
+
+def dumps_call(
+    function: Callable[..., Any] | None,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    by_value: bool,
+    script: Script | None,
+    of_main: bool,
+    advice: str,
+) -> tuple[bytes, bool]:
+    def pickled(what: object) -> tuple[bytes, bool]:
+        return dumps(what, by_value=by_value, has_main=script is not None, of_main=of_main)
+
+    try:
+        return pickled((function, args, kwargs))
+    except Exception:  # an object's pickling may raise whatever it likes
+        parts: dict[str, object] = {f"{function!r}": function}
+        parts |= {f"argument {number} ({type(each).__name__})": each for number, each in enumerate(args)}
+        parts |= {f"argument {name}= ({type(each).__name__})": each for name, each in kwargs.items()}
+        for words, part in parts.items():
+            try:
+                pickled(part)
+            except Exception as error:
+                raise InvalidArgument(
+                    f"{words} cannot be pickled, so it cannot be handed to another process: {error}. Hand over what "
+                    f"it is made from, and make it in the function{advice}"
+                ) from error
+        raise
+
+
+def main_script() -> Script | None:
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    return Script(os.path.abspath(path), getattr(main, "__package__", None)) if path else None
+
+
+def name_of(function: Callable[..., Any], script: Script | None) -> Name:
+    qualified, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None)
+    if module == "__main__" and script is None:
+        raise InvalidArgument(
+            f"{qualified} was typed in by hand; another process cannot import it. Put it into a file"
+        )
+    there: object = None
+    if qualified and module in sys.modules:
+        try:
+            there = resolve(sys.modules[module], qualified)
+        except AttributeError:
+            pass
+    # As pickle does: the name alone would silently run something else.
+    name, each = Name(str(module), qualified, 0), there
+    while each is not None and each is not function:
+        name, each = Name(name.module, qualified, name.decorators + 1), getattr(each, "__wrapped__", None)
+    if each is None:
+        raise InvalidArgument(
+            f"{function!r} cannot be imported by another process: there {module}.{qualified} is {there!r}. "
+            f"Define a function under a name of its own at the top level of a module"
+        )
+    return name
+
+
+def found(name: Name) -> Callable[..., Any]:
+    module = sys.modules[MAIN] if name.module == "__main__" else importlib.import_module(name.module)
+    there: Any = resolve(module, name.qualified)
+    for _ in range(name.decorators):
+        there = there.__wrapped__
+    return there  # type: ignore[no-any-return]
+
+
+def resolve(module: object, qualified_name: str) -> object:
+    return functools.reduce(getattr, qualified_name.split("."), module)
+
+
+def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False) -> tuple[bytes, bool]:
+    """A pickle, and whether it is a plain one.
+
+    `has_main`: its reader has, or can have, the main module of this process. `of_main`: it has it in any case, so what
+    is defined there goes by its name even in a copy, and stays what it is.
+    """
+    try:
+        pickled = pickle.dumps(what)
+        if has_main or not by_value or b"__main__" not in pickled:
+            return pickled, True
+    except Exception:  # an object's pickling may raise whatever it likes
+        if not by_value:
+            raise
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: object) -> object:
+            return NotImplemented if of_main and is_of_main(obj) else super().reducer_override(obj)
+
+    file = io.BytesIO()
+    Pickler(file).dump(what)
+    return file.getvalue(), False
+
+
+def is_of_main(what: object) -> bool:
+    if not isinstance(what, (type, types.FunctionType)) or what.__module__ != "__main__":
+        return False
+    try:
+        return resolve(sys.modules["__main__"], what.__qualname__) is what
+    except AttributeError:
+        return False

@@ -1,0 +1,234 @@
+"""The ranks of a job on this host, seen by the process that starts them: what they print, how each ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import math
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO
+
+from pycollective.errors import CollectiveError
+from pycollective.launching import child
+from pycollective.launching.child import Child, guarded, key_files, tell_guard
+from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.job import Job
+from pycollective.launching.worker import Outcome
+
+LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
+# sys.path comes first, so that the rank finds pycollective and the function where we found them.
+BOOT = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from pycollective.launching.worker import main; main()"
+)
+Show = Callable[[int, str, "list[str]"], None]  # rank, "out" or "err", whole lines
+
+
+@contextlib.contextmanager
+def started(
+    job: Job,
+    world: World,
+    key: bytes | None,
+    *,
+    env: Mapping[str, str],
+    show: Show,
+    merged: bool = False,
+) -> Iterator[JobRanks]:
+    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written."""
+    ranks = JobRanks(show)
+    with guarded() as guard_fd:
+        try:
+            with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
+                pickle.dump(sys.path, file)  # each rank reads the same file, from a position of its own
+                pickle.dump(job, file)
+                file.flush()
+                for rank, key_fd in zip(world.ranks, key_fds, strict=True):
+                    each = start(rank, rank_environment(env, world, rank, key_fd), key_fd, file, merged)
+                    tell_guard(guard_fd, "+", each.child)
+                    ranks.add(each)
+            yield ranks
+        finally:
+            ranks.end(guard_fd)
+
+
+def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes], merged: bool) -> JobRank:
+    with contextlib.ExitStack() as on_error:
+        try:
+            reply = on_error.enter_context(tempfile.TemporaryFile())
+            stdin = on_error.enter_context(open(f"/proc/self/fd/{job.fileno()}", "rb"))
+            with warnings.catch_warnings():
+                # JAX says so in every process that has used it; the child becomes another program at once.
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                rank_child = child.start(
+                    [sys.executable, "-c", BOOT, str(reply.fileno())],
+                    rank=rank,
+                    env=env,
+                    key_fd=key_fd,
+                    stdin=stdin,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+                    pass_fds=[reply.fileno()],
+                )
+        except OSError as error:
+            hint = "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""
+            raise CollectiveError(f"cannot start rank {rank}: {error.strerror}{hint}") from error
+        on_error.pop_all()  # from here on the reply is JobRank's
+        stdin.close()
+    return JobRank(rank_child, reply)
+
+
+@dataclass
+class JobRank:
+    """One of them. Its outcome is left in a file without a name."""
+
+    child: Child
+    reply: IO[bytes]
+    status: int | None = None  # as Child.exit_status(); None: it runs, or did when we ended it
+    outcome: Outcome | None = None  # None: it ended without leaving one
+
+    @property
+    def rank(self) -> int:
+        return self.child.rank
+
+    @property
+    def failed(self) -> bool:
+        return self.status != 0 or self.outcome is None
+
+    def read_outcome(self) -> None:
+        self.reply.seek(0)
+        with contextlib.suppress(Exception):  # it was killed before or while it wrote
+            self.outcome = pickle.load(self.reply)
+
+
+@dataclass
+class Stream:
+    """What one of them prints, cut into lines."""
+
+    rank: int
+    name: str
+    pipe: IO[bytes]
+    rest: bytes = b""  # of the last line
+
+    def waiting(self) -> int:
+        """How many bytes are there now."""
+        return int.from_bytes(fcntl.ioctl(self.pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    def read(self) -> list[str] | None:
+        """The lines that are complete now; None: there will be no more."""
+        data = os.read(self.pipe.fileno(), max(1, self.waiting()))
+        if not data:
+            return None
+        whole, newline, self.rest = (self.rest + data).rpartition(b"\n")
+        if len(self.rest) > LONGEST_LINE:
+            whole, newline, self.rest = whole + newline + self.rest, b"\n", b""
+        return self.lines(whole) if newline else []
+
+    def last(self) -> list[str]:
+        return self.lines(self.rest) if self.rest else []
+
+    def lines(self, text: bytes) -> list[str]:
+        # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
+        lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in text.split(b"\n")]
+        return [line.decode(errors="replace") for line in lines]
+
+
+@dataclass
+class JobRanks:
+    """To be used by the thread that started them alone, for they die with it."""
+
+    show: Show
+    ranks: list[JobRank] = field(default_factory=list)
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def add(self, rank: JobRank) -> None:
+        self.ranks.append(rank)
+        process = rank.child.process
+        for name, pipe in (("out", process.stdout), ("err", process.stderr)):
+            if pipe is not None:
+                self.selector.register(pipe, selectors.EVENT_READ, Stream(rank.rank, name, pipe))
+        self.selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, rank)
+
+    @property
+    def running(self) -> list[JobRank]:
+        return [key.data for key in self.selector.get_map().values() if isinstance(key.data, JobRank)]
+
+    @property
+    def streams(self) -> list[Stream]:
+        return [key.data for key in self.selector.get_map().values() if isinstance(key.data, Stream)]
+
+    def next_end(self, deadline: float) -> JobRank | None:
+        """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            for key, _ in self.selector.select(None if left == math.inf else left):
+                if isinstance(key.data, JobRank):
+                    self.ended(key)
+                    return key.data
+                self.read(key.data)
+        return None
+
+    def ended(self, key: selectors.SelectorKey) -> None:
+        rank: JobRank = key.data
+        self.selector.unregister(key.fd)
+        os.close(key.fd)
+        rank.status = rank.child.exit_status()
+        rank.read_outcome()
+        for stream in self.streams:
+            if stream.rank == rank.rank and stream.waiting():
+                self.read(stream)  # its last words, before anybody judges it
+
+    def read(self, stream: Stream) -> None:
+        lines = stream.read()
+        if lines is None:
+            self.selector.unregister(stream.pipe)
+            stream.pipe.close()
+            lines = stream.last()
+        if lines:
+            self.show(stream.rank, stream.name, lines)
+
+    def stop(self, number: signal.Signals, grace_s: float) -> None:
+        """Asks those that run to end. Those that do not are killed at the end of started()."""
+        for each in self.running:
+            each.child.signal(number)
+        deadline = time.monotonic() + grace_s
+        while self.next_end(deadline):
+            pass
+
+    def end(self, guard_fd: int) -> None:
+        """Nobody is left afterwards, nor what they started."""
+        with contextlib.ExitStack() as always:  # all of it, also if Ctrl-C comes here
+            always.callback(self.close)
+            for each in self.ranks:
+                if each.status is None:
+                    each.status = each.child.exit_status()
+                always.callback(tell_guard, guard_fd, "-", each.child)
+                always.callback(each.child.reap)
+
+    def close(self) -> None:
+        """Shows and reads what they have left. What escaped may hold the pipes open: nobody waits for that."""
+        with contextlib.ExitStack() as always:  # also if nobody reads what we show
+            always.callback(self.selector.close)
+            for key in list(self.selector.get_map().values()):
+                if isinstance(key.data, JobRank):
+                    always.callback(os.close, key.fd)
+                else:
+                    always.enter_context(key.data.pipe)
+            for each in self.ranks:
+                always.enter_context(each.reply)
+                each.read_outcome()
+            for stream in self.streams:
+                if stream.waiting():
+                    self.read(stream)
+                if last := stream.last():
+                    self.show(stream.rank, stream.name, last)

@@ -1,0 +1,158 @@
+"""The ranks of one world that run on this machine, from their start to the end of all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from typing import IO, TypeAlias
+
+from pycollective.launching import child
+from pycollective.launching.child import Child, key_files, tell_guard
+from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.options import Options
+from pycollective.launching.output import Screen, pump
+from pycollective.launching.verdict import Failure, is_consequence
+
+LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
+SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
+DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
+
+Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
+
+
+class LocalRanks:
+    """Everything happens in the one thread of its event loop."""
+
+    def __init__(self, options: Options, world: World, guard_fd: int, logs: Logs) -> None:
+        self.options = options
+        self.world = world
+        self.guard_fd = guard_fd
+        self.logs = logs
+        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads, on_failed=self.lose)
+        self.running: dict[int, Child] = {}
+        self.failures: list[Failure] = []
+        self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
+        self.asked: list[signal.Signals] = []  # signals that ended us, in order
+        self.stopping = False
+        self.loop = asyncio.get_running_loop()
+
+    @property
+    def failed(self) -> bool:
+        """For a reason of their own: nobody has asked them to stop, and nothing stood in the way of their output."""
+        return bool(self.failures) and not self.asked and self.lost is None
+
+    async def run(self, key: bytes | None) -> None:
+        """From their start to the end of all. `key`: of the launcher's store, if it has one."""
+        children: list[Child] = []
+        pumps: list[asyncio.Task[None]] = []
+        try:
+            with key_files(key, len(self.world.ranks)) as key_fds:
+                for rank, key_fd in zip(self.world.ranks, key_fds, strict=True):
+                    children.append(self.start(rank, key_fd))
+            follows = [self.loop.create_task(self.follow(each, pumps)) for each in children]
+            await asyncio.gather(*follows)
+            for each in children:
+                each.signal(signal.SIGKILL)  # what the ranks left behind would hold our pipes open
+            await self.drain(pumps)
+        finally:
+            for each in children:
+                each.reap()
+                tell_guard(self.guard_fd, "-", each)
+
+    async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
+        """All that the ranks have printed is shown, however long our reader pauses, unless we are told to stop."""
+        pending = set(pumps)
+        while pending:
+            _, pending = await asyncio.wait(pumps, timeout=DRAIN_S)
+            if self.asked or not self.screen.waiting:
+                break
+        for each in pending:
+            each.cancel()  # it then shows its last, unfinished line
+        await asyncio.gather(*pumps, return_exceptions=True)
+        while waiting := self.screen.waiting:
+            done, _ = await asyncio.wait(waiting, timeout=DRAIN_S)
+            if self.asked and not done:
+                break
+
+    def start(self, rank: int, key_fd: int | None) -> Child:
+        env = rank_environment(self.options.environment(os.environ), self.world, rank, key_fd)
+        words = self.options.words(rank - self.world.first)
+        pipe = subprocess.PIPE
+        each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdout=pipe, stderr=pipe)
+        self.running[rank] = each
+        tell_guard(self.guard_fd, "+", each)
+        return each
+
+    async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:
+        """From a rank's start to its end, and what its end means for the others."""
+        out, err = each.process.stdout, each.process.stderr
+        assert out is not None
+        assert err is not None
+        tasks = [
+            self.loop.create_task(pump(pipe, each.rank, name, self.screen, self.logs.get((each.rank, name))))
+            for name, pipe in (("out", out), ("err", err))
+        ]
+        for task in tasks:
+            task.add_done_callback(self.pumped)
+        pumps += tasks
+        status = await self.end_of(each)
+        del self.running[each.rank]
+        if status != 0 and not self.stopping:
+            await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
+            failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
+            self.failures.append(failure)
+            if failure.consequence and not self.asked:
+                self.loop.call_later(SETTLE_S, self.stop)
+            else:
+                self.stop()
+
+    async def end_of(self, each: Child) -> int:
+        ended = asyncio.Event()
+        pidfd = os.pidfd_open(each.process.pid)
+        self.loop.add_reader(pidfd, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            self.loop.remove_reader(pidfd)
+            os.close(pidfd)
+        status = each.exit_status()
+        assert status is not None
+        return status
+
+    def pumped(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.lose(error)
+
+    def lose(self, error: BaseException) -> None:
+        self.lost = self.lost or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends the other ranks: politely, then not."""
+        if self.stopping:
+            return
+        self.stopping = True
+        if not self.asked:  # else they were signalled already and may be saving their work
+            self.signal_running(signal.SIGTERM)
+        self.loop.call_later(self.options.grace_s, self.signal_running, signal.SIGKILL)
+
+    def signal_running(self, number: int) -> None:
+        for each in self.running.values():
+            each.signal(number)
+
+    def asked_to_stop(self, number: signal.Signals) -> None:
+        self.asked.append(number)
+        self.signal_running(number if len(self.asked) == 1 else signal.SIGKILL)
+
+    def nobody_reads(self) -> None:
+        self.asked.append(signal.SIGPIPE)
+        self.signal_running(signal.SIGTERM)
+        self.stop()
+
+    def pass_on(self, number: signal.Signals) -> None:
+        for each in self.running.values():  # to the rank alone: what it started would die of it
+            each.signal_alone(number)

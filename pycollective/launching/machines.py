@@ -1,0 +1,61 @@
+"""One launcher on each of several machines: which ranks are here, and whether they can meet."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.launching.addresses import is_usable, store_hosts
+from pycollective.launching.environment import World
+from pycollective.launching.interfaces import interfaces
+from pycollective.launching.options import Machines
+
+
+def world_of(machines: Machines, here: range) -> World:
+    """As many ranks on every machine. They find each other by their environment: rank 0 has the store."""
+    return World(
+        size=machines.count * len(here),
+        store=None,
+        master=machines.master,
+        store_port=machines.port,
+        master_port=machines.port + 1,
+        first=here.start,
+        local_size=len(here),
+    )
+
+
+def check(machines: Machines) -> None:
+    """What would end in an error of all ranks, or in waiting for ranks that never come, is better said now."""
+    hosts = store_hosts(machines.master, one_host=False, what="--master ")
+    if machines.own != 0:
+        return
+    for host in hosts:
+        try:
+            bind(host, machines.port)
+            return
+        except OSError as error:
+            reason = error
+    raise refused(machines, reason)
+
+
+def bind(host: str, port: int) -> None:
+    """As rank 0's store does it, but that nobody can call here, and take us for it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+
+
+def refused(machines: Machines, reason: OSError) -> CollectiveError:
+    if reason.errno == errno.EADDRINUSE:
+        return CollectiveError(
+            f"port {machines.port} of {machines.master} is taken, by another program or by another launcher with "
+            f"--node-rank 0. Name a free one on all machines: --master {machines.master}:PORT"
+        )
+    if reason.errno == errno.EADDRNOTAVAIL:
+        own = ", ".join(address for name, address, flags in interfaces() if is_usable((name, address, flags)))
+        return InvalidArgument(
+            f"--master {machines.master} is not an address of {socket.gethostname()}, which has --node-rank 0 (it has "
+            f"{own or 'none'}). --master names the machine with --node-rank 0; every machine needs a rank of its own"
+        )
+    return CollectiveError(f"--master {machines.master} port {machines.port}: {reason.strerror}")

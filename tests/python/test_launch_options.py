@@ -1,0 +1,181 @@
+"""What may be asked of `pycollective run`, what is refused, and what its ranks are told of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_launch import program, run
+
+from pycollective import cli
+from pycollective.launching import report
+from pycollective.launching.environment import usable_cores
+from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
+
+__all__ = ["program"]  # a fixture
+Asked = Callable[..., Options]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What the launcher is asked to do by these words."""
+    given: list[Options] = []
+    monkeypatch.setattr("pycollective.launching.run.run", lambda options: given.append(options) or 0)
+
+    def ask(*words: str) -> Options:
+        assert cli.main(["run", *words]) == 0
+        return given[-1]
+
+    return ask
+
+
+SECOND = "--nnodes 2 --node-rank 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-n 2", "which program?"),
+        ("-n 0 x.py", "must be at least 1"),
+        ("--gpus 0,0 x.py", "'0,0' names a GPU twice"),
+        ("--gpus 00,0 x.py", "names a GPU twice"),
+        ("--gpus= x.py", "'' in '' is no GPU"),
+        ("--gpus 0,,1 x.py", "'' in '0,,1' is no GPU"),
+        ("--gpus 0,cuda:1 x.py", "'cuda:1' in '0,cuda:1' is no GPU"),
+        ("--gpus=-1 x.py", "'-1' in '-1' is no GPU"),
+        ("--gpus 0,GPU-8f6f x.py", "has numbers and names"),
+        ("--local-rank-arg sh x", "where would sh take it?"),
+        ("--local-rank-arg --local-rank-arg-dash x.py", "not allowed with"),
+        ("--max-restarts -1 x.py", "must be 0 or more"),
+        ("--node-rank 0 x.py", "say how many, --nnodes N"),
+        ("--master node1 x.py", "say how many, --nnodes N"),
+        ("--nnodes 0 x.py", "must be at least 1"),
+        ("--nnodes 1:4 x.py", "invalid positive value: '1:4'"),
+        (
+            "--nnodes 2 --master node1 -n 1 x.py",
+            "needs --node-rank R: which of the machines this is, from 0 to 1",
+        ),
+        (
+            "--nnodes 2 --node-rank 2 --master node1 -n 1 x.py",
+            "--node-rank 2: with --nnodes 2 machines count from 0",
+        ),
+        ("--nnodes 2 --node-rank -1 --master node1 -n 1 x.py", "--node-rank -1: with --nnodes 2"),
+        ("--nnodes 1 --node-rank 1 x.py", "--node-rank 1: with --nnodes 1 machines count from 0 to 0"),
+        (f"{SECOND} -n 1 x.py", "needs --master HOST: the machine with --node-rank 0"),
+        (f"{SECOND} --master node1 x.py", "needs -n: as many ranks on every machine"),
+        (f"{SECOND} --master node1 -n 1 --max-restarts 1 x.py", "torchrun --nnodes N"),
+        (f"{SECOND} --master node1:http -n 1 x.py", "is not HOST or HOST:PORT"),
+        (f"{SECOND} --master tcp://node1:1 -n 1 x.py", "is not HOST or HOST:PORT"),
+        (f"{SECOND} --master node1: -n 1 x.py", "is not HOST or HOST:PORT"),
+        (f"{SECOND} --master node1:{LAST_PORT + 1} -n 1 x.py", f"must be from 1 to {LAST_PORT}"),
+        (f"{SECOND} --master 0.0.0.0 -n 1 x.py", "name the address by which other machines reach this one"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    asked: Asked, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        asked(*words.split())
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ("", usable_cores()),
+        ("-n 3", 3),
+        ("--gpus 0,1,5", 3),
+        ("--gpus 0 -n 2", 2),
+        ("--nnodes 2 --node-rank 0 --master x --gpus 0", 1),
+    ],
+)
+def test_there_are_as_many_ranks_as_gpus_or_cores_unless_told_otherwise(
+    asked: Asked, words: str, ranks: int
+) -> None:
+    assert asked(*words.split(), "x.py").ranks == ranks
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("node1", "node1", DEFAULT_PORT),
+        ("node1:80", "node1", 80),
+        ("10.0.0.1", "10.0.0.1", DEFAULT_PORT),
+        ("fd00::1", "fd00::1", DEFAULT_PORT),
+        ("[fd00::1]", "fd00::1", DEFAULT_PORT),
+        (f"[fd00::1]:{LAST_PORT}", "fd00::1", LAST_PORT),
+    ],
+)
+def test_ranks_of_several_machines_follow_each_other(asked: Asked, text: str, host: str, port: int) -> None:
+    options = asked("-n", "3", *SECOND.split(), "--master", text, "x.py")
+    assert options.machines == Machines(2, 1, host, port)
+    assert (options.here, options.size) == (range(3, 6), 6)
+
+
+def test_one_machine_is_no_special_case_for_whoever_writes_the_line(asked: Asked) -> None:
+    options = asked("-n", "3", "--nnodes", "1", "--node-rank", "0", "--master", "node1", "x.py")
+    assert options.machines is None
+    assert (options.here, options.size) == (range(3), 3)
+
+
+def test_every_rank_sees_all_gpus_in_the_order_that_was_given(
+    program: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    script = program("print(os.environ['CUDA_VISIBLE_DEVICES'])")
+    assert sorted(run("--gpus", "1,0", script).stdout.splitlines()) == ["[0] 1,0", "[1] 1,0"]
+    assert run("--gpus", "GPU-8f6f-1,MIG-a/1/0", "-n", "1", script).stdout == "[0] GPU-8f6f-1,MIG-a/1/0\n"
+    assert run("-n", "1", script).stdout == "[0] 7\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "spelled"), [("--local-rank-arg", "--local_rank"), ("--local-rank-arg-dash", "--local-rank")]
+)
+def test_old_scripts_are_told_their_local_rank_before_what_else_they_take(
+    asked: Asked, option: str, spelled: str
+) -> None:
+    """As torch.distributed.launch did: what comes last may be swallowed by an option that takes the rest."""
+    script = asked(option, "x.py", "--local-rank-arg", "SOLVER.LR", "0.1")
+    assert script.words(1) == [
+        sys.executable, "x.py", f"{spelled}=1", "--local-rank-arg", "SOLVER.LR", "0.1",
+    ]  # fmt: skip
+    assert asked(option, "-m", "x", "y").words(0) == [sys.executable, "-m", "x", f"{spelled}=0", "y"]
+    assert asked("x.py", "y").words(1) == [sys.executable, "x.py", "y"]
+    assert asked("--", "sh", "-c", "true").words(1) == ["sh", "-c", "true"]
+
+
+def test_the_local_rank_counts_on_each_machine(program: Callable[..., str]) -> None:
+    done = run("-n", "2", "--local-rank-arg", program("print(sys.argv[1:])"), "a")
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] ['--local_rank={r}', 'a']" for r in range(2)]
+
+
+def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], tmp_path: Path) -> None:
+    script = program("print('ran')")
+    words = ["-n", "2", "--gpus", "1", "--log-dir", str(tmp_path / "logs")]
+    done = run("--banner", *words, script, "an arg", env={"OMP_NUM_THREADS": "3"})
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"pycollective run: 2 ranks: {sys.executable} {script} 'an arg'; threads per rank: 3; GPUs: 1; "
+        f"logs: {tmp_path}/logs\n"
+    )
+    assert run(*words, script).stderr == ""  # nobody is at a terminal
+
+
+def test_the_banner_of_one_of_several_machines_says_which(asked: Asked) -> None:
+    options = asked("-n", "2", *SECOND.split(), "--master", "node1:80", "--", "true")
+    said = report.banner(options, {"OMP_NUM_THREADS": "1"})
+    assert said == "4 ranks, 2 to 3 on machine 1 of 2, rank 0 at node1:80: true; threads per rank: 1"
+
+
+def test_on_a_terminal_there_is_a_banner_unless_it_is_not_wanted(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not asked("true").banner
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert asked("true").banner
+    assert not asked("--no-banner", "true").banner
+    monkeypatch.setattr(sys, "stderr", None)
+    assert not asked("true").banner
