@@ -27,6 +27,9 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kStaged: stageable_ = true; break;
     case Access::kNone: break;
   }
+  if (PyIter_Check(array) || PyDictViewSet_Check(array) || PyDictValues_Check(array)) {
+    return builder.refuse_it("is a " + builder.type_name() + ", not an array: pass list(x)");
+  }
   return builder.refuse_it(
       "is a " + builder.type_name() +
       ", not an array: pass a NumPy array, a torch tensor or anything else that has the buffer "

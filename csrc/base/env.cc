@@ -52,7 +52,7 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "value counts for all.",
      "0.1"},
     {Env::kLauncher, "PYCOLLECTIVE_LAUNCHER", EnvType::kChoice, EnvSetBy::kUser, "",
-     "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm single", 0, 0,
+     "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm paddle single", 0, 0,
      "Which launcher's variables say where this process is, where several have left theirs; unset: the "
      "innermost.",
      "0.1"},

@@ -117,6 +117,10 @@ NO_ARRAYS = [
     no_array("keys without an order", lambda: {1: six(), "a": six()}, "the keys of x cannot be sorted"),
     no_array("huge number", lambda: 1 << 70, "does not fit into 64 bits"),
     no_array("set", lambda: {1.0}, "is a set, not an array"),
+    no_array(
+        "generator", lambda: (each for each in [np.ones(1)]), r"is a generator, not an array: pass list\(x\)"
+    ),
+    no_array("values", lambda: {1: np.ones(1)}.values(), r"is a dict_values, not an array: pass list\(x\)"),
     no_array("masked", lambda: np.ma.ones(3), r"x\.filled"),
     no_array("released", released, "released memoryview"),
     no_array("on a GPU", FarAway, "device 2:0", pc.Unsupported),
