@@ -37,9 +37,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = path  # a write that fails does not say where
         raise
     bring_to_disk(folder)
 

@@ -132,7 +132,8 @@ class Epochs(ABC):
             if done is not None and not 0 <= done <= steps:
                 raise InvalidArgument(f"state_dict(done={done}): this iteration has {steps} steps")
             is_over = here.ended if done is None else done == steps
-            epoch, position = here.epoch, here.start + (here.done() if done is None else done) * self._cut.batch
+            done = here.done() if done is None else done
+            epoch, position = here.epoch, here.start + done * self._cut.batch
             if is_over or position >= self._cut.end(here.start):
                 epoch, position = here.epoch + 1, 0
         elif done:

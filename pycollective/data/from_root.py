@@ -33,7 +33,8 @@ def scatter(
 
     Parameters:
         iterable: on the root, of batches: an array, or a tuple, dict or list of arrays of the same length, also inside
-            each other; a list of anything else is cut itself. On the other ranks it is not looked at: give None.
+            each other; a list of anything else is cut itself, and one of dicts or lists of arrays, which may be samples
+            or columns, is refused. On the other ranks it is not looked at: give None.
         root: who reads, counted in the group.
         group: whose ranks take part; default the world.
         timeout: seconds that the others wait for a batch; default that of the group.

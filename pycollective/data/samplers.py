@@ -88,7 +88,7 @@ class Sampler(Epochs):
             for sample in samples(_array(some)).tolist():
                 here.drawn += 1
                 yield sample
-        here.drawn += 1  # of ranks that differ by one, this one may have drawn one less: now it is at the end, too
+        here.drawn += 1  # a rank that has one sample less than others is at the end now, too
 
     def _own(self, rank: int, start: int = 0) -> range:
         return range(start + rank, self._cut.end(start), self.size)

@@ -133,12 +133,15 @@ def _named(functions: tuple[Callable[..., Any], ...]) -> dict[str, Callable[...,
 
 @overload
 def call(
-    function: Callable[..., T], *args: object, rank: int, timeout: float | None = None, **kwargs: object
+    function: Callable[..., T], /, *args: object, rank: int, timeout: float | None = None, **kwargs: object
 ) -> T: ...
 @overload
-def call(function: str, *args: object, rank: int, timeout: float | None = None, **kwargs: object) -> Any: ...  # noqa: ANN401
+def call(
+    function: str, /, *args: object, rank: int, timeout: float | None = None, **kwargs: object
+) -> Any: ...  # noqa: ANN401
 def call(
     function: Callable[..., T] | str,
+    /,
     *args: object,
     rank: int,
     timeout: float | None = None,
@@ -151,7 +154,7 @@ def call(
 
     Parameters:
         function: one of the block's, or its name. The other rank runs its own of that name.
-        args, kwargs: what it gets: what broadcast_object() takes, as copies.
+        args, kwargs: what it gets: what broadcast_object() takes, as copies. Its own `rank` and `timeout` go by place.
         rank: who runs it, counted in the group of the block. On this rank it runs in this thread, with the arguments
             themselves.
         timeout: seconds to wait for the result, 0 or more; default that of serving(). After that the function may run

@@ -64,9 +64,8 @@ class Service:
         clock = Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
         is_served = self._runs_in == threading.get_ident()  # who calls
         if rank == self.group.rank:
-            if not is_served:
-                self._check(name)
-            with self._alone(name, clock):
+            counted = contextlib.nullcontext() if is_served else self._under_way(name, rank)
+            with counted, self._alone(name, clock):
                 return self.functions[name](*args, **kwargs)
         if is_served:
             raise InvalidArgument(

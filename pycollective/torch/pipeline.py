@@ -114,6 +114,7 @@ class Pipeline:
                 ended early, by a timeout or Ctrl-C.
             What a stage or the loss raises: on all ranks, on the others with a RemoteError that has the traceback. No
                 gradient counts then; the next step can begin.
+            CollectiveMismatch: other ranks called the pipeline itself. On all ranks.
             CollectiveTimeout, PeerFailure: as send() and recv().
         """
         run = _Run(self, inputs, targets)
@@ -137,8 +138,14 @@ class Pipeline:
         for kind, index in passes:
             (run.forward if kind == "forward" else run.backward)(index)
         run.wait_until_sent()
-        mine = np.array([run.loss, run.failed, run.unmatched])
-        loss, failed, unmatched = self.group.allreduce(mine, timeout=self.timeout).tolist()
+        mine = np.array([run.loss, run.failed, run.unmatched, run.trains])
+        loss, failed, unmatched, training = self.group.allreduce(mine, timeout=self.timeout).tolist()
+        if 0 < training < self.group.size:
+            raise CollectiveMismatch(
+                f"Pipeline: {training:.0f} of {self.group.size} ranks called step(), the others the pipeline itself: "
+                "messages of theirs are on their way, so make a new Pipeline, on all ranks",
+                rank=self.group.rank,
+            )
         told_by_all = []
         if failed:
             words = None if run.error is None else told(run.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import stat
 import struct
 import tempfile
 import time
+import tracemalloc
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +93,8 @@ def what_fails_while_it_saves_is_raised_on_all_and_the_old_file_stays() -> None:
         if pc.rank() == 0:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))  # as if the disk were full
         try:
-            raised_everywhere(OSError, os.strerror(errno.EFBIG), pc.checkpoint.save, np.ones(1 << 18), path)
+            why = rf"{os.strerror(errno.EFBIG)}: '{path}'"
+            raised_everywhere(OSError, why, pc.checkpoint.save, np.ones(1 << 18), path)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with pytest.raises(ZeroDivisionError) as caught:
@@ -337,6 +340,68 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "b").touch()
     pc.checkpoint.save(1, tmp_path / "a")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_file_that_others_may_not_read_stays_so(tmp_path: Path) -> None:
+    (tmp_path / "a").touch(mode=0o600)
+    pc.checkpoint.save(1, tmp_path / "a")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+    (tmp_path / "a").chmod(0o664)
+    pc.checkpoint.save(1, tmp_path / "a")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o664
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(pc.InvalidArgument, match="is no regular file"):
+        pc.checkpoint.save(1, tmp_path / "a")
+    assert stat.S_ISFIFO((tmp_path / "a").stat().st_mode)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_leftover_that_cannot_be_removed_is_left(tmp_path: Path) -> None:
+    (tmp_path / ".a.0123456789abcdef.saving").mkdir()  # as one of another user in a folder like /tmp
+    pc.checkpoint.save(1, tmp_path / "a")
+    assert pc.checkpoint.load(tmp_path / "a") == 1
+
+
+def test_a_relative_path_is_of_the_moment_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    pc.checkpoint.save("elsewhere", "a", write=lambda state, file: (os.chdir(state), file.write(b"x")))
+    assert sorted(os.listdir(tmp_path)) == ["a", "elsewhere"]
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_save_takes_no_copy_of_the_state(tmp_path: Path) -> None:
+    state = {"a": np.arange(1 << 20), "b": [np.ones(1 << 20)]}  # 16 MiB
+    pc.checkpoint.save(state, tmp_path / "a")  # imports
+    tracemalloc.start()
+    try:
+        pc.checkpoint.save(state, tmp_path / "a")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    loaded = pc.checkpoint.load(tmp_path / "a")
+    np.testing.assert_array_equal(loaded["a"], state["a"])
+    np.testing.assert_array_equal(loaded["b"][0], 1)
+
+
+def test_a_state_that_changes_while_it_is_saved_is_a_whole_file_all_the_same(tmp_path: Path) -> None:
+    x = np.zeros(1 << 16)
+
+    class Slow(io.FileIO):
+        def write(self, data: Any) -> int:
+            x[:] += 1  # another thread
+            written = super().write(data)
+            x[:] += 1
+            return written
+
+    with Slow(tmp_path / "a", "w") as file:
+        typed_file.write([x, np.zeros(1 << 16)], file)
+    pc.checkpoint.load(tmp_path / "a")  # its checksum is that of what was written
 
 
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:

@@ -322,6 +322,21 @@ def test_ranks_of_unlike_lengths_agree_that_an_epoch_is_over() -> None:
     assert [(state["epoch"], state["position"]) for state in states] == [(1, 0)] * 3
 
 
+def test_ranks_of_unlike_lengths_have_one_state_after_each_step() -> None:
+    for n, size in ((5, 3), (7, 4), (6, 3), (2, 3)):
+        ranks = samplers(pc.data.Sampler, n, size, uneven="exact")
+        for at, row in enumerate(zip_longest(*(each.counting(each) for each in ranks)), 1):
+            states = [r.state_dict() for r, got in zip(ranks, row, strict=True) if got is not None]
+            assert all(state == states[0] for state in states)
+            others = samplers(pc.data.Sampler, n, size, uneven="exact")
+            for other in others:
+                other.load_state_dict(states[0])
+            if at * size < n:
+                rest = sorted(sample for other in others for sample in other)
+                assert rest == list(range(at * size, n))
+        assert {each.state_dict()["epoch"] for each in ranks} == {1}
+
+
 def test_a_loader_of_another_sampler_is_refused() -> None:
     sampler = pc.data.BatchSampler(10, global_batch_size=4, rank=0, size=1)
     other = pc.data.BatchSampler(10, global_batch_size=4, rank=0, size=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -68,6 +69,22 @@ def what_one_rank_refuses_is_raised_on_all() -> None:
     with pytest.raises(pc.InvalidArgument, match="there cannot be -1 samples"):
         pc.data.Sampler(-1 if pc.rank() == 1 else 10)
     in_step()
+
+
+@CHECKS.on(2)
+def other_calls_on_the_other_rank_are_refused_on_all() -> None:
+    sampler = pc.data.Sampler(4)
+    list(sampler)
+    calls: list[Callable[[], object]] = [
+        lambda: pc.data.gather(np.zeros(2), sampler),
+        lambda: pc.data.shared(lambda: np.zeros(2)),
+        lambda: pc.data.Sampler(4),
+        lambda: pc.data.BatchSampler(4, global_batch_size=2),
+    ]
+    for mine, theirs in itertools.permutations(calls, 2):
+        with pytest.raises(pc.CollectiveMismatch, match=r"rank 0 calls pc.data.\w+ and rank 1 pc.data.\w+"):
+            (theirs if pc.rank() else mine)()
+        in_step()
 
 
 @CHECKS.on(2)
@@ -146,6 +163,22 @@ def results_that_are_not_one_a_sample_are_refused_on_all() -> None:
 
 
 @CHECKS.on(2)
+def values_that_cannot_be_sent_are_refused_on_all() -> None:
+    torch = pytest.importorskip("torch")
+    sampler = pc.data.Sampler(6)
+    list(sampler)
+    for bad in (
+        torch.zeros(3, device="meta"),
+        torch.zeros(3).to_sparse(),
+        np.ma.masked_array(np.zeros(3), [1, 0, 0]),
+    ):
+        good = torch.zeros(3) if isinstance(bad, torch.Tensor) else np.zeros(3)
+        with pytest.raises(pc.InvalidArgument, match="pc.data.gather: values"):
+            pc.data.gather(bad if pc.rank() else good, sampler)
+        in_step()
+
+
+@CHECKS.on(2)
 def samplers_that_leave_something_out_have_no_exact_results() -> None:
     dropping = pc.data.Sampler(7, uneven="drop")
     list(dropping)
@@ -206,9 +239,10 @@ def batches_may_be_containers() -> None:
         [x, y],
         words,
         [],
-        [(1, "a"), (2, "b"), (3, "c")],
+        [[1, "a"], [2, "b"], [3, "c"]],
+        [(x, 1), (y, 2), (x, 3)],
     ]
-    pair, named, listed, strings, nothing, samples = pc.data.scatter(only_root(batches))
+    pair, named, listed, strings, nothing, words_of_each, samples = pc.data.scatter(only_root(batches))
     mine = slice(*cut.slice_of(pc.rank(), 5, pc.size()))
     for got in (pair, listed):
         np.testing.assert_array_equal(got[0], x[mine])
@@ -217,7 +251,8 @@ def batches_may_be_containers() -> None:
     np.testing.assert_array_equal(named["more"][0], y[mine])
     assert named["more"][1] == strings == words[mine]
     assert nothing == []
-    assert [each for slices in joined([samples]) for part in slices for each in part] == batches[-1]
+    assert [each for part in pc.allgather_object(words_of_each) for each in part] == batches[-2]
+    assert [len(each[0]) for part in pc.allgather_object(samples) for each in part] == [5, 5, 5]
 
 
 @CHECKS.on(2)
@@ -254,6 +289,8 @@ def batches_that_cannot_be_cut_are_refused_on_all() -> None:
         "number": (7, "a int in a batch"),
         "point": (np.zeros(()), "a ndarray in a batch"),
         "empty": ((), "a tuple without arrays"),
+        "columns or samples": ([{"a": np.zeros(2)}, {"b": np.zeros(2)}], "samples or columns"),
+        "columns or samples, deeper": ({"x": [[[np.zeros(2)]], [1]]}, "samples or columns"),
     }.values():
         with pytest.raises(pc.InvalidArgument, match=message):
             list(pc.data.scatter(only_root([batch])))
@@ -412,6 +449,24 @@ def memory_with_another_mark_is_not_taken() -> None:
 
 
 @CHECKS.on(2)
+def each_of_many_arrays_is_touched_a_few_times() -> None:
+    made = 0
+    views = one_copy.Layout.views_of
+
+    def counted(*args: Any) -> Any:
+        nonlocal made
+        made += len(found := views(*args))
+        return found
+
+    one_copy.Layout.views_of = counted  # type: ignore[method-assign]
+    try:
+        pc.data.shared(lambda: {str(each): np.zeros(1) for each in range(100)})
+    finally:
+        one_copy.Layout.views_of = views  # type: ignore[method-assign]
+    assert made <= 200
+
+
+@CHECKS.on(2)
 def nobody_can_change_the_memory() -> None:
     fd = one_copy._filled(*one_copy._laid_out(DATA["x"]), bytes(one_copy.MARK_NBYTES))
     try:
@@ -430,6 +485,7 @@ def what_load_raises_is_raised_on_all() -> None:
         (lambda: [1, 2], "not a list of"),
         (lambda: (np.zeros(2), "x"), "not a tuple of"),
         (lambda: np.array([open]), "type object cannot be shared"),
+        (lambda: np.ma.masked_array([1, 2], [True, False]), "masked"),
         (lambda: pc.barrier(), r"inside pc.data.shared\(\)"),
     ):
         with pytest.raises((IndexError, pc.InvalidArgument), match=message):

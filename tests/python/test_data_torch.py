@@ -153,6 +153,26 @@ def test_without_counting_a_loader_has_no_state(workers: int) -> None:
         one_by_one.state_dict()
 
 
+class Wrapped:
+    """A sampler of the program's own, around one of ours."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.sampler
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_counting_a_loader_has_no_state_through_another_sampler_either(workers: int) -> None:
+    sampler = pc.data.BatchSampler(N, global_batch_size=6, rank=0, size=2)
+    loader = DataLoader(Echo(), batch_sampler=Wrapped(sampler), num_workers=workers)  # type: ignore[arg-type]
+    next(iter(loader))
+    with pytest.raises(pc.InvalidArgument, match=r"sampler.counting\(loader\)"):
+        sampler.state_dict()
+    assert [sampler.state_dict()["position"] for _ in sampler.counting(loader)] == [6, 12, 18, 0]
+
+
 def test_a_loader_counts_samples_by_its_batches() -> None:
     sampler = pc.data.Sampler(N, rank=0, size=2)
     loaders: list[tuple[int, Any]] = [

@@ -211,7 +211,13 @@ def what_cannot_be_joined_raises_on_all() -> None:
     raised_everywhere(
         pc.CollectiveMismatch, r"rank 1 float64 of shape \(2, 3\)", cat, np.zeros((2, 3 if odd else 2))
     )
-    raised_everywhere(pc.InvalidArgument, "rank 1: list is no array", cat, [] if odd else np.zeros(2))
+    raised_everywhere(pc.InvalidArgument, "rank 1: .*list is no array", cat, [] if odd else np.zeros(2))
+    masked = np.ma.masked_array(np.zeros(2), [True, False])
+    raised_everywhere(pc.InvalidArgument, "rank 1: .*mask", cat, masked if odd else np.zeros(2))
+    raised_everywhere(pc.InvalidArgument, "dtype object", cat, np.array([open]))
+    if "torch" in makers():
+        for bad in (makers()["torch"](np.zeros(2)).to("meta"), makers()["torch"](np.zeros(2)).to_sparse()):
+            raised_everywhere(pc.InvalidArgument, "rank 1: .*memory", cat, bad if odd else np.zeros(2))
 
 
 @CHECKS.on(4)

@@ -190,6 +190,16 @@ def test_what_is_too_large_is_refused_before_it_is_copied() -> None:
         object_codec.encode({"x": np.arange(100)}, most_nbytes=len(data) - 1)
 
 
+def test_pieces_behind_each_other_are_the_bytes_and_arrays_are_not_copied() -> None:
+    for value in (*VALUES, *TENSORS, VALUES[:40]):
+        found = list(object_codec.pieces(value, most_nbytes=MOST))
+        assert b"".join(each.tobytes() for each in found) == coded(value).tobytes()
+    x = np.arange(100)
+    assert any(np.shares_memory(x, each) for each in object_codec.pieces([1, x], most_nbytes=MOST))
+    with pytest.raises(InvalidArgument, match="max_nbytes=1000"):
+        object_codec.pieces(np.zeros(1000), most_nbytes=1000)  # at once, before the first is asked for
+
+
 def raw(words: object, blocks: bytes = b"") -> Any:
     """What a peer sends that keeps to no rule but msgpack's. `words` may be bytes, which stand as they are."""
     skeleton = words if isinstance(words, bytes) else msgpack.packb(words)
