@@ -294,6 +294,93 @@ def two_loaders_at_once_and_next_of_iter(parts: list[int]) -> Numbers:
     return [*numbers, *state(model)]
 
 
+@trainer
+def what_a_backward_does_not_use_is_not_stepped(parts: list[int]) -> Numbers:
+    torch.manual_seed(1)
+    heads = [nn.Linear(3, 1).double() for _ in range(2)]
+    optimizer = torch.optim.Adam(nn.ModuleList(heads).parameters(), lr=0.05, weight_decay=0.1)
+    numbers: Numbers = []
+    for step, (x, y) in enumerate(DataLoader(data(47), batch_size=6)):
+        parts.append(len(x))
+        numbers.append(step_with(heads[step % 3 == 2], optimizer, x, y))
+        numbers.append(float(heads[1].weight.grad is None))
+    return [*numbers, *state(heads[0]), *state(heads[1])]
+
+
+@trainer
+def one_step_after_all_batches_of_a_loop(parts: list[int]) -> Numbers:
+    model = net(norm=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data(23), batch_size=5)
+    for _ in range(5):
+        optimizer.zero_grad()
+        for x, y in loader:
+            parts.append(len(x))
+            (model(x) - y).square().mean().div(5).backward()
+        optimizer.step()
+    return state(model)
+
+
+@trainer
+def a_graph_that_is_kept_goes_backward_again(parts: list[int]) -> Numbers:
+    model = net(norm=False)
+    weight = nn.Parameter(torch.ones((), dtype=torch.float64))
+    optimizer = torch.optim.SGD([*model.parameters(), weight], lr=0.01)
+    numbers = []
+    for x, y in DataLoader(data(23), batch_size=5):
+        parts.append(len(x))
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        weighted = loss * weight  # which keeps the loss
+        loss.backward(retain_graph=True)
+        weighted.backward(retain_graph=True)
+        optimizer.step()
+        numbers.append(loss.item())
+    return [*numbers, *state(model)]
+
+
+@trainer
+def batches_that_a_training_loop_evaluates_are_whole(parts: list[int]) -> Numbers:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = iter(DataLoader(data(60), batch_size=5))
+    numbers = []
+    for step, (x, y) in enumerate(batches):
+        parts.append(len(x))
+        numbers.append(step_with(model, optimizer, x, y))
+        if step == 3:
+            with torch.no_grad():
+                for u, v in itertools.islice(batches, 3):
+                    numbers.append(float((model.eval()(u) - v).square().mean()))
+            model.train()
+    return [*numbers, *state(model)]
+
+
+class Faulty(TensorDataset):
+    def __getitem__(self, place: int) -> Any:
+        if place == 1:
+            raise ValueError
+        return super().__getitem__(place)
+
+
+@trainer
+def a_batch_that_cannot_be_loaded_may_be_left_out(parts: list[int]) -> Numbers:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    drawn = [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9, 2, 3], [4, 5, 6, 7], [4, 5, 6]]
+    batches = iter(DataLoader(Faulty(*data(10).tensors), batch_sampler=drawn))
+    numbers: Numbers = []
+    while True:
+        try:
+            x, y = next(batches)
+        except ValueError:
+            continue
+        except StopIteration:
+            return [*numbers, *state(model)]
+        parts.append(len(x))
+        numbers.append(step_with(model, optimizer, x, y))
+
+
 @CHECKS.on(2)
 def worker_processes_load_the_parts() -> None:
     def workers(parts: list[int]) -> Numbers:
@@ -399,7 +486,39 @@ def a_loop_that_is_cut_and_does_not_train_is_refused() -> None:
         assert [len(x) for x, _ in loader] == [4, 4, 4]
 
 
-def one_loss(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], **options: Any) -> Numbers:
+@CHECKS.on(2)
+def a_loop_that_takes_parts_for_short_batches_is_refused() -> None:
+    def skipping() -> None:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(data(23), batch_size=6):
+            if len(x) == 6:
+                step_with(model, optimizer, x, y)
+
+    with applied(), pytest.raises(pc.InvalidArgument, match="does not train"):
+        skipping()
+
+
+@CHECKS.on(2)
+def parts_that_were_loaded_ahead_are_not_evaluated() -> None:
+    with applied():
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(data(48), batch_size=4, num_workers=1)
+        for x, y in loader:
+            step_with(model, optimizer, x, y)
+        batches = iter(loader)
+        step_with(model, optimizer, *next(batches))
+        with torch.no_grad(), pytest.raises(pc.InvalidArgument, match="of a part"):
+            next(batches)
+
+
+def one_loss(
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    *,
+    backward: Callable[[torch.Tensor], None] = torch.Tensor.backward,
+    **options: Any,
+) -> Numbers:
     def run() -> Numbers:
         model = net(norm=False)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -407,9 +526,9 @@ def one_loss(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], **optio
         for x, y in DataLoader(data(10), batch_size=5):
             optimizer.zero_grad()
             value = loss(model(x), y)
-            value.backward()
+            backward(value)
             optimizer.step()
-            numbers.append(value.item())
+            numbers.append(value.sum().item())
         return [*numbers, *state(model)]
 
     alone = run()
@@ -425,12 +544,32 @@ def sums_are_refused_unless_they_are_announced() -> None:
     mse = nn.functional.mse_loss
     by_hand = lambda x, y: 0.5 * (x - y).square().sum()  # noqa: E731
     asked = lambda x, y: mse(x, y, reduction="sum") + 0.01 * x.square().mean() * 0  # noqa: E731
+    beside_a_mean = lambda x, y: mse(x, y) + 0.1 * x.exp().sum()  # noqa: E731
     for sums in (by_hand, asked):
         with pytest.raises(pc.InvalidArgument, match="is a sum over the samples"):
             one_loss(sums)
         one_loss(sums, reduction="sum")
+    with pytest.raises(pc.InvalidArgument, match="is a sum over the samples"):
+        one_loss(beside_a_mean)
+    with pytest.raises(pc.InvalidArgument, match="is a sum over the samples"):
+        one_loss(lambda x, y: (x - y).square(), backward=lambda loss: loss.backward(torch.ones_like(loss)))
     one_loss(lambda x, y: (x - y).square().sum() / len(x))
+    penalized = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)  # as long as a part
+    one_loss(lambda x, y: mse(x, y) + penalized.square().sum() + (penalized * penalized).sum())
     one_loss(lambda x, y: mse(x, y) + 0.5 * mse(x, -y))
+
+
+@CHECKS.on(2)
+def sums_over_parts_and_over_whole_batches_do_not_mix() -> None:
+    with applied(reduction="sum"):
+        model = net(norm=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        pairs = zip(DataLoader(data(8), batch_size=4), DataLoader(data(2), batch_size=1), strict=True)
+        (x, y), (u, v) = next(pairs)
+        step_with(model, optimizer, torch.cat([x, u]), torch.cat([y, v]))
+        (x, y), (u, v) = next(pairs)
+        with pytest.raises(pc.InvalidArgument, match="parts of batches and whole ones"):
+            step_with(model, optimizer, torch.cat([x, u]), torch.cat([y, v]))
 
 
 @CHECKS.on(2)
@@ -559,6 +698,8 @@ def saves_and_loads(folder: Path) -> None:
             pc.barrier()
         if pc.rank() == 0:
             torch.save(3, str(folder / "alone.pt"))
+        torch.save(4, folder / f"at 12:00:0{pc.rank()}.pt")
+        assert torch.load(folder / "at 12:00:00.pt") == 4
         with pytest.raises(RuntimeError, match="no_such"):
             torch.save(4, folder / "no_such" / "model.pt")
         with open(folder / f"{pc.rank()}.pt", "wb") as mine:

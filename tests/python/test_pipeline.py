@@ -223,6 +223,16 @@ def a_step_that_was_given_up_is_not_followed_by_another() -> None:
     pc.barrier()
 
 
+@CHECKS.on(2)
+def a_step_on_one_rank_and_a_call_on_another_raise_on_both() -> None:
+    pipeline = Pipeline(stages(2)[pc.rank()], micro_batches=2, loss=mse)
+    good = integers(4, 4, seed=1)
+    with pytest.raises(pc.CollectiveMismatch, match=r"1 of 2 ranks called step\(\)"):
+        pipeline.step(good, good) if pc.rank() else pipeline(good)
+    with pytest.raises(pc.InvalidArgument, match="make a new Pipeline"):
+        pipeline.step(good, good)
+
+
 @CHECKS.on(4)
 def two_stages_in_two_copies_train_as_one_process() -> None:
     mesh = pc.Mesh((2, 2), ("dp", "pp"))

@@ -25,6 +25,10 @@ def echo(*args: Any, **kwargs: Any) -> list[Any]:
     return [pc.rank(), args, kwargs]
 
 
+def named_so(function: str, *, rank: int = 0) -> list[Any]:
+    return [function, rank]
+
+
 def fails(path: str) -> None:
     raise FileNotFoundError(2, "no such thing", path)
 
@@ -68,6 +72,13 @@ def every_rank_calls_every_rank_and_itself() -> None:
     for rank in range(pc.size()):
         assert pc.call(echo, pc.rank(), rank=rank, x="y") == [rank, (pc.rank(),), {"x": "y"}]
         assert pc.call("echo", rank=rank) == [rank, (), {}]
+
+
+@CHECKS.on(1, 2)
+@in_a_block(named_so)
+def a_function_may_call_its_arguments_as_call_does() -> None:
+    for rank in range(pc.size()):
+        assert pc.call(named_so, function="f", rank=rank) == ["f", 0]
 
 
 @CHECKS.on(2)
@@ -332,6 +343,24 @@ def the_end_waits_for_calls_of_other_threads() -> None:
                 pc.store().set("told 1", True)
         if pc.rank() == 1:
             assert late.result() == "late 1"
+
+
+@CHECKS.on(1, 2)
+def the_end_waits_for_what_other_threads_run_here() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def until_end() -> str:
+        begun.set()
+        end.wait()
+        return "ended"
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with pc.serving(until_end):
+            here = thread.submit(pc.call, until_end, rank=pc.rank())
+            begun.wait()
+            threading.Timer(0.05, end.set).start()
+        assert end.is_set()
+        assert here.result() == "ended"
 
 
 @CHECKS.on(2, 3)
