@@ -17,11 +17,23 @@ __all__ = ["program"]  # a fixture
 ATTEMPT = "attempt = int(os.environ['PYCOLLECTIVE_RESTART_COUNT'])"
 KEY = "key = os.pread(int(os.environ['PYCOLLECTIVE_KEY_FD']), 100, 0).hex()"
 FAILS_TWICE = "if rank == 1 and attempt < 2: sys.exit(7 + attempt)"
+# Rank 0 has printed before rank 1 fails: each waits for the other to open it.
+MEET_AT_A_PIPE = (
+    "if attempt < 2: open(os.path.join(os.path.dirname(__file__), f'pipe{attempt}'), 'wr'[rank]).close()"
+)
 ANEW = "pycollective run: all ranks are started anew: restart"
 
 
+@pytest.fixture
+def pipes(tmp_path: Path) -> None:
+    for attempt in range(2):
+        os.mkfifo(tmp_path / f"pipe{attempt}")
+
+
+@pytest.mark.usefixtures("pipes")
 def test_ranks_are_started_anew_with_a_new_key_until_none_fails(program: Callable[..., str]) -> None:
-    script = program(ATTEMPT, KEY, "print(attempt, key, os.environ['PYCOLLECTIVE_STORE'])", FAILS_TWICE)
+    says = "print(attempt, key, os.environ['PYCOLLECTIVE_STORE'])"
+    script = program(ATTEMPT, KEY, says, MEET_AT_A_PIPE, FAILS_TWICE)
     done = run("-n", "2", "--max-restarts", "3", script)
     assert done.returncode == 0
     said = sorted(line.split() for line in done.stdout.splitlines())
@@ -77,8 +89,10 @@ def test_a_program_that_cannot_be_started_is_not_started_again(tmp_path: Path) -
     assert ANEW not in done.stderr
 
 
+@pytest.mark.usefixtures("pipes")
 def test_every_attempt_has_log_files_of_its_own(program: Callable[..., str], tmp_path: Path) -> None:
-    script = program(ATTEMPT, "print('out', attempt); print('err', attempt, file=sys.stderr)", FAILS_TWICE)
+    says = "print('out', attempt); print('err', attempt, file=sys.stderr)"
+    script = program(ATTEMPT, says, MEET_AT_A_PIPE, FAILS_TWICE)
     logs = tmp_path / "logs"
     done = run("-n", "2", "--max-restarts", "2", "--log-dir", str(logs), script)
     assert done.returncode == 0
