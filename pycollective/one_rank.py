@@ -20,6 +20,7 @@ __all__ = ["alone", "main_first", "members_of", "single_process"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+HEARD_S = 5.0  # how long who tells of an exception waits until the others have it
 TAG = 0xFFFF_0B1F  # of what the main rank tells the others
 
 
@@ -82,9 +83,15 @@ def single_process(
             name = f"single_process {getattr(function, '__name__', function)!s}"
             if members.rank != rank:
                 return cast("T", _outcome(members, rank, timeout, allow_pickle))
-            with _telling(members, rank, timeout, allow_pickle) as outcome, alone(name):
-                result = function(*args, **kwargs)
-                outcome.append(result if share else None)
+            try:
+                with alone(name):
+                    result = function(*args, **kwargs)
+            except BaseException as error:
+                _tell(members, error, rank, timeout)
+                raise
+            # Not in a context manager of contextlib: its line would be taken for the program's.
+            outcome = (None, result if share else None)
+            objects.broadcast_object(members, outcome, rank, allow_pickle=allow_pickle, timeout=timeout)
             return result
 
         return call
@@ -92,24 +99,20 @@ def single_process(
     return decorate if function is None else decorate(function)
 
 
-@contextlib.contextmanager
-def _telling(group: Group, rank: int, timeout: float | None, allow_pickle: bool) -> Iterator[list[object]]:
-    """Tells the others the one thing in the list, or the exception."""
-    outcome: list[object] = []
-    try:
-        yield outcome
-    except BaseException as error:
-        with contextlib.suppress(CollectiveError):  # of two errors this is the first
-            objects.broadcast_object(group, (told(error), None), rank, timeout=timeout)
-        raise
-    objects.broadcast_object(group, (None, outcome[0]), rank, allow_pickle=allow_pickle, timeout=timeout)
+def _tell(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
+    """The others get the exception, and have it before this rank ends of it."""
+    with contextlib.suppress(CollectiveError):  # of two errors this is the first
+        objects.broadcast_object(group, (told(error), None), rank, timeout=timeout)
+        group.barrier(timeout=HEARD_S)
 
 
 def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool) -> object:
     words, result = objects.broadcast_object(group, None, rank, allow_pickle=allow_pickle, timeout=timeout)
-    if words is not None:
-        raise raised_again(words, rank)
-    return result
+    if words is None:
+        return result
+    with contextlib.suppress(CollectiveError):  # the error that was told is the one that counts
+        group.barrier(timeout=HEARD_S)
+    raise raised_again(words, rank)
 
 
 @contextlib.contextmanager

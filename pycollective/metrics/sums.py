@@ -111,7 +111,7 @@ def added(
     except CollectiveMismatch as error:
         if reason:
             raise InvalidArgument(f"metrics.{call}: {reason}") from error
-        error.args = (f"metrics.{call} of {names}: all ranks must name the same values: {error}",)
+        error.args = (f"metrics.{call} of {names}, where all ranks must name the same values: {error}",)
         raise
     sums: list[float] = vector.tolist()
     pieces, squares, refusals = sums[:PIECES], sums[PIECES : 2 * PIECES], sums[2 * PIECES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -78,6 +79,31 @@ def a_result_that_is_not_shared_need_not_be_sendable() -> None:
         return open  # what no codec takes
 
     assert load() is (open if pc.rank() == 0 else None)
+
+
+def saves_alone() -> str:
+    """What the rank that waits in vain is told."""
+    try:
+        if pc.rank() == 0:
+            pc.single_process(int)()
+        pc.barrier()
+    except pc.CollectiveError as error:
+        return str(error)
+    return ""
+
+
+def test_what_one_rank_calls_alone_is_told_with_its_line() -> None:
+    said = testing.run(saves_alone_in_a_world, 2, init=False)[1]
+    assert "test_one_rank.py:" in said.partition("stands under `if pc.rank() == 0`")[0]
+    assert "contextlib" not in said
+
+
+def saves_alone_in_a_world() -> str:
+    pc.init(timeout=20)
+    said = saves_alone()
+    with contextlib.suppress(pc.CollectiveError):  # the ranks are out of step
+        pc.shutdown()
+    return said
 
 
 @CHECKS.on(2)
