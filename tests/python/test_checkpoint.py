@@ -11,11 +11,11 @@ import json
 import os
 import random
 import resource
+import select
 import signal
 import stat
 import struct
 import tempfile
-import time
 import tracemalloc
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -221,6 +221,14 @@ def test_on_every_rank(size: int, name: str) -> None:
     named_checks.assert_passed(__name__, size, name)
 
 
+def ends(child: int, within_s: float) -> bool:
+    pidfd = os.pidfd_open(child)
+    try:
+        return bool(select.select([pidfd], [], [], within_s)[0])
+    finally:
+        os.close(pidfd)
+
+
 def kills(times: int, folder: str) -> tuple[int, int]:
     """SIGKILLs a process that saves all the time. Returns how many died in a save, and what was loaded last."""
     path, luck = os.path.join(folder, "a"), random.Random(times)
@@ -234,7 +242,7 @@ def kills(times: int, folder: str) -> tuple[int, int]:
             os._exit(1)
         os.close(go)
         os.read(come, 8)  # it has saved once
-        time.sleep(luck.uniform(0, 0.02))  # the moment is the thing tested
+        assert not ends(child, within_s=luck.uniform(0, 0.02))  # the moment is the thing tested
         os.kill(child, signal.SIGKILL)
         assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
         saved = b"".join(iter(lambda: os.read(come, 1 << 16), b""))  # noqa: B023  called at once

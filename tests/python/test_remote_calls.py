@@ -465,15 +465,6 @@ def calls_one_that_dies() -> None:
             pc.call(dies, rank=0)
 
 
-def test_the_death_of_a_server_ends_all_calls() -> None:
-    with pytest.raises(testing.WorldFailed) as caught:
-        testing.run(calls_one_that_dies, 3, timeout_s=20)
-    for rank in (1, 2):
-        error = caught.value.errors[rank].exception
-        assert isinstance(error, pc.PeerFailure)
-        assert error.peer == 0
-
-
 def one_that_called_dies() -> None:
     with pc.serving(echo):
         if pc.rank() == 2:
@@ -481,10 +472,18 @@ def one_that_called_dies() -> None:
             dies()
 
 
-def test_the_death_of_a_caller_is_raised_at_the_end_of_the_block() -> None:
+def assert_all_others_hear_of_the_death(dead: int, block: Callable[[], None]) -> None:
     with pytest.raises(testing.WorldFailed) as caught:
-        testing.run(one_that_called_dies, 3, timeout_s=20)
-    for rank in (0, 1):
+        testing.run(block, 3, timeout_s=20)
+    for rank in {0, 1, 2} - {dead}:
         error = caught.value.errors[rank].exception
         assert isinstance(error, pc.PeerFailure)
-        assert error.peer == 2
+        assert error.peer == dead
+
+
+def test_the_death_of_a_server_ends_all_calls() -> None:
+    assert_all_others_hear_of_the_death(0, calls_one_that_dies)
+
+
+def test_the_death_of_a_caller_is_raised_at_the_end_of_the_block() -> None:
+    assert_all_others_hear_of_the_death(2, one_that_called_dies)
