@@ -332,14 +332,20 @@ TEST_P(Agreement, a_recv_that_times_out_says_what_its_peer_is_doing_also_when_a_
 }
 
 TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
-  const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
+  std::promise<void> cancelled;
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kF32, 1'000'000, group.rank(), 3);
+    // Without this rank the others cannot have ended before they are told to.
+    if (group.rank() == 2) cancelled.get_future().wait();
     Request request;
     request.collective = Collective::kAllreduce;
     request.in = x.view();
     request.out = x.buffer();
     Result<std::unique_ptr<Work>> work = group.launch(request);
-    if (work.is_ok() && group.rank() == 1) work.value()->cancel();
+    if (group.rank() == 1) {
+      if (work.is_ok()) work.value()->cancel();
+      cancelled.set_value();
+    }
     // Whoever launches after the news has come hears of it there.
     const Status ended = work.is_ok() ? work.value()->wait({Deadline::after(kLong)}) : work.status();
     if (ended.code() != Code::kAborted) return unexpected(ended, "not cancelled");
