@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(torch is None, reason="PyTorch is not installed"),
 ]
+FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"  # as scripts/test full has it
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 RUN = [sys.executable, "-m", "pycollective", "run", "--no-prefix"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}  # several would wait for each other on a busy machine
@@ -54,7 +55,7 @@ def alone() -> list[dict[str, Any]]:
     return train(1, *SEEDS)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 4] if FULL else [2])
 def test_ranks_train_as_well_as_one_process_over_three_seeds(alone: list[dict[str, Any]], ranks: int) -> None:
     for one, several in zip(alone, train(ranks, *SEEDS), strict=True):
         assert one["accuracy"] >= 0.88

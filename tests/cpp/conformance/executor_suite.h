@@ -39,6 +39,11 @@ class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
 };
 
 inline constexpr std::size_t kLargeCount = 300'001;
+#if defined(__SANITIZE_THREAD__)  // threads meet in the same places whatever the type, and this takes minutes
+inline constexpr DType kLargeTypes[] = {DType::kF32};
+#else
+inline constexpr DType kLargeTypes[] = {DType::kF32, DType::kBF16, DType::kI64};
+#endif
 inline constexpr Collective kOfParts[] = {Collective::kAllgather, Collective::kReduceScatter,
                                           Collective::kAlltoall, Collective::kGather, Collective::kScatter};
 
@@ -114,7 +119,7 @@ TEST_P(ExecutorSuite, allreduce_is_exact_for_every_dtype_op_and_count) {
 
 TEST_P(ExecutorSuite, large_arrays_are_exact) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
+    for (const DType dtype : kLargeTypes) {
       for (const bool in_place : {false, true}) {
         const Rank root = group.size() - 1;
         PC_TRY(run_and_compare(group,
