@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "bind_debug.h"
 #include "bind_errors.h"
+#include "bind_gpu.h"
 #include "bind_group.h"
 #include "bind_heap.h"
 #include "bind_info.h"
@@ -82,6 +83,7 @@ PYBIND11_MODULE(_core, m) {
   }
   pc::bind_runtime(m, state);
   pc::bind_heap(m, state);
+  pc::bind_gpu(m);
   pc::bind_info(m, state);
   pc::bind_debug(m, state);
   pc::bind_ops(m, state);

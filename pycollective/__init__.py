@@ -97,6 +97,7 @@ if typing.TYPE_CHECKING:
     from pycollective import jax as jax
     from pycollective import metrics as metrics
     from pycollective import torch as torch
+    from pycollective.availability import Availability, available
     from pycollective.devices import device
     from pycollective.facts import Info, info
     from pycollective.gradients.reducer import GradientReducer
@@ -111,6 +112,7 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "ANY_SOURCE",
     "Aborted",
+    "Availability",
     "CollectiveError",
     "CollectiveMismatch",
     "CollectiveTimeout",
@@ -139,6 +141,7 @@ __all__ = [
     "allreduce_async",
     "alltoall",
     "alltoall_async",
+    "available",
     "barrier",
     "barrier_async",
     "broadcast",
@@ -200,8 +203,10 @@ __all__ = [
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
+    "Availability": "availability",
     "GradientReducer": "gradients.reducer",
     "Info": "facts",
+    "available": "availability",
     "call": "remote_calls",
     "device": "devices",
     "empty": "heap",

@@ -79,6 +79,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="join the other ranks and measure round trips (default: if a launcher started several)",
     )
 
+    look.add_argument("--gpu", action="store_true", help="open the driver and NCCL, and say what they have")
+
     commands.add_parser("env", help="print the environment variables that pycollective reads")
     return parser
 
@@ -116,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command_name == "doctor":
         from pycollective.doctor import doctor
 
-        return doctor(as_json=options.json, world=options.world)
+        return doctor(as_json=options.json, world=options.world, gpus=options.gpu)
 
     if options.command_name == "tune":
         from pycollective.tune import command as tuning

@@ -112,8 +112,7 @@ def become_world(
             raise InvalidArgument(
                 "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
             )
-        if backend is not None and backend not in BACKENDS:
-            raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
+        _check_backend(backend)
         check_timeout(timeout)
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
@@ -124,6 +123,17 @@ def become_world(
         return runtime.world
     finally:
         _entering.release()
+
+
+def _check_backend(backend: str | None) -> None:
+    if backend == "nccl":
+        from pycollective.availability import available
+
+        if not (nccl := available("nccl")):
+            raise Unsupported(f"backend 'nccl': {nccl}")
+        raise Unsupported(f"backend 'nccl': this version moves no arrays of GPUs yet, though {nccl}")
+    if backend is not None and backend not in BACKENDS:
+        raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
 
 
 def join(

@@ -89,6 +89,13 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "another machine "
      "is refused. Rank 0's counts for all.",
      "0.1"},
+    {Env::kCudaLib, "PYCOLLECTIVE_CUDA_LIB", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "The CUDA driver, a file; unset: what the loader finds as `libcuda.so.1`.", "0.1"},
+    {Env::kNcclLib, "PYCOLLECTIVE_NCCL_LIB", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "NCCL, a file, and no other is tried; unset: the copy that is in the process already, the wheel "
+     "`nvidia-nccl`, "
+     "`lib` below `NCCL_ROOT`, `NCCL_HOME`, `CONDA_PREFIX` and `CUDA_HOME`, what the loader finds.",
+     "0.1"},
 }};
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {

@@ -31,8 +31,10 @@ enum class Env : uint8_t {
   kSingleCopy,
   kTcpSockets,
   kProfile,
+  kCudaLib,
+  kNcclLib,
 };
-inline constexpr int kEnvCount = 19;
+inline constexpr int kEnvCount = 21;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

@@ -92,6 +92,15 @@ class Communicator {
   virtual Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag,
                                                         const char* site, Async how) = 0;
 
+  // A call that something else makes, NCCL say: numbered, described and compared like any other, while it runs elsewhere.
+  // It has been checked, and its arrays are not touched. `by` names what makes it. The AsyncCall ends well when all ranks have
+  // made the same call.
+  virtual Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
+                                                              Async how) = 0;
+  // For waits of such calls: ends when the group does.
+  virtual WaitContext waiting_until(Deadline deadline) const = 0;
+  virtual Status alive() = 0;  // not OK: the group has ended, or a member has quit, and why
+
   // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.
   // What has come up about earlier calls and was not raised here is logged then.
   virtual Status resync(double timeout_s = -1, const char* site = nullptr) = 0;

@@ -169,6 +169,15 @@ bool GroupCalls::given_up_before(uint64_t sequence) {
   return endings_.count(sequence) != 0;
 }
 
+Status GroupCalls::quit_by_others() {
+  if (ending_count_.load(std::memory_order_acquire) == 0) return Status::ok();
+  const std::unique_lock in_turn = turn();
+  const std::lock_guard lock(mutex_);
+  const auto next = endings_.find(sequence_ + 1);
+  if (next == endings_.end() || next->second.why.code != Code::kPeerExited) return Status::ok();
+  return verdict_of(next->second.why, {}, names_);
+}
+
 Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {
   const std::lock_guard lock(mutex_);
   const auto ending = endings_.find(sequence);

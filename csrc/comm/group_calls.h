@@ -64,6 +64,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     return flags == 0 ? Status::ok() : look();
   }
   Status alive() const;  // not OK: the group has ended
+  // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
+  Status quit_by_others();
   // Held from numbering a call until it is launched, so that numbers start in order.
   std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_mutex_); }
   uint64_t next_number() { return ++sequence_; }  // turn() held

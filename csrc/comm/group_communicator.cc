@@ -185,6 +185,26 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
       {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
+// A barrier under the call's own description: it ends when all ranks have made the same call.
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Request& described,
+                                                                       const Algorithm& by, Async how) {
+  const TimePoint began = now();
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
+  PC_TRY(usable());
+  if (size_ == 1 || parts_.check == Check::kOff) return std::make_shared<AsyncCall>(Status::ok());
+  PC_TRY(parts_.calls.progress->start());
+  const Choice described_choice{&by};
+  const Request barrier;
+  auto work = std::make_unique<GroupWork>(shared_);
+  {
+    const std::unique_lock turn = shared_->calls.turn();
+    start_next(described, described_choice, {began}, barrier, choose(barrier), work->started().made);
+  }
+  work->set_operation(operation_text(described, described_choice, size_, work->sequence()));
+  return parts_.calls.progress->add(
+      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+}
+
 // What is known of earlier calls keeps nobody from leaving. The first of it is raised afterwards: there is no next call.
 Status GroupCommunicator::leave(double timeout_s) {
   Status earlier;

@@ -45,6 +45,15 @@ class GroupCommunicator final : public Communicator {
   void put_back(const FoundMessage& message) override;
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                   double timeout_s) override;
+  Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
+                                                      Async how) override;
+  WaitContext waiting_until(Deadline deadline) const override {
+    return {deadline, shared_->calls.word(), parts_.interrupted, nullptr};
+  }
+  Status alive() override {
+    PC_TRY(shared_->calls.alive());
+    return shared_->calls.quit_by_others();
+  }
   Status resync(double timeout_s, const char* site) override;
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
   Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) override;

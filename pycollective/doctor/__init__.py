@@ -86,14 +86,23 @@ def check(facts: Facts) -> list[Line]:
     return [line for each in CHECKS for line in each(facts)]
 
 
-def doctor(*, as_json: bool = False, world: bool | None = None) -> int:
+def _gpus() -> list[Line]:
+    from pycollective import _core, availability
+    from pycollective.doctor import gpu
+
+    return [*gpu.driver(_core._driver_facts()), *gpu.nccl(_core._nccl_facts(availability.wheel_folders()))]
+
+
+def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:
     """Prints what all checks find; 1 if anything fails.
+
+    With `gpus` the driver and NCCL are opened and asked, instead of nvidia-smi alone.
 
     With `world`, and without a word about it if a launcher started several ranks, the world is really made. Then rank 0
     prints for all: its own lines, and of the others those that are not OK. A rank that finds no world says so itself.
     """
     facts = collect()
-    lines = check(facts)
+    lines = check(facts) + (_gpus() if gpus else [])
     rank = facts.placement.rank if facts.placement else 0
     if facts.placement is not None and (facts.size > 1 if world is None else world):
         from pycollective.doctor.world import visit

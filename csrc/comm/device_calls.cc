@@ -1,0 +1,304 @@
+#include "comm/device_calls.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "comm/arguments.h"
+#include "comm/async_call.h"
+#include "nccl/executor.h"
+
+namespace pc {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
+constexpr std::chrono::milliseconds kRound{10};  // between two looks at calls that run
+
+const Algorithm& by_nccl(Collective collective) {
+  static const std::array<Algorithm, kCollectiveCount> kRows = [] {
+    std::array<Algorithm, kCollectiveCount> rows{};
+    for (int i = 0; i < kCollectiveCount; ++i) {
+      Algorithm& row = rows[static_cast<std::size_t>(i)];
+      row.name = "nccl";
+      row.collective = static_cast<Collective>(i);
+      row.supports = [](const Shape&) { return true; };
+      row.build = nullptr;
+      row.source = "docs/gpu.md";
+      row.summary = "NCCL, on arrays of GPUs";
+      row.pipelines = Pipelines::kNot;
+      row.name_hash = fnv1a(row.name);
+    }
+    return rows;
+  }();
+  return kRows[static_cast<std::size_t>(collective)];
+}
+
+DeviceFacts facts_of(const DeviceCalls::Means& means) {
+  DeviceFacts facts;
+  if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
+  const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
+  if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
+  facts.set_gpu(device.value().uuid);
+  const nccl::Version& version = means.api->version;
+  facts.nccl_major = version.major;
+  facts.nccl_minor = version.minor;
+  facts.nccl_patch = version.patch;
+  return facts;
+}
+
+template <class T>
+ConstBuffer bytes_of(const T& value, std::size_t number = 1) {
+  return {reinterpret_cast<const std::byte*>(&value), sizeof(T) * number, DType::kU8};
+}
+template <class T>
+Buffer room_in(T& value, std::size_t number = 1) {
+  return {reinterpret_cast<std::byte*>(&value), sizeof(T) * number, DType::kU8};
+}
+
+Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
+  std::vector<DeviceFacts> all(static_cast<std::size_t>(group.size()));
+  Request exchange;
+  exchange.collective = Collective::kAllgather;
+  exchange.in = bytes_of(mine);
+  exchange.out = room_in(all[0], all.size());
+  exchange.label = "which way between GPUs";
+  PC_TRY(group.run(exchange, timeout_s));
+  return can_go_by_nccl(all);
+}
+
+// What rank 0 tells the others. Without an id they must not wait for one.
+struct Invitation {
+  nccl::UniqueId id = {};
+  char why_not[128] = {};
+};
+
+Result<nccl::UniqueId> meet(Communicator& group, const nccl::Api& api, double timeout_s) {
+  Invitation invitation;
+  if (group.rank() == 0) {
+    const Result<nccl::UniqueId> made = nccl::make_unique_id(api);
+    if (made.is_ok()) {
+      invitation.id = made.value();
+    } else {
+      made.status().message().copy(invitation.why_not, sizeof invitation.why_not - 1);
+    }
+  }
+  Request tell;
+  tell.collective = Collective::kBroadcast;
+  if (group.rank() == 0) tell.in = bytes_of(invitation);
+  tell.out = room_in(invitation);
+  tell.label = "where NCCL meets";
+  PC_TRY(group.run(tell, timeout_s));
+  invitation.why_not[sizeof invitation.why_not - 1] = '\0';
+  if (invitation.why_not[0] == '\0') return invitation.id;
+  return Status(Code::kUnsupported,
+                std::string("rank 0 cannot let the ranks meet by NCCL: ") + invitation.why_not);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
+                                                       double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_TRY(agree(group, facts_of(means), timeout_s));
+  PC_ASSIGN_OR_RETURN(const nccl::UniqueId id,
+                      meet(group, *means.api, std::max(deadline.remaining_s(), 0.0)));
+  // From here on the others wait for NCCL, which tells nobody that one of them does not come.
+  WaitContext context = group.waiting_until(deadline);
+  const std::function<bool()>* const interrupted = context.interrupted;
+  const std::function<bool()> in_vain = [&] {
+    return !group.alive().is_ok() || (interrupted != nullptr && *interrupted && (*interrupted)());
+  };
+  context.interrupted = &in_vain;
+  const auto joined = [&]() -> Result<std::shared_ptr<DeviceCalls>> {
+    PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
+    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context));
+    const nccl::Means with{means.api, means.clock, means.log};
+    PC_ASSIGN_OR_RETURN(
+        std::unique_ptr<nccl::Communicator> made,
+        nccl::Communicator::init(with, {id, group.rank(), group.size()}, {}, group.waiting_until(deadline)));
+    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made));
+    return std::shared_ptr<DeviceCalls>(
+        new DeviceCalls(group, means.device, means.strict, std::move(executor)));
+  }();
+  if (!joined.is_ok()) {
+    if (const Status end = group.alive(); !end.is_ok()) return end;  // which is why
+    group.quit(joined.status());
+  }
+  return joined;
+}
+
+DeviceCalls::DeviceCalls(Communicator& group, int device, bool strict,
+                         std::unique_ptr<cuda::DeviceExecutor> executor)
+    : group_(group),
+      device_(device),
+      strict_(strict),
+      executor_(std::move(executor)) {
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
+  try {
+    watcher_ = std::thread([this] { watch(); });
+    ::pthread_setname_np(watcher_.native_handle(), "pc-gpu-watch");
+  } catch (const std::system_error& error) {
+    failure_ = system_error("starting the watcher of calls on GPUs", error.code().value());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+DeviceCalls::~DeviceCalls() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+// Also brings it into the form that executors expect. The rules are those of arrays of the CPU.
+Status DeviceCalls::check(Request& request) const {
+  const Device here = {DeviceType::kCuda, static_cast<int16_t>(device_)};
+  const auto misplaced = [&](const ConstBuffer& buffer) {
+    return buffer.data != nullptr && (buffer.device.type != here.type || buffer.device.index != here.index);
+  };
+  if (misplaced(request.in) || misplaced(request.out))
+    return Status(Code::kInvalidArgument, "an array of this call does not lie on GPU " +
+                                              std::to_string(device_) + ", which this group uses here");
+  request.in.device = request.out.device = {};
+  PC_TRY(check_request(request, group_.rank(), group_.size()));
+  if (request.in.data != nullptr) request.in.device = here;
+  if (request.out.data != nullptr) request.out.device = here;
+  return executor_->can(request);
+}
+
+Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call,
+                                                               double timeout_s) {
+  PC_TRY(first_failure());
+  cuda::DeviceCall checked = call;
+  PC_TRY(check(checked.request));
+  const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
+  const std::shared_ptr<StartedDeviceCall> started(new StartedDeviceCall);
+  started->deadline_ = Deadline::after(seconds);
+  started->calls_ = weak_from_this();
+  const std::lock_guard in_one_order(turn_);
+  PC_ASSIGN_OR_RETURN(
+      started->comparison_,
+      group_.begin_comparison(checked.request, by_nccl(checked.request.collective), {seconds}));
+  started->operation_ = started->comparison_->operation();
+  if (strict_) PC_TRY(compared(*started, TimePoint::max()).value());
+  auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
+  if (!queued.is_ok()) {  // the others have queued theirs, or will
+    fail(queued.status().with_operation(started->operation_), true);
+    return first_failure();
+  }
+  started->on_gpu_ = std::move(queued).value();
+  {
+    const std::lock_guard lock(mutex_);
+    running_.push_back(started);
+  }
+  changed_.notify_all();
+  return started;
+}
+
+// How the comparison ended, which its own deadline does too. Null: `until` came first.
+std::optional<Status> DeviceCalls::compared(const StartedDeviceCall& call, TimePoint until) const {
+  return call.comparison_->wait(group_.waiting_until(Deadline(until)));
+}
+
+Status DeviceCalls::first_failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// `tell`: the other ranks do not know yet.
+void DeviceCalls::fail(const Status& why, bool tell) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.is_ok()) return;
+    failure_ = why;
+  }
+  executor_->abort(why);
+  if (tell) group_.quit(why);
+}
+
+void DeviceCalls::watch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (running_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    look_at_calls();
+    lock.lock();
+    if (!stopping_ && !running_.empty()) changed_.wait_for(lock, kRound);
+  }
+}
+
+void DeviceCalls::look_at_calls() {
+  std::vector<std::shared_ptr<StartedDeviceCall>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.assign(running_.begin(), running_.end());
+  }
+  for (const std::shared_ptr<StartedDeviceCall>& each : calls) {
+    const std::optional<Status> compared = each->comparison_->outcome();
+    if (compared && !compared->is_ok()) {
+      fail(*compared, false);
+    } else if (each->deadline_.expired() && !each->on_gpu_->done()) {
+      fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
+    }
+  }
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
+  if (const Status trouble = executor_->look_around(); !trouble.is_ok()) fail(trouble, true);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(running_, [&](const std::shared_ptr<StartedDeviceCall>& each) {
+    return !failure_.is_ok() || (each->on_gpu_->done() && each->comparison_->outcome());
+  });
+}
+
+Status DeviceCalls::close(double timeout_s) {
+  PC_TRY(first_failure());
+  return executor_->close(
+      group_.waiting_until(Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s)));
+}
+
+void DeviceCalls::abort(const Status& why) { fail(why, false); }
+
+bool StartedDeviceCall::done() const { return on_gpu_->done() && comparison_->outcome().has_value(); }
+
+Status StartedDeviceCall::wait(double timeout_s) {
+  const std::shared_ptr<DeviceCalls> calls = calls_.lock();
+  if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
+  const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
+  const std::optional<Status> compared = calls->compared(*this, until);
+  if (compared && !compared->is_ok()) {
+    calls->fail(*compared, false);
+    return calls->first_failure();
+  }
+  const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
+  const Result<WaitEnd> end =
+      on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? deadline_ : Deadline(until)));
+  if (end.is_ok() && end.value() == WaitEnd::kReady && compared) return Status::ok();
+  Status ended = end.status();
+  if (end.is_ok() && end.value() == WaitEnd::kAborted) ended = calls->group_.alive();
+  if (end.is_ok() && end.value() == WaitEnd::kInterrupted) ended = Status(Code::kInterrupted, "interrupted");
+  if (end.is_ok() && end.value() != WaitEnd::kAborted && end.value() != WaitEnd::kInterrupted)
+    ended = Status(Code::kTimeout,
+                   end.value() == WaitEnd::kReady ? "not all ranks have made this call" : kNotInTime);
+  ended = ended.with_operation(operation_);
+  if (ended.code() == Code::kTimeout && is_own) calls->fail(ended, true);
+  const Status first = calls->first_failure();
+  return first.is_ok() ? ended : first;
+}
+
+}  // namespace pc

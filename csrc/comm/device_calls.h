@@ -1,0 +1,96 @@
+// Calls of arrays on GPUs, in one group: beside the group's own calls, under the same rules. Every call is compared with the
+// other ranks' while NCCL runs it; what goes wrong on any rank ends all.
+//
+//   launch()   checks -> comparison begins (a small message to the others) -> queued on the GPU
+//   the watcher, a thread that exists from join() on: the comparison's end, the call's deadline, NCCL's own errors, the death of
+//   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/device_path.h"
+#include "cuda/context.h"
+#include "cuda/device_executor.h"
+#include "nccl/communicator.h"
+
+namespace pc {
+
+class DeviceCalls;
+
+// One call. Thread-safety: all methods.
+class StartedDeviceCall {
+ public:
+  StartedDeviceCall(const StartedDeviceCall&) = delete;
+  StartedDeviceCall& operator=(const StartedDeviceCall&) = delete;
+  // What is queued on `stream` from now on comes after the call. Returns at once; what goes wrong later is raised by the next call.
+  Status precede(cuda::CUstream stream) { return on_gpu_->precede(stream); }
+  // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
+  Status wait(double timeout_s);
+  bool done() const;
+
+ private:
+  friend class DeviceCalls;
+  StartedDeviceCall() = default;
+  std::shared_ptr<cuda::DeviceWork> on_gpu_;
+  std::shared_ptr<AsyncCall> comparison_;
+  std::string operation_;
+  Deadline deadline_{TimePoint::max()};
+  std::weak_ptr<DeviceCalls> calls_;
+};
+
+// Thread-safety: all methods. The group must outlive it.
+class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
+ public:
+  // This rank's means. Of what it lacks: why_not, and the rest is null.
+  struct Means {
+    std::shared_ptr<const cuda::Driver> driver;
+    std::shared_ptr<const nccl::Api> api;
+    Status why_not;
+    int device = 0;
+    nccl::Clock* clock = nullptr;  // outlives it
+    Logger log = Logger();
+    bool strict = false;  // a call is queued only when all ranks have made it
+  };
+  // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
+  // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
+  static Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const Means& means, double timeout_s);
+  ~DeviceCalls();  // close() or abort() comes first
+  DeviceCalls(const DeviceCalls&) = delete;
+  DeviceCalls& operator=(const DeviceCalls&) = delete;
+
+  Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s);
+  Status close(double timeout_s);  // all members, after the same calls
+  void abort(const Status& why);
+
+ private:
+  DeviceCalls(Communicator& group, int device, bool strict, std::unique_ptr<cuda::DeviceExecutor> executor);
+  Status check(Request& request) const;
+  std::optional<Status> compared(const StartedDeviceCall& call, TimePoint until) const;
+  Status first_failure() const;
+  void fail(const Status& why, bool tell);
+  void watch();
+  void look_at_calls();
+  friend class StartedDeviceCall;
+
+  Communicator& group_;
+  const int device_;
+  const bool strict_;
+  const std::unique_ptr<cuda::DeviceExecutor> executor_;
+  std::mutex turn_;  // calls are compared and queued in one order
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<StartedDeviceCall>> running_;
+  Status failure_;
+  bool stopping_ = false;
+  std::thread watcher_;  // set once
+};
+
+}  // namespace pc

@@ -1,0 +1,57 @@
+#include "comm/device_path.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+namespace pc {
+namespace {
+
+template <std::size_t size>
+void put(char (&into)[size], const std::string& text) {
+  const std::size_t length = std::min(text.size(), size - 1);
+  std::memcpy(into, text.data(), length);
+  into[length] = '\0';
+}
+// What came from another rank need not end.
+template <std::size_t size>
+std::string text_in(const char (&from)[size]) {
+  return {from, strnlen(from, size)};
+}
+
+std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
+std::string version_text(const DeviceFacts& facts) {
+  return std::to_string(facts.nccl_major) + "." + std::to_string(facts.nccl_minor) + "." +
+         std::to_string(facts.nccl_patch);
+}
+Status cannot(const std::string& why) {
+  return Status(Code::kUnsupported,
+                "these ranks cannot go by NCCL: " + why +
+                    ". This version has no other way between GPUs: copy the array to the CPU for this call");
+}
+
+}  // namespace
+
+void DeviceFacts::set_gpu(const std::string& uuid) { put(gpu, uuid); }
+void DeviceFacts::lacks(const std::string& why) {
+  if (why_not[0] == '\0') put(why_not, why);
+}
+
+Status can_go_by_nccl(std::span<const DeviceFacts> by_rank) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const DeviceFacts& facts = by_rank[rank];
+    if (const std::string why = text_in(facts.why_not); !why.empty())
+      return cannot(rank_text(rank) + ": " + why);
+    const auto [owner, is_first] = owners.emplace(text_in(facts.gpu), rank);
+    if (!is_first)
+      return cannot(rank_text(owner->second) + " and " + rank_text(rank) + " share one GPU, " + owner->first +
+                    ", which NCCL refuses");
+    if (version_text(facts) != version_text(by_rank[0]))
+      return cannot("rank 0 has NCCL " + version_text(by_rank[0]) + " and " + rank_text(rank) + " " +
+                    version_text(facts) + ", and NCCL wants one version everywhere");
+  }
+  return Status::ok();
+}
+
+}  // namespace pc

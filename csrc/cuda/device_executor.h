@@ -1,0 +1,51 @@
+// The seam between a call of arrays on a GPU and the ways to run it: NCCL, the memory of peers, staging through the host.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/waiter.h"
+#include "cuda/driver.h"
+#include "engine/request.h"
+
+namespace pc::cuda {
+
+// One launched call. It keeps what it needs until its end has been seen, also if nobody holds it any more.
+// Thread-safety: all methods.
+class DeviceWork {
+ public:
+  virtual ~DeviceWork() = default;  // does not wait
+
+  // What is queued on `stream` from now on comes after the call. Costs the host nothing; says nothing of how the call ends.
+  virtual Status precede(CUstream stream) = 0;
+  // Until it has ended or the context does, which leaves it as it is. Errors: how it ended. kUnsupported: it is part of a
+  // graph, and has not been run.
+  virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
+  virtual bool done() const = 0;  // or failed
+};
+
+struct DeviceCall {
+  Request
+      request;  // its stream: on which its arrays are made, and used afterwards. Null: the legacy default stream
+  // Straight on that stream, for callers who would wait for it there at once; else beside it, on a stream of the executor.
+  bool in_line = false;
+  std::shared_ptr<const void> keeps = {};  // what its arrays need to live, let go when the call has ended
+};
+
+// Thread-safety: all methods. Launches of one group come in the same order on every rank.
+class DeviceExecutor {
+ public:
+  virtual ~DeviceExecutor() = default;  // close() or abort() comes first
+  virtual std::string_view name() const = 0;
+  // OK, or kUnsupported and why not: a function of what all ranks know.
+  virtual Status can(const Request& request) const = 0;
+  // Queues it. The context is for what the host has to wait for meanwhile.
+  virtual Result<std::shared_ptr<DeviceWork>> launch(const DeviceCall& call, const WaitContext& context) = 0;
+  // Looks after calls that nobody waits for: lets go of what those keep that have ended. Errors: why no more can be made.
+  virtual Status look_around() = 0;
+  virtual void abort(const Status& why) = 0;             // everything, now and later
+  virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
+};
+
+}  // namespace pc::cuda

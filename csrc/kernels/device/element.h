@@ -1,0 +1,236 @@
+// The arithmetic of one element on a GPU. Compiled by nvcc for the kernels and by C++ for the tests, which compare it with
+// the CPU's kernels: both must give the same bits, NaN payloads aside. Compiled without fused multiply-add.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define PC_INLINE __host__ __device__ __forceinline__
+#else
+#define PC_INLINE inline
+#endif
+#ifndef __CUDA_ARCH__
+#include "kernels/float16.h"
+#endif
+
+namespace pc::device {
+
+// Elements that C++ has no type for, by their bits. Nothing of NVIDIA's headers is needed for them.
+enum class F16 : uint16_t {};
+enum class BF16 : uint16_t {};
+enum class E4M3FN : uint8_t {};
+enum class E5M2 : uint8_t {};
+template <class T>
+struct Complex {
+  T re, im;
+};
+template <class T>
+struct Located {
+  T value, location;
+};
+
+template <class T, class U>
+struct Same {
+  static constexpr bool kYes = false;
+};
+template <class T>
+struct Same<T, T> {
+  static constexpr bool kYes = true;
+};
+template <class T>
+constexpr bool kShortFloat =
+    Same<T, F16>::kYes || Same<T, BF16>::kYes || Same<T, E4M3FN>::kYes || Same<T, E5M2>::kYes;
+template <class T>
+constexpr bool kFloat = kShortFloat<T> || Same<T, float>::kYes || Same<T, double>::kYes;
+
+// ---- bits
+
+template <int nbytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+  using Type = uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+  using Type = uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+  using Type = uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+  using Type = uint64_t;
+};
+template <class T>
+using Unsigned = typename UnsignedOf<sizeof(T)>::Type;
+
+template <class To, class From>
+PC_INLINE To with_bits_of(From from) {
+  static_assert(sizeof(To) == sizeof(From), "as many bits");
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+PC_INLINE float as_float(uint32_t bits) { return with_bits_of<float>(bits); }
+PC_INLINE uint32_t bits_of(float value) { return with_bits_of<uint32_t>(value); }
+
+// ---- short floats: exact to float32, and back to nearest even
+
+// Each has an instruction; on the CPU kernels/float16.h does what it does.
+PC_INLINE float to_float(F16 element) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(element)));
+  return value;
+#else
+  return pc::to_float(static_cast<pc::F16>(element));
+#endif
+}
+PC_INLINE F16 to_f16(float value) {
+#ifdef __CUDA_ARCH__
+  uint16_t element;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(element) : "f"(value));
+  return static_cast<F16>(element);
+#else
+  return static_cast<F16>(pc::to_f16(value));
+#endif
+}
+
+PC_INLINE float to_float(BF16 element) { return as_float(static_cast<uint32_t>(element) << 16); }
+PC_INLINE BF16 to_bf16(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not turn into infinity
+  return static_cast<BF16>(((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded) >> 16);
+}
+
+PC_INLINE float to_float(E5M2 element) {  // the upper half of a float16
+  return to_float(static_cast<F16>(static_cast<uint32_t>(element) << 8));
+}
+PC_INLINE float to_float(E4M3FN element) {
+  const uint32_t bits = static_cast<uint32_t>(element), magnitude = bits & 0x7f;
+  // With the bits in the places of a float16 it is 2^8 too small, subnormals too.
+  const float value = to_float(static_cast<F16>((magnitude << 7) | (bits & 0x80) << 8)) * 256.0f;
+  return magnitude == 0x7f ? as_float(0x7fc00000) : value;
+}
+
+// A magnitude of at most 0x7f800000 in a format of 8 bits. What is too large goes on counting.
+template <uint32_t fraction_bits, uint32_t bias>
+PC_INLINE uint32_t round_to_8_bits(uint32_t magnitude) {
+  constexpr uint32_t kShift = 23 - fraction_bits, kSmallestNormal = (127 - bias + 1) << 23;
+  constexpr uint32_t kUnit = kSmallestNormal + (kShift << 23);  // its last bit is the smallest subnormal
+  const uint32_t subnormal = bits_of(as_float(magnitude) + as_float(kUnit)) - kUnit;
+  const uint32_t odd = (magnitude >> kShift) & 1;
+  const uint32_t normal = (magnitude - ((127 - bias) << 23) + (1u << (kShift - 1)) - 1 + odd) >> kShift;
+  return magnitude < kSmallestNormal ? subnormal : normal;
+}
+PC_INLINE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+PC_INLINE E4M3FN to_e4m3fn(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t rounded = round_to_8_bits<3, 7>(smaller(bits & 0x7fffffff, 0x7f800000));
+  return static_cast<E4M3FN>(smaller(rounded, 0x7f) | ((bits >> 24) & 0x80));  // it has no infinity
+}
+PC_INLINE E5M2 to_e5m2(float value) {
+  const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
+  const uint32_t number = smaller(round_to_8_bits<2, 15>(smaller(magnitude, 0x7f800000)), 0x7c);
+  return static_cast<E5M2>((magnitude > 0x7f800000 ? 0x7e : number) | ((bits >> 24) & 0x80));
+}
+
+// What an element is computed in, and back.
+template <class T>
+PC_INLINE auto decode(T element) {
+  if constexpr (kShortFloat<T>) {
+    return to_float(element);
+  } else {
+    return element;
+  }
+}
+template <class T, class Value>
+PC_INLINE T encode(Value value) {
+  if constexpr (Same<T, F16>::kYes) {
+    return to_f16(value);
+  } else if constexpr (Same<T, BF16>::kYes) {
+    return to_bf16(value);
+  } else if constexpr (Same<T, E4M3FN>::kYes) {
+    return to_e4m3fn(value);
+  } else if constexpr (Same<T, E5M2>::kYes) {
+    return to_e5m2(value);
+  } else {
+    return value;
+  }
+}
+
+// ---- sums and products
+
+template <class T>
+PC_INLINE T sum(T a, T b) {
+  if constexpr (kFloat<T>) {
+    return encode<T>(decode(a) + decode(b));
+  } else {
+    return static_cast<T>(a + b);
+  }
+}
+template <class T>
+PC_INLINE T product(T a, T b) {
+  if constexpr (kFloat<T>) {
+    return encode<T>(decode(a) * decode(b));
+  } else {
+    return static_cast<T>((a + 0u) * (b + 0u));  // 16-bit products would overflow an int
+  }
+}
+template <class T>
+PC_INLINE Complex<T> product(Complex<T> a, Complex<T> b) {
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+// ---- order
+
+// The bits of infinity: every larger magnitude is a NaN. float8_e4m3fn has none; its largest number takes the place.
+template <class T>
+constexpr Unsigned<T> kLargest = 0;
+template <>
+inline constexpr uint8_t kLargest<E4M3FN> = 0x7e;
+template <>
+inline constexpr uint8_t kLargest<E5M2> = 0x7c;
+template <>
+inline constexpr uint16_t kLargest<F16> = 0x7c00;
+template <>
+inline constexpr uint16_t kLargest<BF16> = 0x7f80;
+template <>
+inline constexpr uint32_t kLargest<float> = 0x7f800000;
+template <>
+inline constexpr uint64_t kLargest<double> = 0x7ff0000000000000;
+
+// Integers in the order of the elements. Floats: -0 below +0, and NaN beyond everything, in the direction that is asked for.
+template <bool nan_is_least, class T>
+PC_INLINE auto order(T element) {
+  if constexpr (kFloat<T>) {
+    using Key = Unsigned<T>;
+    constexpr Key kAll = static_cast<Key>(~Key{0}), kSign = static_cast<Key>(kAll ^ (kAll >> 1));
+    const Key bits = with_bits_of<Key>(element);
+    const Key key = static_cast<Key>((bits & kSign) != 0 ? ~bits : bits | kSign);
+    return static_cast<Key>(bits & ~kSign) > kLargest<T> ? (nan_is_least ? Key{0} : kAll) : key;
+  } else {
+    return element;
+  }
+}
+template <class T>
+PC_INLINE T minimum(T a, T b) {
+  return order<true>(b) < order<true>(a) ? b : a;
+}
+template <class T>
+PC_INLINE T maximum(T a, T b) {
+  return order<false>(a) < order<false>(b) ? b : a;
+}
+
+// Of equal values, the smaller location.
+template <bool smallest, class T>
+PC_INLINE Located<T> extreme_place(Located<T> a, Located<T> b) {
+  const auto x = order<smallest>(a.value), y = order<smallest>(b.value);
+  if (x == y) return {a.value, minimum(a.location, b.location)};
+  return (x < y) == smallest ? a : b;
+}
+
+}  // namespace pc::device

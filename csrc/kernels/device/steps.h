@@ -1,0 +1,107 @@
+// What one kernel does at one step of its chain, to two elements or to one alone.
+#pragma once
+
+#include "kernels/device/arguments.h"
+#include "kernels/device/element.h"
+
+namespace pc::device {
+
+struct AsItIs {
+  static constexpr bool kAnyWidth = false;
+  PC_INLINE AsItIs(const ReduceArguments&, int) {}
+  template <class T>
+  PC_INLINE T alone(T a) const {
+    return a;
+  }
+};
+
+template <class T>
+struct Sum : AsItIs {
+  using Element = T;
+  using AsItIs::AsItIs;
+  PC_INLINE T together(T a, T b) const { return sum(a, b); }
+};
+template <class T>
+struct Prod : AsItIs {
+  using Element = T;
+  using AsItIs::AsItIs;
+  PC_INLINE T together(T a, T b) const { return product(a, b); }
+};
+template <class T>
+struct Min : AsItIs {
+  using Element = T;
+  using AsItIs::AsItIs;
+  PC_INLINE T together(T a, T b) const { return minimum(a, b); }
+};
+template <class T>
+struct Max : AsItIs {
+  using Element = T;
+  using AsItIs::AsItIs;
+  PC_INLINE T together(T a, T b) const { return maximum(a, b); }
+};
+template <class T>
+struct MinLoc : AsItIs {
+  using Element = Located<T>;
+  using AsItIs::AsItIs;
+  PC_INLINE Element together(Element a, Element b) const { return extreme_place<true>(a, b); }
+};
+template <class T>
+struct MaxLoc : AsItIs {
+  using Element = Located<T>;
+  using AsItIs::AsItIs;
+  PC_INLINE Element together(Element a, Element b) const { return extreme_place<false>(a, b); }
+};
+
+// avg and a scaled sum. Where nothing is divided or multiplied, 1 changes no bit.
+template <class T>
+struct Weighted {
+  using Element = T;
+  static constexpr bool kAnyWidth = false;
+  using Value = decltype(decode(T{}));
+  Value a, b, divisor;
+  PC_INLINE Weighted(const ReduceArguments& how, int k)
+      : a(static_cast<Value>(how.steps[k - 1].a)),
+        b(static_cast<Value>(how.steps[k - 1].b)),
+        divisor(static_cast<Value>(how.steps[k - 1].divisor)) {}
+  PC_INLINE T together(T x, T y) const {
+    const Value sum = decode(x) * a + decode(y) * b;
+    return encode<T>(divisor == Value{1} ? sum : sum / divisor);
+  }
+  PC_INLINE T alone(T x) const { return encode<T>(decode(x) * a); }
+};
+
+// band, bor, bxor: on whatever has the bits.
+template <class T>
+struct Bits : AsItIs {
+  using Element = T;
+  static constexpr bool kAnyWidth = true;
+  uint64_t both, one_of_them;
+  PC_INLINE Bits(const ReduceArguments& how, int k)
+      : AsItIs(how, k),
+        both(how.both),
+        one_of_them(how.one_of_them) {}
+  template <class U>
+  PC_INLINE U together(U a, U b) const {
+    return static_cast<U>((a & b & static_cast<U>(both)) | ((a ^ b) & static_cast<U>(one_of_them)));
+  }
+};
+
+// land, lor, lxor, and all that bool has. T is as wide as the element.
+template <class T>
+struct Truth {
+  using Element = T;
+  static constexpr bool kAnyWidth = false;
+  T both, one_of_them, magnitude, truth;
+  PC_INLINE Truth(const ReduceArguments& how, int)
+      : both(static_cast<T>(how.both)),
+        one_of_them(static_cast<T>(how.one_of_them)),
+        magnitude(static_cast<T>(how.magnitude)),
+        truth(static_cast<T>(how.truth)) {}
+  PC_INLINE T together(T x, T y) const {
+    const T a = alone(x), b = alone(y);
+    return static_cast<T>((a & b & both) | ((a ^ b) & one_of_them));
+  }
+  PC_INLINE T alone(T x) const { return (x & magnitude) != 0 ? truth : T{0}; }
+};
+
+}  // namespace pc::device

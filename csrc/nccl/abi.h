@@ -1,0 +1,129 @@
+// NCCL's C ABI in our own words, as far as we use it: the shapes and numbers of nccl.h from 2.18 on. Its own header needs
+// CUDA's, and a library found at run time may be of another version than any header.
+// tests/cpp/nccl/abi_against_header.cc compares this with a real one.
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace pc::nccl {
+
+struct Comm;                 // NCCL's own, never looked into
+using CommHandle = Comm*;    // ncclComm_t
+using StreamHandle = void*;  // cudaStream_t, CUstream
+
+struct UniqueId {
+  char bytes[128];
+};
+static_assert(sizeof(UniqueId) == 128 && std::is_trivially_copyable_v<UniqueId>);
+
+// ncclResult_t. The library may give numbers that are newer than this.
+enum class ReturnCode : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+  kTimeout = 8,  // since 2.30.3
+};
+
+// ncclDataType_t. There is no 16-bit integer, no bool and no complex number.
+enum class DataType : int {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9,
+  kFloat8E4M3 = 10,  // since 2.24.3
+  kFloat8E5M2 = 11,
+};
+
+// ncclRedOp_t. Numbers from kFirstOwn on are operations made for one communicator. Max comes before min.
+enum class RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kFirstOwn = 5 };
+
+// ncclScalarResidence_t
+enum class ScalarResidence : int { kDevice = 0, kHostImmediate = 1 };
+
+inline constexpr int kNoColor = -1;     // NCCL_SPLIT_NOCOLOR
+inline constexpr int kShrinkAbort = 1;  // NCCL_SHRINK_ABORT: ends what the parent is doing first
+
+// ncclConfig_t as of 2.18. A library takes the first `size` bytes, but not more than it knows, and resets what is newer than
+// `version`. So this serves every library from 2.18 on.
+// The trap: 2.26 put trafficClass at offset 44, which is inside this struct's padding. `version` 21800 alone keeps a newer
+// library from reading whatever stands there.
+struct ConfigPrefix {
+  std::size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int blocking;
+  int cga_cluster_size;
+  int min_ctas;
+  int max_ctas;
+  const char* net_name;
+  int split_share;
+};
+static_assert(sizeof(ConfigPrefix) == 48 && offsetof(ConfigPrefix, blocking) == 16 &&
+              offsetof(ConfigPrefix, net_name) == 32 && offsetof(ConfigPrefix, split_share) == 40);
+
+// ncclConfig_t as of 2.27, for libraries that are at least that new.
+struct Config {
+  std::size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int blocking;
+  int cga_cluster_size;
+  int min_ctas;
+  int max_ctas;
+  const char* net_name;
+  int split_share;
+  int traffic_class;  // since 2.26.2
+  const char*
+      comm_name;  // this and what follows: since 2.27.3. Not copied: lives as long as the communicator
+  int collnet_enable;
+  int cta_policy;
+  int shrink_share;
+  int nvls_ctas;
+};
+static_assert(sizeof(Config) == 72 && offsetof(Config, split_share) == offsetof(ConfigPrefix, split_share));
+static_assert(offsetof(Config, traffic_class) == 44 &&
+              offsetof(Config, traffic_class) < sizeof(ConfigPrefix));
+static_assert(offsetof(Config, comm_name) == 48 && offsetof(Config, collnet_enable) == 56 &&
+              offsetof(Config, cta_policy) == 60 && offsetof(Config, shrink_share) == 64 &&
+              offsetof(Config, nvls_ctas) == 68);
+
+inline constexpr uint32_t kConfigMagic = 0xcafebeef;
+inline constexpr int kUndefined = INT_MIN;  // NCCL_CONFIG_UNDEF_INT: NCCL decides
+inline constexpr int kPrefixVersion = 21800, kConfigVersion = 22700;
+
+// Everything undefined but `blocking`, which is off: every communicator of ours is polled. Of a library older than 2.27 the
+// result says that it is the prefix alone, so that nothing behind that is read.
+constexpr Config unset_config(int library_version) {
+  const bool whole = library_version >= kConfigVersion;
+  return {whole ? sizeof(Config) : sizeof(ConfigPrefix),
+          kConfigMagic,
+          static_cast<uint32_t>(whole ? kConfigVersion : kPrefixVersion),
+          0,
+          kUndefined,
+          kUndefined,
+          kUndefined,
+          nullptr,
+          kUndefined,
+          kUndefined,
+          nullptr,
+          kUndefined,
+          kUndefined,
+          kUndefined,
+          kUndefined};
+}
+
+}  // namespace pc::nccl

@@ -1,0 +1,464 @@
+#include "nccl/communicator.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "nccl/call_error.h"
+#include "nccl/poll.h"
+
+namespace pc::nccl {
+
+// What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
+struct Communicator::Core {
+  Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
+
+  const Api& api() const { return *means.api; }
+  bool has_ended() const {
+    const State now = state.load();
+    return now == State::kDead || now == State::kLeaked;
+  }
+  // The first cause stays. Of a communicator that is being ended the state stays too.
+  Status fail(const Status& why);
+  Status why_unusable() const;
+  Status why_aborted() const;
+  bool begin_abort(const Status& why);
+
+  // Under the issue mutex:
+  Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
+  Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
+  Status ended(std::string_view call, WaitEnd end);
+  Status finalize(const WaitContext& context);
+  Status find_place();
+
+  const Means means;
+  const std::string name;  // NCCL keeps a pointer to it
+  Rank rank = 0, size = 1;
+  std::atomic<State> state{State::kInit};
+  std::atomic<bool> stop{false};  // set by an abort: every wait inside ends
+
+  std::mutex issue;             // guards the calls into NCCL for this communicator, and what follows
+  CommHandle handle = nullptr;  // NCCL writes it, of a child at any time until the parent has settled
+  std::vector<RedOp> ops;
+  // Whose handle NCCL may still write, because making them did not settle.
+  std::vector<std::shared_ptr<Core>> unsettled;
+
+  mutable std::mutex cause_mutex;  // guards what follows
+  Status cause;
+  std::shared_ptr<Core> kept;  // itself, if it was not closed: NCCL goes on using it
+};
+
+namespace {
+
+Config config_for(const Api& api, const std::string& name, const Options& options) {
+  Config config = unset_config(code_of(api.version));
+  config.min_ctas = options.min_ctas;
+  config.max_ctas = options.max_ctas;
+  if (api.supports(Feature::kName) && !name.empty()) config.comm_name = name.c_str();
+  return config;
+}
+
+Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
+
+}  // namespace
+
+std::string_view name_of(State state) {
+  switch (state) {
+    case State::kInit: return "init";
+    case State::kReady: return "ready";
+    case State::kFailed: return "failed";
+    case State::kFinalizing: return "finalizing";
+    case State::kAborting: return "aborting";
+    case State::kDead: return "dead";
+    case State::kLeaked: return "leaked";
+  }
+  return "unknown";
+}
+
+Result<UniqueId> make_unique_id(const Api& api) {
+  UniqueId id = {};
+  const ReturnCode code = api.get_unique_id(&id);
+  if (code != ReturnCode::kSuccess) return call_error(api, nullptr, "ncclGetUniqueId", code);
+  return id;
+}
+
+Status Communicator::Core::fail(const Status& why) {
+  const std::lock_guard lock(cause_mutex);
+  if (cause.is_ok()) cause = why;
+  const State now = state.load();
+  if (now == State::kInit || now == State::kReady || now == State::kFinalizing) state.store(State::kFailed);
+  return why;
+}
+
+Status Communicator::Core::why_aborted() const {
+  const std::lock_guard lock(cause_mutex);
+  return Status(Code::kAborted, "the NCCL communicator was aborted: " + cause.to_string());
+}
+
+Status Communicator::Core::why_unusable() const {
+  const State now = state.load();
+  if (now == State::kReady) return Status::ok();
+  if (now == State::kAborting) return why_aborted();
+  const std::lock_guard lock(cause_mutex);
+  const std::string text = "the NCCL communicator is " + std::string(nccl::name_of(now));
+  if (cause.is_ok()) return Status(Code::kNotInitialized, text);
+  return Status(cause.code(), text + ": " + cause.to_string());
+}
+
+bool Communicator::Core::begin_abort(const Status& why) {
+  const std::lock_guard lock(cause_mutex);
+  const State now = state.load();
+  if (now == State::kAborting || now == State::kDead || now == State::kLeaked) return false;
+  if (cause.is_ok()) cause = why.is_ok() ? Status(Code::kAborted, "asked for") : why;
+  state.store(State::kAborting);
+  stop.store(true, std::memory_order_release);
+  return true;
+}
+
+Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
+  const std::string text(call);
+  switch (end) {
+    case WaitEnd::kReady: break;
+    case WaitEnd::kTimeout:
+      return fail(Status(Code::kTimeout,
+                         text +
+                             ": NCCL was still at it (ncclInProgress) when the deadline passed; some other "
+                             "rank may not have made this call"));
+    case WaitEnd::kInterrupted: return fail(Status(Code::kInterrupted, text + ": interrupted"));
+    case WaitEnd::kAborted:
+      if (stop.load(std::memory_order_acquire)) return why_aborted();
+      return fail(Status(Code::kAborted, text + ": this group's operations were ended"));
+  }
+  return Status::ok();
+}
+
+// Until the call that gave this code has an end.
+Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
+  ReturnCode question = ReturnCode::kSuccess;
+  if (code == ReturnCode::kInProgress) {
+    const WaitEnd end = poll_until(*means.clock, context, stop, [&] {
+      question = api().comm_get_async_error(handle, &code);
+      return question != ReturnCode::kSuccess || code != ReturnCode::kInProgress;
+    });
+    PC_TRY(ended(call, end));
+  }
+  if (question != ReturnCode::kSuccess)
+    return fail(call_error(api(), handle, "ncclCommGetAsyncError", question));
+  return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, call, code));
+}
+
+// A call that was refused at once. A wrong argument may have left everything as it was: NCCL knows.
+Status Communicator::Core::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
+  const Status why = call_error(api(), handle, call, code);
+  if (code != ReturnCode::kInvalidArgument) return fail(why);
+  ReturnCode now = ReturnCode::kSuccess;
+  const ReturnCode question = api().comm_get_async_error(handle, &now);
+  if (question == ReturnCode::kSuccess && now == ReturnCode::kSuccess) return why;
+  if (question == ReturnCode::kSuccess && now == ReturnCode::kInProgress &&
+      settle(call, now, context).is_ok())
+    return why;
+  return fail(why);
+}
+
+Status Communicator::Core::find_place() {
+  int rank_there = -1, size_there = 0;
+  const ReturnCode first = api().comm_user_rank(handle, &rank_there);
+  if (first != ReturnCode::kSuccess) return fail(call_error(api(), handle, "ncclCommUserRank", first));
+  const ReturnCode second = api().comm_count(handle, &size_there);
+  if (second != ReturnCode::kSuccess) return fail(call_error(api(), handle, "ncclCommCount", second));
+  rank = rank_there;
+  size = size_there;
+  return Status::ok();
+}
+
+namespace {
+
+// The mutex, taken within the context's time: who holds it may be stuck inside NCCL.
+Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const WaitContext& context,
+                                          const std::atomic<bool>& stop) {
+  std::unique_lock lock(mutex, std::defer_lock);
+  switch (poll_until(clock, context, stop, [&] { return lock.try_lock(); })) {
+    case WaitEnd::kReady: return lock;
+    case WaitEnd::kTimeout:
+      return Status(Code::kTimeout, "another call held the NCCL communicator until the deadline passed");
+    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted");
+    case WaitEnd::kAborted: break;
+  }
+  return Status(Code::kAborted, "the NCCL communicator was aborted");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
+                                                         const Options& options, const WaitContext& context) {
+  if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
+    return invalid(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
+                   " is no rank of a communicator");
+  }
+  const auto core = std::make_shared<Core>(means, options);
+  std::unique_ptr<Communicator> made(new Communicator(core));
+  Config config = config_for(*means.api, core->name, options);
+  Status status;
+  bool exists = false;
+  {
+    const std::lock_guard lock(core->issue);
+    const ReturnCode code = means.api->comm_init_rank_config(&core->handle, membership.size, membership.id,
+                                                             membership.rank, &config);
+    status = core->settle("ncclCommInitRankConfig", code, context);
+    if (status.is_ok()) status = core->find_place();
+    exists = core->handle != nullptr;
+  }
+  if (status.is_ok()) {
+    core->state.store(State::kReady);
+    return made;
+  }
+  if (!exists) core->state.store(State::kDead);
+  const Status aborted = made->abort(status);
+  if (!aborted.is_ok()) means.log.warning(aborted.to_string());
+  return status;
+}
+
+Communicator::~Communicator() {
+  if (core_->has_ended()) return;
+  core_->means.log.warning("an NCCL communicator of " + std::to_string(core_->size) + " ranks (" +
+                           std::string(nccl::name_of(core_->state.load())) +
+                           ") was neither closed nor aborted: it and its GPU memory are leaked");
+  core_->kept = core_;
+}
+
+Rank Communicator::rank() const { return core_->rank; }
+Rank Communicator::size() const { return core_->size; }
+const Api& Communicator::api() const { return core_->api(); }
+State Communicator::state() const { return core_->state.load(); }
+Status Communicator::cause() const {
+  const std::lock_guard lock(core_->cause_mutex);
+  return core_->cause;
+}
+
+Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  const ReturnCode start = core.api().group_start();
+  if (start != ReturnCode::kSuccess) return core.refused("ncclGroupStart", start, context);
+  Issue issue(core.api(), core.handle);
+  calls(each, issue);
+  const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
+  if (issue.refusal() != ReturnCode::kSuccess) return core.refused(issue.refused(), issue.refusal(), context);
+  if (end != ReturnCode::kSuccess && end != ReturnCode::kInProgress)
+    return core.refused("ncclGroupEnd", end, context);
+  return core.settle("ncclGroupEnd", end, context);
+}
+
+Status Communicator::check() {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  const std::unique_lock lock(core.issue, std::try_to_lock);
+  if (!lock.owns_lock()) return Status::ok();
+  PC_TRY(core.why_unusable());
+  ReturnCode now = ReturnCode::kSuccess;
+  const ReturnCode question = core.api().comm_get_async_error(core.handle, &now);
+  if (question != ReturnCode::kSuccess)
+    return core.fail(call_error(core.api(), core.handle, "ncclCommGetAsyncError", question));
+  if (now == ReturnCode::kSuccess || now == ReturnCode::kInProgress) return Status::ok();
+  return core.fail(call_error(core.api(), core.handle, "an NCCL call that was issued earlier", now));
+}
+
+Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  RedOp op = RedOp::kSum;
+  const ReturnCode code = core.api().red_op_create_pre_mul_sum(
+      &op, const_cast<void*>(scalar), dtype, ScalarResidence::kHostImmediate, core.handle);  // it only reads
+  if (code != ReturnCode::kSuccess) return core.refused("ncclRedOpCreatePreMulSum", code, context);
+  core.ops.push_back(op);
+  return op;
+}
+
+Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  const auto place = std::find(core.ops.begin(), core.ops.end(), op);
+  if (place == core.ops.end()) return invalid("that is no operation of this NCCL communicator");
+  core.ops.erase(place);
+  const ReturnCode code = core.api().red_op_destroy(op, core.handle);
+  return code == ReturnCode::kSuccess ? Status::ok() : core.refused("ncclRedOpDestroy", code, context);
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const Options& options,
+                                                          const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  const auto child = std::make_shared<Core>(core.means, options);
+  Config config = config_for(core.api(), child->name, options);
+  core.unsettled.push_back(child);
+  const ReturnCode code =
+      core.api().comm_split(core.handle, color < 0 ? kNoColor : color, key, &child->handle, &config);
+  return adopt(child, "ncclCommSplit", code, context);
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank> excluded,
+                                                           const Options& options,
+                                                           const WaitContext& context) {
+  Core& core = *core_;
+  if (!core.api().supports(Feature::kShrink)) {
+    return Status(Code::kUnsupported, lacks(core.api(), Feature::kShrink).message() +
+                                          ". Abort this communicator and init a new one without the dead");
+  }
+  if (excluded.empty()) return invalid("shrink needs at least one rank to leave out");
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  const bool failed = core.state.load() == State::kFailed;
+  if (!failed) PC_TRY(core.why_unusable());
+  const auto child = std::make_shared<Core>(core.means, options);
+  Config config = config_for(core.api(), child->name, options);
+  std::vector<int> list(excluded.begin(), excluded.end());  // NCCL sorts it
+  core.unsettled.push_back(child);
+  const ReturnCode code = core.api().comm_shrink(core.handle, list.data(), static_cast<int>(list.size()),
+                                                 &child->handle, &config, failed ? kShrinkAbort : 0);
+  Result<std::unique_ptr<Communicator>> made = adopt(child, "ncclCommShrink", code, context);
+  if (made.is_ok() || !failed) return made;
+  return Status(Code::kUnsupported,
+                "a communicator that has failed could not be shrunk: abort it and init a "
+                "new one without the dead. " +
+                    made.status().message());
+}
+
+// The child of a call that this communicator has to settle. Under the issue mutex.
+Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<Core>& child,
+                                                          std::string_view call, ReturnCode code,
+                                                          const WaitContext& context) {
+  const bool accepted = code == ReturnCode::kSuccess || code == ReturnCode::kInProgress;
+  PC_TRY(accepted ? core_->settle(call, code, context) : core_->refused(call, code, context));
+  core_->unsettled.pop_back();
+  if (child->handle == nullptr) return std::unique_ptr<Communicator>();
+  std::unique_ptr<Communicator> made(new Communicator(child));
+  Status status;
+  {
+    const std::lock_guard lock(child->issue);
+    status = child->settle(call, ReturnCode::kInProgress, context);
+    if (status.is_ok()) status = child->find_place();
+  }
+  if (status.is_ok()) {
+    child->state.store(State::kReady);
+    return made;
+  }
+  const Status aborted = made->abort(status);
+  if (!aborted.is_ok()) child->means.log.warning(aborted.to_string());
+  return status;
+}
+
+// Under the issue mutex.
+Status Communicator::Core::finalize(const WaitContext& context) {
+  for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
+  PC_TRY(settle("ncclCommFinalize", api().comm_finalize(handle), context));
+  const ReturnCode code = api().comm_destroy(std::exchange(handle, nullptr));
+  state.store(State::kDead);
+  if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress) return Status::ok();
+  return call_error(api(), nullptr, "ncclCommDestroy", code);
+}
+
+Status Communicator::close(const WaitContext& context) {
+  Core& core = *core_;
+  if (core.has_ended()) return Status::ok();
+  Status status = core.why_unusable();
+  if (status.is_ok()) {
+    const Result<std::unique_lock<std::mutex>> lock = take(core.issue, *core.means.clock, context, core.stop);
+    status = lock.is_ok() ? core.why_unusable() : lock.status();
+    State ready = State::kReady;
+    if (status.is_ok() && core.state.compare_exchange_strong(ready, State::kFinalizing))
+      status = core.finalize(context);
+  }
+  if (core.has_ended()) return status;
+  const Status aborted = abort(status);
+  return aborted.is_ok() ? status : aborted;
+}
+
+Status Communicator::abort(const Status& why) {
+  Communicator* const self[] = {this};
+  return abort_all(self, why);
+}
+
+namespace {
+
+// An abort on a thread of its own, and what has become of it. Shared with that thread.
+template <class Core>
+struct Abortion {
+  std::vector<std::shared_ptr<Core>> cores;
+  std::atomic<bool> done{false};
+  ReturnCode code = ReturnCode::kSuccess;  // the first that is no success; read when done
+
+  void take_code(ReturnCode answer) {
+    if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
+      code = answer;
+  }
+  void run() {
+    // Who is inside NCCL leaves soon: `stop` is set. One that is stuck there makes this one stuck, and the caller leaks both.
+    std::vector<std::unique_lock<std::mutex>> locks;
+    for (const auto& core : cores) locks.emplace_back(core->issue);
+    const Api& api = cores.front()->api();
+    const bool together = cores.size() > 1;
+    if (together) take_code(api.group_start());
+    for (const auto& core : cores) {
+      if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
+        take_code(api.comm_abort(handle));
+      core->ops.clear();
+    }
+    if (together) take_code(api.group_end());
+    for (const auto& core : cores) core->state.store(State::kDead);
+    locks.clear();
+    done.store(true, std::memory_order_release);
+  }
+};
+
+}  // namespace
+
+Status Communicator::abort_all(std::span<Communicator* const> communicators, const Status& why) {
+  using Aborting = Abortion<Core>;
+  std::vector<std::shared_ptr<Aborting>> all;
+  for (const Communicator* each : communicators) {
+    const std::shared_ptr<Core>& core = each->core_;
+    if (!core->begin_abort(why)) continue;
+    const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
+                       all.back()->cores.front()->means.api == core->means.api;
+    if (!joins) all.push_back(std::make_shared<Aborting>());
+    all.back()->cores.push_back(core);
+  }
+  if (all.empty()) return Status::ok();
+  std::vector<std::thread> threads;
+  for (const auto& each : all) threads.emplace_back([each] { each->run(); });
+
+  const Means& means = all.front()->cores.front()->means;
+  const std::atomic<bool> never{false};
+  const double patience = means.abort_patience_s;
+  const WaitContext context{Deadline::after(patience, means.clock->now())};
+  Status status;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Aborting& each = *all[i];
+    const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
+    if (end == WaitEnd::kReady) {
+      threads[i].join();
+      if (each.code != ReturnCode::kSuccess && status.is_ok())
+        status = call_error(each.cores.front()->api(), nullptr, "ncclCommAbort", each.code);
+      continue;
+    }
+    threads[i].detach();
+    for (const auto& core : each.cores) {
+      State aborting = State::kAborting;
+      core->state.compare_exchange_strong(aborting, State::kLeaked);
+    }
+    status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(patience) +
+                                        " s: the communicator and its GPU memory are leaked");
+  }
+  return status;
+}
+
+}  // namespace pc::nccl

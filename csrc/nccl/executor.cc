@@ -1,0 +1,197 @@
+#include "nccl/executor.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/host_wait.h"
+#include "nccl/collectives.h"
+
+namespace pc::nccl {
+
+struct Executor::Shared {
+  Shared(cuda::Context its, std::unique_ptr<Communicator> made)
+      : context(std::move(its)),
+        events(context),
+        communicator(std::move(made)) {}
+  const cuda::Context context;
+  cuda::EventPool events;
+  const std::unique_ptr<Communicator> communicator;
+
+  std::mutex launching;  // what one call puts on a stream is put there in one go
+
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Work>> running;  // guarded by mutex
+};
+
+class Executor::Work final : public cuda::DeviceWork {
+ public:
+  Work(std::shared_ptr<Shared> shared, std::shared_ptr<const void> keeps)
+      : shared_(std::move(shared)),
+        keeps_(std::move(keeps)) {}
+
+  Status precede(cuda::CUstream stream) override {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+    return cuda::stream_waits(shared_->context.driver(), stream, end());
+  }
+  Result<WaitEnd> wait_on_host(const WaitContext& context) override {
+    if (in_graph_)
+      return Status(
+          Code::kUnsupported,
+          "this call is part of a CUDA graph and runs when that is launched: wait for the graph's stream");
+    cuda::HostWait wait{context};
+    wait.trouble = [this] { return shared_->communicator->check(); };
+    PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host([this] { return ended(); }, wait));
+    return end;
+  }
+  bool done() const override {
+    if (in_graph_) return false;
+    const Result<bool> end = ended();
+    return !end.is_ok() || end.value();
+  }
+
+  // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
+  bool has_let_go() const {
+    const Result<bool> end = reached();
+    return !end.is_ok() || end.value();
+  }
+  void keep_nothing() { keeps_ = nullptr; }
+
+  // While it is made.
+  Status take_events(bool captured) {
+    in_graph_ = captured;
+    if (captured) {  // what was recorded into a graph cannot be asked for afterwards, so it must not go to the pool
+      PC_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::create(shared_->context));
+      own_.emplace(std::move(event));
+      return Status::ok();
+    }
+    PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent event, shared_->events.take());
+    lent_.emplace(std::move(event));
+    return Status::ok();
+  }
+  cuda::CUevent end() const { return lent_ ? lent_->get() : own_->get(); }
+
+ private:
+  // An aborted kernel ends too, so the communicator is asked as well.
+  Result<bool> ended() const {
+    PC_ASSIGN_OR_RETURN(const bool end, reached());
+    PC_TRY(shared_->communicator->check());
+    return end;
+  }
+  Result<bool> reached() const {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+    return cuda::is_reached(shared_->context.driver(), end());
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  std::shared_ptr<const void> keeps_;  // changed by look_around() and close() alone, with Shared::mutex
+  bool in_graph_ = false;
+  std::optional<cuda::EventPool::Lent> lent_;
+  std::optional<cuda::Event> own_;
+};
+
+Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context) {
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  PC_ASSIGN_OR_RETURN(cuda::DeviceMemory word, cuda::DeviceMemory::allocate(context, 4));
+  return Gpu{context, std::move(stream), std::move(word)};
+}
+
+Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
+    : shared_(std::make_shared<Shared>(std::move(gpu.context), std::move(communicator))),
+      stream_(std::move(gpu.stream)),
+      word_(std::move(gpu.word)) {}
+
+Executor::~Executor() = default;
+
+Status Executor::can(const Request& request) const { return can_issue(request); }
+
+Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCall& call,
+                                                           const WaitContext& context) {
+  PC_TRY(can(call.request));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(shared_->context.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  const auto work = std::make_shared<Work>(shared_, call.keeps);
+  PC_TRY(work->take_events(captured));
+  const std::lock_guard in_one_go(shared_->launching);
+  const Status queued = queue(call, captured, *work, context);
+  // What is on the stream by then may need the arrays, also if the rest was refused.
+  if (!captured) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->running.push_back(work);
+  }
+  PC_TRY(queued);
+  return std::shared_ptr<cuda::DeviceWork>(work);
+}
+
+Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context) {
+  const cuda::Driver& driver = shared_->context.driver();
+  const cuda::CUstream theirs = static_cast<cuda::CUstream>(call.request.stream);
+  const cuda::CUstream ours = call.in_line ? theirs : stream_.get();
+  if (!call.in_line) {
+    // Both may go at once: a wait that is queued keeps what it waits for.
+    std::optional<cuda::Event> of_graph;
+    std::optional<cuda::EventPool::Lent> lent;
+    if (captured) {
+      PC_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::create(shared_->context));
+      of_graph.emplace(std::move(event));
+    } else {
+      PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent event, shared_->events.take());
+      lent.emplace(std::move(event));
+    }
+    const cuda::CUevent begin = captured ? of_graph->get() : lent->get();
+    PC_TRY(cuda::record(driver, begin, theirs));
+    PC_TRY(cuda::stream_waits(driver, ours, begin));
+  }
+  Request request = call.request;
+  request.stream = ours;
+  const Status issued = issue(*shared_->communicator, request, reinterpret_cast<void*>(word_.at()), context);
+  const Status recorded = cuda::record(driver, work.end(), ours);
+  return issued.is_ok() ? recorded : issued;
+}
+
+Status Executor::look_around() {
+  std::vector<std::shared_ptr<Work>> ended;  // let go without the lock: what they keep may be anything
+  {
+    const std::lock_guard lock(shared_->mutex);
+    std::deque<std::shared_ptr<Work>>& running = shared_->running;
+    // In the order of the streams they are on, so one that has not ended need not stop the others.
+    const auto gone =
+        std::stable_partition(running.begin(), running.end(),
+                              [](const std::shared_ptr<Work>& each) { return !each->has_let_go(); });
+    ended.assign(std::make_move_iterator(gone), std::make_move_iterator(running.end()));
+    running.erase(gone, running.end());
+  }
+  for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
+  return shared_->communicator->check();
+}
+
+void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why); }
+
+Status Executor::close(const WaitContext& context) {
+  for (;;) {
+    (void)look_around();
+    std::shared_ptr<Work> last;
+    {
+      const std::lock_guard lock(shared_->mutex);
+      if (shared_->running.empty()) break;
+      last = shared_->running.back();
+    }
+    const Result<WaitEnd> end = last->wait_on_host(context);
+    PC_TRY(end.status());
+    if (end.value() != WaitEnd::kReady)
+      return Status(Code::kTimeout,
+                    "a call on the GPU has not ended, so its communicator cannot be closed: abort it");
+  }
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+  return shared_->communicator->close(context);
+}
+
+std::size_t Executor::running() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->running.size();
+}
+
+}  // namespace pc::nccl

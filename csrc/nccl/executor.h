@@ -1,0 +1,58 @@
+// Calls of arrays on a GPU, run by NCCL: behind what the caller's stream has, and before what it gets when it waits.
+//
+//   the caller's stream   ...makes x | E_in           waits for E_out | uses x ...
+//   a stream of ours                  waits for E_in | NCCL | E_out
+//
+// In line, all of it is on the caller's stream, and only E_out is recorded, for the host. A stream that is being captured
+// into a graph gets the same operations; nobody asks for their events then, since they are run when the graph is.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "cuda/context.h"
+#include "cuda/device_executor.h"
+#include "cuda/event.h"
+#include "cuda/memory.h"
+#include "cuda/stream.h"
+#include "nccl/communicator.h"
+
+namespace pc::nccl {
+
+// One rank's part of one group. Thread-safety: all methods.
+class Executor final : public cuda::DeviceExecutor {
+ public:
+  struct Gpu {  // this rank's
+    cuda::Context context;
+    cuda::Stream stream;
+    cuda::DeviceMemory word;  // 4 bytes, for barriers
+    static Result<Gpu> take(const cuda::Context& context);
+  };
+  Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
+  ~Executor() override;  // calls that still run go on, and what they keep is leaked with them
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  std::string_view name() const override { return "nccl"; }
+  Status can(const Request& request) const override;
+  Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
+                                                   const WaitContext& context) override;
+  Status look_around() override;
+  void abort(const Status& why) override;
+  Status close(const WaitContext& context) override;
+
+  std::size_t running() const;  // calls whose end has not been seen
+
+ private:
+  struct Shared;
+  class Work;
+  Status queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context);
+
+  const std::shared_ptr<Shared> shared_;  // with its works
+  cuda::Stream stream_;
+  cuda::DeviceMemory word_;
+};
+
+}  // namespace pc::nccl

@@ -1,0 +1,99 @@
+"""What this machine and this installation can use, and why not the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+
+from pycollective import _core
+from pycollective.errors import Unsupported
+
+__all__ = ["Availability", "available"]
+
+
+@dataclass(frozen=True)
+class Availability:
+    """What available() returns. It is true or false as the answer is; `str()` of it is for people.
+
+    Example:
+        >>> import pycollective as pc
+        >>> answer = pc.Availability("nccl", False, "no libnccl.so.2 was found")
+        >>> bool(answer), str(answer)
+        (False, 'nccl is not available: no libnccl.so.2 was found')
+    """
+
+    name: str
+    usable: bool
+    found: str  # what, where and in which version; or what was searched, what was found, and what mends it
+
+    def __bool__(self) -> bool:
+        return self.usable
+
+    def __str__(self) -> str:
+        return f"{self.name} is {'' if self.usable else 'not '}available: {self.found}"
+
+
+def available(name: str) -> Availability:
+    """Say whether this process could use `name`, and what was found or is missing. Nobody else is asked.
+
+    Parameters:
+        name: "tcp" or "shm": a way between ranks; "cuda": the driver and at least one GPU; "nccl": NCCL's library, and
+            "cuda" besides.
+
+    Returns:
+        an Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`.
+
+    For "cuda" and "nccl" the driver is opened and started, which takes up to a second and makes GPUs unusable in
+    processes that are forked afterwards; pc.device() does not. Nothing is opened before somebody asks.
+
+    Raises:
+        Unsupported: there is no such name.
+
+    Example:
+        >>> import pycollective as pc
+        >>> bool(pc.available("tcp"))
+        True
+    """
+    if name == "tcp":
+        return Availability(name, True, "the network of this host")
+    if name == "shm":
+        return _shared_memory()
+    if name == "cuda":
+        return _cuda()
+    if name == "nccl":
+        return _nccl()
+    raise Unsupported(f"available({name!r}): the names are tcp, shm, cuda and nccl")
+
+
+def wheel_folders() -> list[str]:
+    """Where a wheel of NVIDIA's has NCCL. The package is one without a file of its own, so no code is run."""
+    try:
+        spec = importlib.util.find_spec("nvidia.nccl")
+    except (ImportError, ValueError):
+        return []
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
+def _shared_memory() -> Availability:
+    try:
+        os.close(os.memfd_create("pycollective"))
+    except OSError as error:
+        return Availability("shm", False, f"memfd_create: {error.strerror}")
+    return Availability("shm", True, "memory that ranks of one host hand to each other (memfd)")
+
+
+def _cuda() -> Availability:
+    driver = _core._driver_facts()
+    if "why_not" in driver:
+        return Availability("cuda", False, driver["why_not"])
+    names = ", ".join(device["name"] for device in driver["devices"])
+    return Availability("cuda", True, f"CUDA {driver['version']} from {driver['path']}, with {names}")
+
+
+def _nccl() -> Availability:
+    library, cuda = _core._nccl_facts(wheel_folders()), _cuda()
+    if "why_not" in library:
+        return Availability("nccl", False, library["why_not"])
+    found = f"NCCL {library['version']} from {library['path']} ({library['how']})"
+    return Availability("nccl", cuda.usable, found if cuda else f"there is {found}, but {cuda}")

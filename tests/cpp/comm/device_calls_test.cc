@@ -1,0 +1,375 @@
+// Calls of arrays on GPUs in a world of ranks: the right result, or one reason on every rank. On fakes of the driver and NCCL.
+#include "comm/device_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <set>
+
+#include "comm/async_call.h"
+#include "cuda/memory.h"
+#include "cuda/stream.h"
+#include "fakes/cuda/fake_cuda.h"
+#include "nccl/fake_library.h"
+#include "world.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr double kLong = 20;
+constexpr std::size_t kCount = 1000;
+
+bool has(const Status& status, const std::string& part) {
+  return status.to_string().find(part) != std::string::npos;
+}
+Status wrong(const std::string& what) { return Status(Code::kInternal, what); }
+
+// ---- the way, from what the ranks say
+
+DeviceFacts facts(const std::string& gpu, int minor = 28) {
+  DeviceFacts made;
+  made.set_gpu(gpu);
+  made.nccl_major = 2;
+  made.nccl_minor = minor;
+  made.nccl_patch = 9;
+  return made;
+}
+
+TEST(DevicePath, ranks_with_a_gpu_each_and_one_nccl_go_by_it) {
+  const DeviceFacts all[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-c")};
+  EXPECT_TRUE(can_go_by_nccl(all).is_ok());
+  EXPECT_TRUE(can_go_by_nccl({all, 1}).is_ok());
+}
+
+TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
+  const DeviceFacts shared[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-a")};
+  EXPECT_TRUE(has(can_go_by_nccl(shared), "rank 0 and rank 2 share one GPU, GPU-a"));
+  const DeviceFacts older[] = {facts("GPU-a"), facts("GPU-b", 27)};
+  EXPECT_TRUE(has(can_go_by_nccl(older), "rank 0 has NCCL 2.28.9 and rank 1 2.27.9"));
+  DeviceFacts bare;
+  bare.lacks("no libnccl.so.2 was found");
+  bare.lacks("something else");
+  const DeviceFacts without[] = {facts("GPU-a"), bare};
+  const Status status = can_go_by_nccl(without);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_TRUE(has(status, "rank 1: no libnccl.so.2 was found. This version")) << status.to_string();
+}
+
+TEST(DevicePath, texts_of_any_length_end) {
+  DeviceFacts made;
+  made.set_gpu(std::string(1000, 'u'));
+  made.lacks(std::string(1000, 'w'));
+  const DeviceFacts all[] = {made};
+  EXPECT_LT(can_go_by_nccl(all).message().size(), 500U);
+}
+
+// ---- calls
+
+class DeviceWorld : public ::testing::TestWithParam<Over> {
+ protected:
+  void SetUp() override {
+    fake_.reset();
+    fake_.set_device_count(4);
+    driver_ = cuda::open_driver({FAKE_CUDA}).value();
+  }
+  void TearDown() override { fake_.reset(); }
+
+  DeviceCalls::Means means(Rank rank) {
+    DeviceCalls::Means made;
+    made.driver = driver_;
+    made.api = nccl_.shared_api();
+    made.device = rank;
+    made.clock = &clock_;
+    made.log = Logger(LogLevel::kError, rank, -1);
+    return made;
+  }
+  Outcomes run(Rank size, const Body& body, bool shut_down = true) {
+    return run_world(
+        {.over = GetParam(), .size = size, .timeout_s = kLong, .shut_down = shut_down, .log_fd = -1}, body);
+  }
+
+  // One rank's array of `count` floats, each its number + 1, and the call that sums it.
+  struct Array {
+    cuda::Context context;
+    cuda::Stream stream;
+    cuda::DeviceMemory memory;
+    std::size_t count;
+    float* begin() { return reinterpret_cast<float*>(memory.at()); }  // the fake's memory is the host's
+    cuda::DeviceCall sum() const {
+      const Device here = {DeviceType::kCuda, static_cast<int16_t>(context.ordinal())};
+      cuda::DeviceCall call;
+      call.request.collective = Collective::kAllreduce;
+      call.request.in = {reinterpret_cast<const std::byte*>(memory.at()), count, DType::kF32, here};
+      call.request.out = {reinterpret_cast<std::byte*>(memory.at()), count, DType::kF32, here};
+      call.request.stream = stream.get();
+      call.request.site = "train.py:1";
+      return call;
+    }
+  };
+  Result<Array> array_of(Rank rank, std::size_t count = kCount) {
+    PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver_, rank));
+    PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory memory,
+                        cuda::DeviceMemory::allocate(context, count * sizeof(float)));
+    Array made{context, std::move(stream), std::move(memory), count};
+    std::fill(made.begin(), made.begin() + count, static_cast<float>(rank + 1));
+    return made;
+  }
+  static Status expect(Array& x, float value) {
+    return std::all_of(x.begin(), x.begin() + x.count, [&](float each) { return each == value; })
+               ? Status::ok()
+               : wrong("element 0 is " + std::to_string(*x.begin()) + " instead of " + std::to_string(value));
+  }
+  static Status host_sum(Communicator& group) {
+    int32_t one = 1;
+    Request request;
+    request.collective = Collective::kAllreduce;
+    request.out = {reinterpret_cast<std::byte*>(&one), 1, DType::kI32};
+    request.in = request.out;
+    PC_TRY(group.run(request));
+    return one == group.size() ? Status::ok() : wrong("the sum of ones is " + std::to_string(one));
+  }
+
+  const FakeCuda fake_ = FakeCuda::at(FAKE_CUDA);
+  nccl::testing::FakeLibrary nccl_{FAKE_NCCL_22809};
+  nccl::SteadyClock clock_;
+  std::shared_ptr<const cuda::Driver> driver_;
+};
+INSTANTIATE_TEST_SUITE_P(Over, DeviceWorld, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_the_cpu) {
+  for (const Rank size : {1, 2, 3, 4}) {
+    const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+      float wanted = static_cast<float>(size * (size + 1)) / 2;
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+      for (int round = 0; round < 3; ++round, wanted *= static_cast<float>(size)) {
+        PC_ASSIGN_OR_RETURN(const auto call, calls->launch(x.sum(), -1));
+        PC_TRY(host_sum(group));
+        PC_TRY(call->precede(x.stream.get()));
+        PC_TRY(call->wait(-1));
+        if (!call->done()) return wrong("not done after its end");
+        PC_TRY(expect(x, wanted));
+      }
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_goes_on) {
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    cuda::DeviceCall call = x.sum();
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    const auto started = calls->launch(call, -1);
+    const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
+    if (ended.code() != Code::kMismatch || !has(ended, "prod"))
+      return wrong("no mismatch: " + ended.to_string());
+    const Status next = calls->launch(x.sum(), -1).status();
+    if (next.code() != Code::kMismatch) return wrong("the next call says " + next.to_string());
+    PC_TRY(group.resync());
+    return host_sum(group);
+  });
+  nccl_->reset();  // it has noticed too, which the real one would not
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_another_call) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    Status ended;
+    if (group.rank() == 0) {
+      PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+      const auto started = calls->launch(x.sum(), -1);
+      ended = started.is_ok() ? started.value()->wait(-1) : started.status();
+    } else {
+      ended = host_sum(group);
+    }
+    if (ended.code() != Code::kMismatch || !has(ended, "nccl"))
+      return wrong("no mismatch: " + ended.to_string());
+    return group.resync();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
+  std::promise<void> given_up;
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    if (group.rank() == 1) {
+      given_up.get_future().wait();
+      return group.resync();
+    }
+    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), 0.2));
+    const Status ended = started->wait(-1);
+    given_up.set_value();
+    if (ended.code() != Code::kTimeout || !has(ended, "rank 1")) return wrong(ended.to_string());
+    return group.resync();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
+  std::promise<void> heard;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        fake_.hold_stream(x.stream.get());  // what makes x does not come to its end
+        const double timeout_s = group.rank() == 0 ? 0.2 : kLong;
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), timeout_s));
+        const Status ended = started->wait(-1);
+        fake_.release_stream(x.stream.get());
+        if (group.rank() == 0) {
+          heard.get_future().wait();  // this rank goes on: it is no death that the other hears of
+        } else {
+          heard.set_value();
+        }
+        return ended;
+      },
+      false);
+  EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_TRUE(has(outcomes[0], "on the GPU in time") && has(outcomes[0], "allreduce")) << text_of(outcomes);
+  EXPECT_EQ(outcomes[1].code(), Code::kPeerExited) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
+  const Outcomes outcomes = run(
+      3,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        const auto started = calls->launch(x.sum(), -1);
+        const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
+        const Status next = calls->launch(x.sum(), -1).status();
+        return next.is_ok() ? wrong("the next call goes on") : ended;
+      },
+      false);
+  for (const std::size_t rank : {0UL, 1UL})
+    EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goes_on) {
+  std::mutex mutex;
+  std::set<std::string> reasons;
+  for (const bool shares : {false, true}) {
+    const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+      DeviceCalls::Means with = means(shares ? group.rank() / 2 : group.rank());
+      if (!shares && group.rank() == 2) {
+        with.api = nullptr;
+        with.why_not = Status(Code::kUnsupported, "no libnccl.so.2 was found");
+      }
+      const auto joined = DeviceCalls::join(group, with, kLong);
+      if (joined.is_ok() || joined.status().code() != Code::kUnsupported)
+        return wrong(joined.status().to_string());
+      {
+        const std::lock_guard lock(mutex);
+        reasons.insert(joined.status().message());
+      }
+      return host_sum(group);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+  EXPECT_EQ(reasons.size(), 2U);
+}
+
+TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_the_others_wait) {
+  nccl_->init_waits_for_all(1);
+  nccl_->fail_next("CommInitRankConfig", 2, 0);
+  const Outcomes outcomes = run(
+      3,
+      [&](Runtime&, Communicator& group) -> Status {
+        return DeviceCalls::join(group, means(group.rank()), kLong).status();
+      },
+      false);
+  std::size_t refused = 0;
+  for (const Status& each : outcomes) {
+    EXPECT_FALSE(each.is_ok());
+    EXPECT_NE(each.code(), Code::kTimeout) << text_of(outcomes);
+    refused += has(each, "ncclSystemError") ? 1 : 0;
+  }
+  EXPECT_GE(refused, 1U) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
+  std::promise<void> queued;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        fake_.hold_stream(x.stream.get());
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 0) {
+          void* comm = nullptr;
+          nccl_->last_comm(&comm);  // of whichever rank: all of them hear of it
+          nccl_->async_error(comm, 6);
+        }
+        const Status ended = started->wait(-1);
+        fake_.release_stream(x.stream.get());
+        return ended;
+      },
+      false);
+  EXPECT_TRUE(has(outcomes[0], "ncclRemoteError") || has(outcomes[1], "ncclRemoteError"))
+      << text_of(outcomes);
+  EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    if (group.rank() == 0) {
+      cuda::DeviceCall call = x.sum();
+      call.request.in.device.index = call.request.out.device.index = 1;
+      const Status elsewhere = calls->launch(call, -1).status();
+      if (elsewhere.code() != Code::kInvalidArgument || !has(elsewhere, "GPU 0"))
+        return wrong(elsewhere.to_string());
+      call = x.sum();
+      call.request.out.count -= 1;
+      const Status uneven = calls->launch(call, -1).status();
+      if (uneven.code() != Code::kInvalidArgument) return wrong(uneven.to_string());
+    }
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+    PC_TRY(host_sum(group));  // the fake NCCL knows no streams: what all ranks have issued is done
+    PC_TRY(started->wait(-1));
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    DeviceCalls::Means with = means(group.rank());
+    with.strict = true;
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, with, kLong));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    cuda::DeviceCall call = x.sum();
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    const Status refused = calls->launch(call, -1).status();
+    if (refused.code() != Code::kMismatch) return wrong(refused.to_string());
+    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // untouched
+    PC_TRY(group.resync());
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));  // and the GPU's calls go on too
+    PC_TRY(host_sum(group));
+    PC_TRY(started->wait(-1));
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing

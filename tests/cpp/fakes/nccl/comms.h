@@ -1,0 +1,174 @@
+// A FAKE of NCCL: its communicators, what it was told to do, and what no caller may do.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Hidden: several versions of this library live in one process, and each has its own.
+namespace fake_nccl {
+
+struct UniqueId {
+  char bytes[128];
+};
+struct Comm;
+
+constexpr int kSuccess = 0, kInternal = 3, kInvalidArgument = 4, kInvalidUsage = 5, kInProgress = 7;
+constexpr int kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kFirstOwn = 5;
+constexpr std::array<std::size_t, 12> kSizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+struct World;
+
+struct Call {
+  std::string kind;
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t count = 0;
+  int dtype = 0, op = 0, root = 0;  // root: or the peer
+  std::array<std::byte, 8> factor = {};
+  // What all ranks must say alike. An own operation has another number on each.
+  bool operator==(const Call& other) const {
+    const auto plain = [](int each) { return std::min(each, kFirstOwn); };
+    return kind == other.kind && count == other.count && dtype == other.dtype &&
+           plain(op) == plain(other.op) && root == other.root;
+  }
+};
+
+struct Comm {
+  std::shared_ptr<World> world;
+  int rank = 0;
+  const char* name = nullptr;  // kept, not copied, as NCCL does
+  int questions = 0;           // until what it does has settled
+  bool hangs = false, dead = false, aborted = false, initialized = false;
+  int async = kSuccess;
+  int splits = 0;
+  std::string calls;
+  std::vector<Call> group;                                      // issued, and the group is still open
+  std::size_t collectives = 0;                                  // issued so far
+  std::map<int, std::pair<int, std::array<std::byte, 8>>> ops;  // dtype and factor
+  int next_op = kFirstOwn;
+  std::vector<std::pair<int, Comm**>> child_slots;  // written when this one settles, as NCCL does
+  std::vector<Comm*> children;
+  std::atomic<int> inside{0};
+};
+
+struct World {
+  int size = 1, joined = 0;
+  std::vector<Comm*> members;
+  std::map<std::size_t, std::vector<std::pair<Comm*, Call>>> pending;           // by number
+  std::map<std::pair<int, int>, std::deque<Call>> sends, recvs;                 // by (from, to)
+  std::map<std::pair<int, int>, std::vector<std::pair<Comm*, int>>> gathering;  // splits: by (number, color)
+};
+
+// Everything, behind one mutex but where a call blocks.
+struct Fake {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::unique_ptr<Comm>> comms;
+  std::vector<std::unique_ptr<Comm>> forgotten;  // nobody ended them; NCCL would hold on to their names
+  std::map<std::string, std::shared_ptr<World>> worlds;
+  int ids = 0, questions = 0;
+  bool init_waits = false, init_hangs = false, calls_hang = false;
+  struct Failure {
+    std::string call;
+    int code;
+    bool sticky;
+  };
+  std::vector<Failure> failures;
+  std::vector<std::string> blocks;
+  int blocked = 0, generation = 0;
+  std::string violations, answer;
+};
+inline Fake& fake() {
+  static Fake* const one = new Fake;  // outlives threads that hang
+  return *one;
+}
+inline thread_local int group_depth = 0;
+inline thread_local std::vector<Comm*> group_comms;
+
+inline void violation(const std::string& text) { fake().violations += text + "; "; }
+
+// Of the call that a test wants to see fail or block.
+inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call) {
+  Fake& all = fake();
+  const auto found = std::find(all.blocks.begin(), all.blocks.end(), call);
+  if (found == all.blocks.end()) return;
+  all.blocks.erase(found);
+  ++all.blocked;
+  const int generation = all.generation;
+  all.changed.wait(lock, [&] { return all.generation != generation; });
+  --all.blocked;
+}
+inline int scripted_failure(const std::string& call, Comm* comm) {
+  Fake& all = fake();
+  const auto found = std::find_if(all.failures.begin(), all.failures.end(),
+                                  [&](const Fake::Failure& each) { return each.call == call; });
+  if (found == all.failures.end()) return kSuccess;
+  const int code = found->code;
+  if (found->sticky && comm != nullptr) comm->async = code;
+  all.failures.erase(found);
+  return code;
+}
+
+// Whether nothing is under way. An init may wait for the others.
+inline bool settled(Comm& comm) {
+  if (comm.hangs) return false;
+  if (comm.questions > 0) return false;
+  return comm.initialized || !fake().init_waits || comm.world->joined == comm.world->size;
+}
+
+// One call on a communicator, of one thread. Not for questions and aborts.
+class Entry {
+ public:
+  Entry(Comm* comm, std::string call) : lock_(fake().mutex), comm_(comm), call_(std::move(call)) {
+    if (comm_ == nullptr) {
+      code_ = kInvalidArgument;
+      return;
+    }
+    if (comm_->inside.fetch_add(1) != 0) violation(call_ + " while another thread is inside");
+    if (comm_->dead) {
+      violation(call_ + " on a communicator that has ended");
+      code_ = kInvalidArgument;
+    } else if (!settled(*comm_)) {
+      violation(call_ + " before the call before has settled");
+      code_ = kInvalidUsage;
+    } else {
+      block_if_asked(lock_, call_);
+      code_ = scripted_failure(call_, comm_);
+    }
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  ~Entry() {
+    if (comm_ != nullptr) comm_->inside.fetch_sub(1);
+  }
+  int code() const { return code_; }
+  void note(const std::string& text) {
+    if (!comm_->calls.empty()) comm_->calls += ' ';
+    comm_->calls += text;
+  }
+  // What a call answers that goes on in the background.
+  int begun() {
+    comm_->questions = fake().questions;
+    return comm_->questions > 0 || comm_->hangs ? kInProgress : kSuccess;
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  Comm* comm_;
+  std::string call_;
+  int code_ = kSuccess;
+};
+
+}  // namespace fake_nccl

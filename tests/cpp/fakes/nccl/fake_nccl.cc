@@ -1,0 +1,427 @@
+// A FAKE of NCCL, for tests: it has NCCL's functions, as many as version FAKE_NCCL_VERSION has, and no GPU. Ranks are
+// communicators of this process with one unique id, their arrays host memory. A stream is nothing: what all ranks have issued is
+// done at once, by the last of them. It keeps a list of calls, and of what no caller may do: calling into a communicator that
+// has not settled, from two threads at once, or after its end.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comms.h"
+#include "movement.h"
+#include "script.h"
+
+using namespace fake_nccl;
+
+namespace {
+
+const std::byte* from(const void* in) { return static_cast<const std::byte*>(in); }
+std::byte* into(void* out) { return static_cast<std::byte*>(out); }
+int issue(Comm* comm, Call call) {
+  Entry entry(comm, call.kind);
+  if (entry.code() != kSuccess) return entry.code();
+  if (call.op >= kFirstOwn) {
+    const auto own = comm->ops.find(call.op);
+    if (own == comm->ops.end() || own->second.first != call.dtype) return kInvalidArgument;
+    call.factor = own->second.second;
+  }
+  if (group_depth == 0) {
+    entry.note(call.kind);
+    comm->group.push_back(std::move(call));
+    issue_all(*comm);
+    return entry.begun();
+  }
+  if (std::find(group_comms.begin(), group_comms.end(), comm) == group_comms.end()) {
+    group_comms.push_back(comm);
+    comm->calls += comm->calls.empty() ? "[" : " [";
+  }
+  const bool message = call.kind == "Send" || call.kind == "Recv";
+  comm->calls += (comm->calls.back() == '[' ? "" : " ") + call.kind +
+                 (message ? "(" + std::to_string(call.root) + ")" : "");
+  comm->group.push_back(std::move(call));
+  return kSuccess;
+}
+
+Comm* new_comm(const std::shared_ptr<World>& world, int rank) {
+  auto comm = std::make_unique<Comm>();
+  comm->world = world;
+  comm->rank = rank;
+  world->members.push_back(comm.get());
+  fake().comms.push_back(std::move(comm));
+  return fake().comms.back().get();
+}
+
+// What the library makes of a configuration, as parseCommConfig does.
+int read_config(const void* config, Comm& comm) {
+  struct Known {
+    std::size_t size;
+    unsigned magic, version;
+    int blocking, cga, min_ctas, max_ctas;
+    const char* net;
+    int split_share, traffic_class;
+    const char* name;
+    int rest[4];
+  } known = {};
+  constexpr std::size_t own = FAKE_NCCL_VERSION >= 22700 ? sizeof(Known) : 48;
+  std::memcpy(&known, config, 8);
+  std::memcpy(&known, config, std::min(known.size, own));
+  if (known.magic != 0xcafebeef || known.version < 21400 || known.size < 48) return kInvalidArgument;
+  if (known.blocking != 0) violation("a communicator that blocks");
+  if (known.version >= 22602 && known.traffic_class != INT32_MIN) violation("garbage for trafficClass");
+  if (known.version >= 22700 && own > 48) comm.name = known.name;
+  return kSuccess;
+}
+
+// The rank's place among those of its color, once all ranks of the parent have said theirs.
+void split_world(Comm& comm, int color, int key, Comm** slot) {
+  World& world = *comm.world;
+  const int number = comm.splits++;
+  comm.child_slots.emplace_back(number, slot);
+  auto& all = world.gathering[{number, 0}];
+  all.emplace_back(&comm, color);
+  world.gathering[{number, 1}].emplace_back(&comm, key);
+  if (all.size() < static_cast<std::size_t>(world.size)) return;
+  const auto keys = world.gathering[{number, 1}];
+  std::map<int, std::vector<std::pair<std::pair<int, int>, Comm*>>> colors;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].second >= 0)
+      colors[all[i].second].push_back({{keys[i].second, all[i].first->rank}, all[i].first});
+  for (auto& [each, members] : colors) {
+    std::sort(members.begin(), members.end());
+    const auto child = std::make_shared<World>();
+    child->size = child->joined = static_cast<int>(members.size());
+    for (std::size_t place = 0; place < members.size(); ++place) {
+      Comm* const made = new_comm(child, static_cast<int>(place));
+      made->initialized = true;
+      made->calls = "child(" + std::to_string(place) + "/" + std::to_string(child->size) + ")";
+      members[place].second->children.push_back(made);
+    }
+  }
+  for (const auto& [member, its_color] : all)
+    if (its_color < 0) member->children.push_back(nullptr);
+}
+
+// A split is done when all ranks have taken part; then NCCL writes what it was asked for.
+void write_children(Comm& comm) {
+  while (!comm.child_slots.empty() && !comm.children.empty()) {
+    *comm.child_slots.front().second = comm.children.front();
+    comm.child_slots.erase(comm.child_slots.begin());
+    comm.children.erase(comm.children.begin());
+  }
+}
+
+}  // namespace
+
+#define PC_EXPORT extern "C" __attribute__((visibility("default")))
+
+PC_EXPORT int ncclGetVersion(int* version) {
+  *version = FAKE_NCCL_VERSION;
+  return kSuccess;
+}
+PC_EXPORT int ncclGetUniqueId(UniqueId* id) {
+  Fake& all = fake();
+  const std::lock_guard lock(all.mutex);
+  if (const int code = scripted_failure("GetUniqueId", nullptr); code != kSuccess) return code;
+  *id = {};
+  const std::string text = "world " + std::to_string(++all.ids);
+  std::copy(text.begin(), text.end(), id->bytes);
+  return kSuccess;
+}
+PC_EXPORT const char* ncclGetErrorString(int code) {
+  return code == 2 ? "unhandled system error" : code == kInvalidArgument ? "invalid argument" : "fake error";
+}
+PC_EXPORT const char* ncclGetLastError(Comm*) { return "the fake was told to"; }
+
+PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int rank, void* config) {
+  Fake& all = fake();
+  std::unique_lock lock(all.mutex);
+  block_if_asked(lock, "CommInitRankConfig");
+  *into = nullptr;
+  if (const int code = scripted_failure("CommInitRankConfig", nullptr); code != kSuccess) return code;
+  std::shared_ptr<World>& world = all.worlds[static_cast<const char*>(id.bytes)];
+  if (world == nullptr) world = std::make_shared<World>();
+  world->size = ranks;
+  ++world->joined;
+  Comm* const comm = new_comm(world, rank);
+  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  comm->calls = "init(" + std::to_string(rank) + "/" + std::to_string(ranks) + ")";
+  comm->questions = all.questions;
+  comm->hangs = all.init_hangs;
+  comm->initialized = !all.init_waits;
+  *into = comm;
+  return settled(*comm) ? kSuccess : kInProgress;
+}
+PC_EXPORT int ncclCommGetAsyncError(Comm* comm, int* code) {
+  const std::lock_guard lock(fake().mutex);
+  if (comm == nullptr) return kInvalidArgument;
+  if (comm->dead) {
+    violation("GetAsyncError on a communicator that has ended");
+    return kInvalidArgument;
+  }
+  if (const int refusal = scripted_failure("CommGetAsyncError", comm); refusal != kSuccess) return refusal;
+  if (comm->questions > 0) --comm->questions;
+  const bool child_missing = !comm->child_slots.empty() && comm->children.empty();
+  *code = comm->async != kSuccess ? comm->async : settled(*comm) && !child_missing ? kSuccess : kInProgress;
+  if (*code == kSuccess) {
+    comm->initialized = true;
+    write_children(*comm);
+  }
+  return kSuccess;
+}
+PC_EXPORT int ncclCommFinalize(Comm* comm) {
+  Entry entry(comm, "CommFinalize");
+  if (entry.code() != kSuccess) return entry.code();
+  entry.note("Finalize");
+  if (!comm->ops.empty()) violation("operations were left when their communicator ended");
+  return entry.begun();
+}
+PC_EXPORT int ncclCommDestroy(Comm* comm) {
+  Entry entry(comm, "CommDestroy");
+  if (entry.code() != kSuccess) return entry.code();
+  entry.note("Destroy");
+  comm->dead = true;
+  return kSuccess;
+}
+PC_EXPORT int ncclCommAbort(Comm* comm) {
+  Fake& all = fake();
+  std::unique_lock lock(all.mutex);
+  if (comm == nullptr) return kSuccess;
+  block_if_asked(lock, "CommAbort");
+  if (comm->inside.load() != 0) violation("Abort while another thread is inside");
+  if (comm->dead) violation("Abort of a communicator that has ended");
+  if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
+  if (group_depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
+  comm->calls += group_depth > 0 ? " [Abort]" : " Abort";
+  comm->dead = comm->aborted = true;
+  comm->group.clear();
+  return kSuccess;
+}
+PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* config) {
+  Entry entry(comm, "CommSplit");
+  *into = nullptr;
+  if (entry.code() != kSuccess) return entry.code();
+  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  entry.note("Split(" + std::to_string(color) + ")");
+  split_world(*comm, color, key, into);
+  comm->questions = std::max(1, fake().questions);
+  return kInProgress;
+}
+#if FAKE_NCCL_VERSION >= 22703
+// A world of those who are not excluded, each of them the only one to say so.
+PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, void* config, int flags) {
+  Entry entry(comm, "CommShrink");
+  *into = nullptr;
+  if (entry.code() != kSuccess) return entry.code();
+  if (comm->async != kSuccess) return kInvalidArgument;
+  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  std::sort(excluded, excluded + count);
+  if (std::binary_search(excluded, excluded + count, comm->rank)) return kInvalidArgument;
+  std::string key = "shrunk";
+  for (int i = 0; i < count; ++i) key += " " + std::to_string(excluded[i]);
+  std::shared_ptr<World>& world = fake().worlds[key];
+  if (world == nullptr) world = std::make_shared<World>();
+  world->size = comm->world->size - count;
+  ++world->joined;
+  const auto before = std::lower_bound(excluded, excluded + count, comm->rank) - excluded;
+  Comm* const child = new_comm(world, comm->rank - static_cast<int>(before));
+  child->initialized = true;
+  child->calls = "child(" + std::to_string(child->rank) + "/" + std::to_string(world->size) + ")";
+  entry.note(flags == 1 ? "Shrink(abort)" : "Shrink");
+  comm->child_slots.emplace_back(0, into);
+  comm->children.push_back(child);
+  comm->questions = std::max(1, fake().questions);
+  return kInProgress;
+}
+PC_EXPORT int ncclCommWindowRegister(Comm*, void*, std::size_t, void**, int) { return kInternal; }
+PC_EXPORT int ncclCommWindowDeregister(Comm*, void*) { return kInternal; }
+#endif
+#if FAKE_NCCL_VERSION >= 22807
+PC_EXPORT int ncclCommRevoke(Comm*, int) { return kInternal; }
+#endif
+PC_EXPORT int ncclCommCount(Comm* comm, int* count) {
+  Entry entry(comm, "CommCount");
+  if (entry.code() == kSuccess) *count = comm->world->size;
+  return entry.code();
+}
+PC_EXPORT int ncclCommUserRank(Comm* comm, int* rank) {
+  Entry entry(comm, "CommUserRank");
+  if (entry.code() == kSuccess) *rank = comm->rank;
+  return entry.code();
+}
+PC_EXPORT int ncclCommCuDevice(Comm* comm, int* device) {
+  Entry entry(comm, "CommCuDevice");
+  if (entry.code() == kSuccess) *device = 0;
+  return entry.code();
+}
+
+PC_EXPORT int ncclGroupStart() {
+  const std::lock_guard lock(fake().mutex);
+  if (const int code = scripted_failure("GroupStart", nullptr); code != kSuccess) return code;
+  ++group_depth;
+  return kSuccess;
+}
+PC_EXPORT int ncclGroupEnd() {
+  std::unique_lock lock(fake().mutex);
+  if (group_depth == 0) {
+    violation("GroupEnd without GroupStart");
+    return kInvalidUsage;
+  }
+  --group_depth;
+  Comm* const one = group_comms.empty() ? nullptr : group_comms.front();
+  if (one != nullptr && one->inside.fetch_add(1) != 0) violation("GroupEnd while another thread is inside");
+  block_if_asked(lock, "GroupEnd");
+  if (one != nullptr) one->inside.fetch_sub(1);
+  int answer = kSuccess;
+  const int failure = scripted_failure("GroupEnd", one);
+  for (Comm* const comm : std::exchange(group_comms, {})) {
+    comm->calls += "]";
+    if (failure != kSuccess) {
+      comm->group.clear();
+      continue;
+    }
+    issue_all(*comm);
+    comm->questions = fake().questions;
+    comm->hangs = fake().calls_hang;
+    if (!settled(*comm)) answer = kInProgress;
+  }
+  return failure != kSuccess ? failure : answer;
+}
+
+PC_EXPORT int ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int op, Comm* comm,
+                            void*) {
+  return issue(comm, {"AllReduce", from(in), into(out), count, dtype, op, 0});
+}
+PC_EXPORT int ncclBroadcast(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
+                            void*) {
+  return issue(comm, {"Broadcast", from(in), into(out), count, dtype, 0, root});
+}
+PC_EXPORT int ncclReduce(const void* in, void* out, std::size_t count, int dtype, int op, int root,
+                         Comm* comm, void*) {
+  return issue(comm, {"Reduce", from(in), into(out), count, dtype, op, root});
+}
+PC_EXPORT int ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm* comm, void*) {
+  return issue(comm, {"AllGather", from(in), into(out), count, dtype, 0, 0});
+}
+PC_EXPORT int ncclReduceScatter(const void* in, void* out, std::size_t count, int dtype, int op, Comm* comm,
+                                void*) {
+  return issue(comm, {"ReduceScatter", from(in), into(out), count, dtype, op, 0});
+}
+#if FAKE_NCCL_VERSION >= 22803
+PC_EXPORT int ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm* comm, void*) {
+  return issue(comm, {"AlltoAll", from(in), into(out), count, dtype, 0, 0});
+}
+PC_EXPORT int ncclGather(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
+                         void*) {
+  return issue(comm, {"Gather", from(in), into(out), count, dtype, 0, root});
+}
+PC_EXPORT int ncclScatter(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
+                          void*) {
+  return issue(comm, {"Scatter", from(in), into(out), count, dtype, 0, root});
+}
+#endif
+PC_EXPORT int ncclSend(const void* in, std::size_t count, int dtype, int peer, Comm* comm, void*) {
+  return issue(comm, {"Send", from(in), nullptr, count, dtype, 0, peer});
+}
+PC_EXPORT int ncclRecv(void* out, std::size_t count, int dtype, int peer, Comm* comm, void*) {
+  return issue(comm, {"Recv", nullptr, into(out), count, dtype, 0, peer});
+}
+PC_EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int dtype, int residence, Comm* comm) {
+  Entry entry(comm, "RedOpCreatePreMulSum");
+  if (entry.code() != kSuccess) return entry.code();
+  if (residence != 1) violation("a scalar that is not the host's");
+  *op = comm->next_op++;
+  auto& [its_dtype, factor] = comm->ops[*op];
+  its_dtype = dtype;
+  std::memcpy(factor.data(), scalar, kSizes[static_cast<std::size_t>(dtype)]);
+  entry.note("CreateOp");
+  return kSuccess;
+}
+PC_EXPORT int ncclRedOpDestroy(int op, Comm* comm) {
+  Entry entry(comm, "RedOpDestroy");
+  if (entry.code() != kSuccess) return entry.code();
+  entry.note("DestroyOp");
+  if (comm->ops.erase(op) == 0) return kInvalidArgument;
+  return kSuccess;
+}
+#if FAKE_NCCL_VERSION >= 21901
+PC_EXPORT int ncclMemAlloc(void**, std::size_t) { return 1; }
+PC_EXPORT int ncclMemFree(void*) { return 1; }
+PC_EXPORT int ncclCommRegister(Comm*, void*, std::size_t, void**) { return kInternal; }
+PC_EXPORT int ncclCommDeregister(Comm*, void*) { return kInternal; }
+#endif
+
+namespace {
+
+void reset() {
+  Fake& all = fake();
+  const std::lock_guard lock(all.mutex);
+  for (auto& comm : all.comms) {
+    comm->world.reset();
+    if (!comm->dead) all.forgotten.push_back(std::move(comm));
+  }
+  all.comms.clear();
+  all.worlds.clear();
+  all.failures.clear();
+  all.blocks.clear();
+  all.questions = 0;
+  all.init_waits = all.init_hangs = all.calls_hang = false;
+  all.violations.clear();
+}
+template <class Set>
+void set(Set&& change) {
+  const std::lock_guard lock(fake().mutex);
+  change(fake());
+}
+
+}  // namespace
+
+extern "C" {
+__attribute__((visibility("default"))) extern const pc::testing::FakeNccl fake_nccl_script;
+}
+const pc::testing::FakeNccl fake_nccl_script = {
+    reset,
+    [](int questions) { set([&](Fake& all) { all.questions = questions; }); },
+    [](int yes) { set([&](Fake& all) { all.init_waits = yes != 0; }); },
+    [](int yes) { set([&](Fake& all) { all.init_hangs = yes != 0; }); },
+    [](int yes) { set([&](Fake& all) { all.calls_hang = yes != 0; }); },
+    [](void* comm, int code) { set([&](Fake&) { static_cast<Comm*>(comm)->async = code; }); },
+    [](const char* call, int code, int sticky) {
+      set([&](Fake& all) { all.failures.push_back({call, code, sticky != 0}); });
+    },
+    [](const char* call) { set([&](Fake& all) { all.blocks.emplace_back(call); }); },
+    [] {
+      const std::lock_guard lock(fake().mutex);
+      return fake().blocked;
+    },
+    [] {
+      set([](Fake& all) { ++all.generation; });
+      fake().changed.notify_all();
+    },
+    [](void** comm) {
+      const std::lock_guard lock(fake().mutex);
+      if (fake().comms.empty()) return 0;
+      *comm = fake().comms.back().get();
+      return 1;
+    },
+    [](void* comm) {
+      const std::lock_guard lock(fake().mutex);
+      fake().answer = static_cast<Comm*>(comm)->calls;
+      return fake().answer.c_str();
+    },
+    [] {
+      const std::lock_guard lock(fake().mutex);
+      fake().answer = fake().violations;
+      return fake().answer.c_str();
+    },
+    [] {
+      const std::lock_guard lock(fake().mutex);
+      return static_cast<int>(std::count_if(fake().comms.begin(), fake().comms.end(),
+                                            [](const auto& each) { return !each->dead; }));
+    },
+};

@@ -1,0 +1,142 @@
+// A FAKE of NCCL: what its calls do, on host memory, when the last rank has issued them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "comms.h"
+
+namespace fake_nccl {
+
+// Arithmetic, on host memory.
+template <class T>
+T combined(T a, T b, int op) {
+  using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  switch (op) {
+    case kProd: return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+    case kMax: return std::max(a, b);
+    case kMin: return std::min(a, b);
+    default: return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+  }
+}
+template <class T>
+T at(const std::byte* data, std::size_t index) {
+  T value;
+  std::memcpy(&value, data + index * sizeof(T), sizeof(T));
+  return value;
+}
+template <class T>
+T contribution(const Call& call, std::size_t index, int ranks) {
+  const T value = at<T>(call.in, index);
+  if (call.op == kAvg) return static_cast<T>(value * static_cast<T>(T{1} / static_cast<T>(ranks)));
+  if (call.op < kFirstOwn) return value;
+  return static_cast<T>(value * at<T>(call.factor.data(), 0));
+}
+using Calls = std::vector<std::pair<Comm*, Call>>;
+template <class T>
+std::vector<std::byte> reduced(const Calls& calls, std::size_t count) {
+  const int ranks = static_cast<int>(calls.size());
+  std::vector<std::byte> result(count * sizeof(T));
+  for (std::size_t i = 0; i < count; ++i) {
+    T sum = contribution<T>(calls[0].second, i, ranks);
+    for (std::size_t r = 1; r < calls.size(); ++r)
+      sum = combined<T>(sum, contribution<T>(calls[r].second, i, ranks), calls[r].second.op);
+    std::memcpy(result.data() + i * sizeof(T), &sum, sizeof(T));
+  }
+  return result;
+}
+inline std::vector<std::byte> reduced_as(int dtype, const Calls& calls, std::size_t count) {
+  switch (dtype) {
+    case 0: return reduced<int8_t>(calls, count);
+    case 1: return reduced<uint8_t>(calls, count);
+    case 2: return reduced<int32_t>(calls, count);
+    case 3: return reduced<uint32_t>(calls, count);
+    case 4: return reduced<int64_t>(calls, count);
+    case 5: return reduced<uint64_t>(calls, count);
+    case 7: return reduced<float>(calls, count);
+    case 8: return reduced<double>(calls, count);
+    default: violation("the fake has no arithmetic for type " + std::to_string(dtype)); return {};
+  }
+}
+inline void put(std::byte* to, const std::byte* from, std::size_t nbytes) {
+  if (nbytes != 0 && to != from) std::memmove(to, from, nbytes);
+}
+
+// All ranks have issued it: `calls` in the order of ranks.
+inline void run_collective(const Calls& calls) {
+  const Call& first = calls[0].second;
+  const std::size_t nbytes = first.count * kSizes[static_cast<std::size_t>(first.dtype)];
+  const std::size_t ranks = calls.size(), root = static_cast<std::size_t>(first.root);
+  const bool scatters = first.kind == "ReduceScatter";
+  if (first.kind == "AllReduce" || first.kind == "Reduce" || scatters) {
+    const auto all = reduced_as(first.dtype, calls, scatters ? first.count * ranks : first.count);
+    if (all.empty()) return;
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (first.kind != "Reduce" || r == root)
+        put(calls[r].second.out, all.data() + (scatters ? r * nbytes : 0), nbytes);
+    return;
+  }
+  // Everything is read before anything is written: ranks may share memory where that is in place.
+  std::vector<std::vector<std::byte>> inputs;
+  const bool whole = first.kind == "AlltoAll" || first.kind == "Scatter";
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const bool has = r == root || (first.kind != "Broadcast" && first.kind != "Scatter");
+    const std::byte* const in = calls[r].second.in;
+    inputs.emplace_back();
+    if (has) inputs.back().assign(in, in + nbytes * (whole ? ranks : 1));
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::byte* const out = calls[r].second.out;
+    if (first.kind == "Broadcast") put(out, inputs[root].data(), nbytes);
+    if (first.kind == "Scatter") put(out, inputs[root].data() + r * nbytes, nbytes);
+    for (std::size_t from = 0; from < ranks; ++from) {
+      if (first.kind == "AllGather" || (first.kind == "Gather" && r == root))
+        put(out + from * nbytes, inputs[from].data(), nbytes);
+      if (first.kind == "AlltoAll") put(out + from * nbytes, inputs[from].data() + r * nbytes, nbytes);
+    }
+  }
+}
+
+inline void issue_collective(Comm& comm, const Call& call) {
+  World& world = *comm.world;
+  const std::size_t number = comm.collectives++;
+  Calls& calls = world.pending[number];
+  calls.emplace_back(&comm, call);
+  if (calls.size() < static_cast<std::size_t>(world.size)) return;
+  std::sort(calls.begin(), calls.end(),
+            [](const auto& a, const auto& b) { return a.first->rank < b.first->rank; });
+  bool alike = true;
+  for (const auto& each : calls) alike = alike && each.second == calls[0].second;
+  if (alike)
+    run_collective(calls);
+  else
+    violation("ranks issue different calls");
+  world.pending.erase(number);
+}
+inline void issue_message(Comm& comm, const Call& call) {
+  const bool sends = call.kind == "Send";
+  World& world = *comm.world;
+  const std::pair<int, int> way = sends ? std::pair(comm.rank, call.root) : std::pair(call.root, comm.rank);
+  (sends ? world.sends : world.recvs)[way].push_back(call);
+  std::deque<Call>&sent = world.sends[way], &received = world.recvs[way];
+  while (!sent.empty() && !received.empty()) {
+    if (sent.front().count != received.front().count || sent.front().dtype != received.front().dtype)
+      violation("a message is received as another");
+    put(received.front().out, sent.front().in,
+        sent.front().count * kSizes[static_cast<std::size_t>(sent.front().dtype)]);
+    sent.pop_front();
+    received.pop_front();
+  }
+}
+inline void issue_all(Comm& comm) {
+  for (const Call& call : std::exchange(comm.group, {}))
+    call.kind == "Send" || call.kind == "Recv" ? issue_message(comm, call) : issue_collective(comm, call);
+}
+
+}  // namespace fake_nccl

@@ -1,0 +1,26 @@
+// How a test drives the fake NCCL: functions that it exports besides NCCL's own. None of them is in a real one.
+#pragma once
+
+namespace pc::testing {
+
+// All take effect at once and for all communicators, until reset(), unless it is said otherwise.
+struct FakeNccl {
+  void (*reset)();  // forgets communicators, worlds, calls and what was scripted; frees what hangs first
+  void (*in_progress)(int questions);  // each call that may be non-blocking takes so many questions to settle
+  void (*init_waits_for_all)(int yes);        // an init settles only when all ranks have begun theirs
+  void (*hang_init)(int yes);                 // an init never settles
+  void (*hang_calls)(int yes);                // a GroupEnd is accepted and never settles
+  void (*async_error)(void* comm, int code);  // what ncclCommGetAsyncError finds from now on
+  void (*fail_next)(const char* call, int code,
+                    int sticky);         // the next call of that name; sticky: also asynchronously
+  void (*block_next)(const char* call);  // the next call of that name does not return until release()
+  int (*blocked)();                      // how many do not return now
+  void (*release)();
+  int (*last_comm)(void** comm);  // the newest communicator; 0: there is none
+  const char* (*calls)(
+      void* comm);              // what was called on it, in order: "init(0/2) [Send(1) Recv(1)] Finalize"
+  const char* (*violations)();  // what no caller may do, of anybody: empty if all is well
+  int (*alive)();               // communicators that were neither destroyed nor aborted
+};
+
+}  // namespace pc::testing

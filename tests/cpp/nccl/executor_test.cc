@@ -1,0 +1,263 @@
+// Calls of device arrays: in whose order they run, what they keep and for how long, and how they end. On fakes of the driver
+// and of NCCL.
+#include "nccl/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cuda/copy.h"
+#include "fakes/cuda/fake_cuda.h"
+#include "nccl/fake_library.h"
+
+namespace pc::nccl::testing {
+namespace {
+
+constexpr std::size_t kCount = 1000, kNbytes = kCount * sizeof(float);
+
+// NCCL's allreduce of one rank, as a copy in the stream. The fake NCCL knows no streams.
+const cuda::Driver* driver_of_allreduce = nullptr;
+ReturnCode allreduce_in_stream(const void* in, void* out, std::size_t count, DataType, RedOp, CommHandle,
+                               StreamHandle stream) {
+  const auto result = driver_of_allreduce->cuMemcpyDtoDAsync(
+      reinterpret_cast<cuda::CUdeviceptr>(out), reinterpret_cast<cuda::CUdeviceptr>(in),
+      count * sizeof(float), static_cast<cuda::CUstream>(stream));
+  return result == cuda::CUDA_SUCCESS ? ReturnCode::kSuccess : ReturnCode::kUnhandledCudaError;
+}
+
+class NcclExecutor : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake_.reset();
+    driver_ = cuda::open_driver({FAKE_CUDA}).value();
+    context_.emplace(cuda::Context::primary(driver_, 0).value());
+    current_.emplace(context_->enter().value());
+    theirs_.emplace(cuda::Stream::create(*context_).value());
+    driver_of_allreduce = driver_.get();
+  }
+  void TearDown() override {
+    executor_.reset();
+    theirs_.reset();
+    current_.reset();
+    fake_.reset();
+  }
+
+  WaitContext patience() const { return {Deadline::after(20)}; }
+  static WaitContext none() { return {Deadline::after(0)}; }
+  std::unique_ptr<Executor> join(const UniqueId& id, Rank rank, Rank size, bool in_stream = false) {
+    auto api = std::make_shared<Api>(nccl_.api());
+    if (in_stream) api->all_reduce = allreduce_in_stream;
+    const Means means{api, &clock_};
+    auto made = Communicator::init(means, {id, rank, size}, {}, patience());
+    EXPECT_TRUE(made.is_ok()) << made.status().to_string();
+    return std::make_unique<Executor>(Executor::Gpu::take(*context_).value(), std::move(made).value());
+  }
+  void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1, true); }
+  void close() {
+    const Status closed = executor_->close(patience());
+    EXPECT_TRUE(closed.is_ok()) << closed.to_string();
+  }
+
+  cuda::DeviceMemory memory_of(float value) {
+    cuda::DeviceMemory memory = cuda::DeviceMemory::allocate(*context_, kNbytes).value();
+    float* const begin = reinterpret_cast<float*>(memory.at());  // the fake's memory is the host's
+    std::fill(begin, begin + kCount, value);
+    return memory;
+  }
+  static float first(const cuda::DeviceMemory& memory) {
+    float value = 0;
+    std::memcpy(&value, reinterpret_cast<const void*>(memory.at()), sizeof value);
+    return value;
+  }
+  cuda::DeviceCall allreduce(const cuda::DeviceMemory& in, const cuda::DeviceMemory& out,
+                             bool in_line = false) {
+    const Device here = {DeviceType::kCuda, 0};
+    cuda::DeviceCall call;
+    call.request.collective = Collective::kAllreduce;
+    call.request.in = {reinterpret_cast<const std::byte*>(in.at()), kCount, DType::kF32, here};
+    call.request.out = {reinterpret_cast<std::byte*>(out.at()), kCount, DType::kF32, here};
+    call.request.stream = theirs_->get();
+    call.in_line = in_line;
+    return call;
+  }
+  std::shared_ptr<cuda::DeviceWork> launch(const cuda::DeviceCall& call) {
+    auto work = executor_->launch(call, patience());
+    EXPECT_TRUE(work.is_ok()) << work.status().to_string();
+    return work.is_ok() ? work.value() : nullptr;
+  }
+  void expect_end(cuda::DeviceWork& work) {
+    const Result<WaitEnd> end = work.wait_on_host(patience());
+    ASSERT_TRUE(end.is_ok()) << end.status().to_string();
+    EXPECT_EQ(end.value(), WaitEnd::kReady);
+    EXPECT_TRUE(work.done());
+  }
+
+  const FakeCuda fake_ = FakeCuda::at(FAKE_CUDA);
+  FakeLibrary nccl_{FAKE_NCCL_22809};
+  SteadyClock clock_;
+  std::shared_ptr<const cuda::Driver> driver_;
+  std::optional<cuda::Context> context_;
+  std::optional<cuda::ContextGuard> current_;
+  std::optional<cuda::Stream> theirs_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(NcclExecutor, a_call_comes_after_what_its_stream_had_and_before_what_waits_for_it) {
+  join_alone();
+  for (const bool in_line : {false, true}) {
+    const cuda::DeviceMemory x = memory_of(1), fresh = memory_of(2), result = memory_of(0),
+                             later = memory_of(0);
+    fake_.hold_stream(theirs_->get());
+    ASSERT_TRUE(cuda::copy_on_device(*driver_, x.at(), fresh.at(), kNbytes, theirs_->get()).is_ok());
+    const auto work = launch(allreduce(x, result, in_line));
+    ASSERT_TRUE(work->precede(theirs_->get()).is_ok());
+    ASSERT_TRUE(cuda::copy_on_device(*driver_, later.at(), result.at(), kNbytes, theirs_->get()).is_ok());
+    EXPECT_FALSE(work->done());
+    EXPECT_EQ(work->wait_on_host(none()).value(), WaitEnd::kTimeout);
+    EXPECT_EQ(first(result), 0);
+    fake_.release_stream(theirs_->get());
+    expect_end(*work);
+    fake_.drain(theirs_->get());
+    EXPECT_EQ(first(result), 2);
+    EXPECT_EQ(first(later), 2);
+  }
+  close();
+}
+
+TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_before) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  auto kept = std::make_shared<int>(7);
+  const std::weak_ptr<int> alive = kept;
+  cuda::DeviceCall call = allreduce(x, x);
+  call.keeps = std::move(kept);
+  fake_.hold_stream(theirs_->get());
+  launch(call);  // and nobody holds its work
+  call.keeps = nullptr;
+  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_FALSE(alive.expired());
+  EXPECT_EQ(executor_->running(), 1U);
+  fake_.release_stream(theirs_->get());
+  fake_.drain_all();
+  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(alive.expired());
+  EXPECT_EQ(executor_->running(), 0U);
+  close();
+}
+
+// Beside the stream that is captured it takes a GPU to prove: the fake's captures have one stream.
+TEST_F(NcclExecutor, a_call_in_a_graph_runs_when_the_graph_does_and_nobody_can_wait_for_it) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(3), result = memory_of(0);
+  fake_.begin_capture(theirs_->get());
+  const auto work = launch(allreduce(x, result, true));
+  ASSERT_NE(work, nullptr);
+  EXPECT_GE(fake_.end_capture(theirs_->get()), 2) << "the capture was spoiled";
+  EXPECT_EQ(work->wait_on_host(patience()).status().code(), Code::kUnsupported);
+  EXPECT_FALSE(work->done());
+  EXPECT_EQ(executor_->running(), 0U);
+  fake_.drain_all();
+  EXPECT_EQ(first(result), 0);
+  fake_.replay(theirs_->get());
+  fake_.drain_all();
+  EXPECT_EQ(first(result), 3);
+  close();
+}
+
+TEST_F(NcclExecutor, several_ranks_get_the_sum) {
+  for (const Rank size : {1, 2, 3, 4}) {
+    const UniqueId id = make_unique_id(nccl_.api()).value();
+    std::vector<std::thread> ranks;
+    std::barrier all_have_issued(size);  // then the fake NCCL, which knows no streams, is done
+    for (Rank rank = 0; rank < size; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const auto executor = join(id, rank, size);
+        const cuda::DeviceMemory x = memory_of(static_cast<float>(rank + 1));
+        auto work = executor->launch(allreduce(x, x), patience());
+        all_have_issued.arrive_and_wait();
+        ASSERT_TRUE(work.is_ok()) << work.status().to_string();
+        expect_end(*work.value());
+        const Status closed = executor->close(patience());
+        EXPECT_TRUE(closed.is_ok()) << closed.to_string();
+        EXPECT_EQ(first(x), static_cast<float>(size * (size + 1)) / 2) << "rank " << rank << " of " << size;
+      });
+    }
+    for (std::thread& each : ranks) each.join();
+  }
+}
+
+TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_lets_go_when_the_gpu_does) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  auto kept = std::make_shared<int>(7);
+  const std::weak_ptr<int> alive = kept;
+  cuda::DeviceCall call = allreduce(x, x);
+  call.keeps = std::move(kept);
+  fake_.hold_stream(theirs_->get());
+  const auto work = launch(call);
+  call.keeps = nullptr;
+  executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"));
+  EXPECT_NE(work->wait_on_host(patience()).status().to_string().find("rank 1 is gone"), std::string::npos);
+  EXPECT_FALSE(executor_->look_around().is_ok());
+  EXPECT_FALSE(alive.expired()) << "the GPU may still use it";
+  const auto next = executor_->launch(call, patience());
+  ASSERT_FALSE(next.is_ok());
+  EXPECT_NE(next.status().to_string().find("rank 1 is gone"), std::string::npos);
+  fake_.release_stream(theirs_->get());
+  fake_.drain_all();
+  EXPECT_FALSE(work->wait_on_host(patience()).is_ok()) << "what an aborted call left is not a result";
+  EXPECT_FALSE(executor_->look_around().is_ok());
+  EXPECT_TRUE(alive.expired());
+  EXPECT_EQ(executor_->running(), 0U);
+}
+
+TEST_F(NcclExecutor, an_error_that_nccl_finds_later_ends_the_wait) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  fake_.hold_stream(theirs_->get());
+  const auto work = launch(allreduce(x, x));
+  void* comm = nullptr;
+  ASSERT_EQ(nccl_->last_comm(&comm), 1);
+  nccl_->async_error(comm, static_cast<int>(ReturnCode::kRemoteError));
+  const Result<WaitEnd> end = work->wait_on_host(patience());
+  ASSERT_FALSE(end.is_ok());
+  EXPECT_NE(end.status().to_string().find("ncclRemoteError"), std::string::npos) << end.status().to_string();
+  executor_->abort(end.status());
+  fake_.release_stream(theirs_->get());
+  fake_.drain_all();
+  (void)executor_->look_around();
+}
+
+TEST_F(NcclExecutor, closing_waits_for_what_runs_but_not_beyond_its_deadline) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  fake_.hold_stream(theirs_->get());
+  launch(allreduce(x, x));
+  const Status early = executor_->close(none());
+  EXPECT_EQ(early.code(), Code::kTimeout) << early.to_string();
+  fake_.release_stream(theirs_->get());
+  close();
+  EXPECT_EQ(executor_->running(), 0U);
+  EXPECT_EQ(nccl_->alive(), 0);
+  EXPECT_FALSE(executor_->launch(allreduce(x, x), patience()).is_ok());
+}
+
+TEST_F(NcclExecutor, what_nccl_cannot_do_is_refused_before_anything_is_queued) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  cuda::DeviceCall call = allreduce(x, x);
+  call.request.collective = Collective::kScan;
+  fake_.hold_stream(theirs_->get());
+  EXPECT_EQ(executor_->launch(call, patience()).status().code(), Code::kUnsupported);
+  EXPECT_EQ(fake_.queued(theirs_->get()), 0);
+  fake_.release_stream(theirs_->get());
+  close();
+}
+
+}  // namespace
+}  // namespace pc::nccl::testing
