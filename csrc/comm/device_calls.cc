@@ -290,13 +290,18 @@ Status StartedDeviceCall::wait(double timeout_s) {
       on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? deadline_ : Deadline(until)));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) return Status::ok();
   Status ended = end.status();
-  if (end.is_ok() && end.value() == WaitEnd::kAborted) ended = calls->group_.alive();
-  if (end.is_ok() && end.value() == WaitEnd::kInterrupted) ended = Status(Code::kInterrupted, "interrupted");
-  if (end.is_ok() && end.value() != WaitEnd::kAborted && end.value() != WaitEnd::kInterrupted)
-    ended = Status(Code::kTimeout,
-                   end.value() == WaitEnd::kReady ? "not all ranks have made this call" : kNotInTime);
+  bool ends_all = true;  // it cannot end well any more, on any rank
+  if (end.is_ok()) {
+    switch (end.value()) {
+      case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;
+      case WaitEnd::kTimeout: ended = Status(Code::kTimeout, kNotInTime); break;
+      case WaitEnd::kAborted: ended = calls->group_.alive(); break;
+      case WaitEnd::kInterrupted: ended = Status(Code::kInterrupted, "interrupted"); break;
+    }
+    ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own);
+  }
   ended = ended.with_operation(operation_);
-  if (ended.code() == Code::kTimeout && is_own) calls->fail(ended, true);
+  if (ends_all) calls->fail(ended, true);
   const Status first = calls->first_failure();
   return first.is_ok() ? ended : first;
 }

@@ -1,6 +1,7 @@
 #include "nccl/executor.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,11 +99,14 @@ Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context) {
 }
 
 Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
-    : shared_(std::make_shared<Shared>(std::move(gpu.context), std::move(communicator))),
-      stream_(std::move(gpu.stream)),
-      word_(std::move(gpu.word)) {}
+    : shared_(std::make_shared<Shared>(gpu.context, std::move(communicator))),
+      gpu_(std::make_unique<Gpu>(std::move(gpu))) {}
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  // Freeing memory waits for the GPU, and a kernel there may wait for a rank that never comes.
+  if (shared_->communicator->state() != State::kDead) (void)gpu_.release();
+  let_go_of_ended();
+}
 
 Status Executor::can(const Request& request) const { return can_issue(request); }
 
@@ -129,7 +133,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
 Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context) {
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = static_cast<cuda::CUstream>(call.request.stream);
-  const cuda::CUstream ours = call.in_line ? theirs : stream_.get();
+  const cuda::CUstream ours = call.in_line ? theirs : gpu_->stream.get();
   if (!call.in_line) {
     // Both may go at once: a wait that is queued keeps what it waits for.
     std::optional<cuda::Event> of_graph;
@@ -147,12 +151,18 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
   }
   Request request = call.request;
   request.stream = ours;
-  const Status issued = issue(*shared_->communicator, request, reinterpret_cast<void*>(word_.at()), context);
+  const Status issued =
+      issue(*shared_->communicator, request, reinterpret_cast<void*>(gpu_->word.at()), context);
   const Status recorded = cuda::record(driver, work.end(), ours);
   return issued.is_ok() ? recorded : issued;
 }
 
 Status Executor::look_around() {
+  let_go_of_ended();
+  return shared_->communicator->check();
+}
+
+void Executor::let_go_of_ended() {
   std::vector<std::shared_ptr<Work>> ended;  // let go without the lock: what they keep may be anything
   {
     const std::lock_guard lock(shared_->mutex);
@@ -165,14 +175,13 @@ Status Executor::look_around() {
     running.erase(gone, running.end());
   }
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
-  return shared_->communicator->check();
 }
 
 void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why); }
 
 Status Executor::close(const WaitContext& context) {
   for (;;) {
-    (void)look_around();
+    let_go_of_ended();
     std::shared_ptr<Work> last;
     {
       const std::lock_guard lock(shared_->mutex);

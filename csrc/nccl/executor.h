@@ -10,7 +10,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
@@ -31,7 +30,8 @@ class Executor final : public cuda::DeviceExecutor {
     static Result<Gpu> take(const cuda::Context& context);
   };
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
-  ~Executor() override;  // calls that still run go on, and what they keep is leaked with them
+  // Neither closed nor aborted: calls that still run go on, and what they need is leaked.
+  ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -48,11 +48,11 @@ class Executor final : public cuda::DeviceExecutor {
  private:
   struct Shared;
   class Work;
+  void let_go_of_ended();
   Status queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context);
 
   const std::shared_ptr<Shared> shared_;  // with its works
-  cuda::Stream stream_;
-  cuda::DeviceMemory word_;
+  std::unique_ptr<Gpu> gpu_;
 };
 
 }  // namespace pc::nccl

@@ -91,6 +91,17 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
         {.over = GetParam(), .size = size, .timeout_s = kLong, .shut_down = shut_down, .log_fd = -1}, body);
   }
 
+  // When they are let go they have ended, and the fake GPUs have nothing to do any more, so that nothing is leaked for them.
+  Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const DeviceCalls::Means& with) {
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> joined, DeviceCalls::join(group, with, kLong));
+    DeviceCalls* const calls = joined.get();
+    return std::shared_ptr<DeviceCalls>(calls, [this, kept = std::move(joined)](DeviceCalls*) mutable {
+      kept->abort(Status(Code::kAborted, "the test is over"));
+      fake_.drain_all();
+      kept.reset();
+    });
+  }
+
   // One rank's array of `count` floats, each its number + 1, and the call that sums it.
   struct Array {
     cuda::Context context;
@@ -144,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Over, DeviceWorld, ::testing::Values(Over::kInproc, Ove
 TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_the_cpu) {
   for (const Rank size : {1, 2, 3, 4}) {
     const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
-      PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
       float wanted = static_cast<float>(size * (size + 1)) / 2;
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       for (int round = 0; round < 3; ++round, wanted *= static_cast<float>(size)) {
@@ -163,7 +174,7 @@ TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_
 
 TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_goes_on) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
@@ -182,7 +193,7 @@ TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_g
 
 TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_another_call) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     Status ended;
     if (group.rank() == 0) {
       PC_ASSIGN_OR_RETURN(Array x, array_of(0));
@@ -201,7 +212,7 @@ TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_anot
 TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
   std::promise<void> given_up;
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     if (group.rank() == 1) {
       given_up.get_future().wait();
       return group.resync();
@@ -221,7 +232,7 @@ TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
         fake_.hold_stream(x.stream.get());  // what makes x does not come to its end
         const double timeout_s = group.rank() == 0 ? 0.2 : kLong;
@@ -245,7 +256,7 @@ TEST_P(DeviceWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
   const Outcomes outcomes = run(
       3,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
         PC_TRY(host_sum(group));
         if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -269,7 +280,7 @@ TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goe
         with.api = nullptr;
         with.why_not = Status(Code::kUnsupported, "no libnccl.so.2 was found");
       }
-      const auto joined = DeviceCalls::join(group, with, kLong);
+      const auto joined = join(group, with);
       if (joined.is_ok() || joined.status().code() != Code::kUnsupported)
         return wrong(joined.status().to_string());
       {
@@ -287,10 +298,7 @@ TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_t
   nccl_->init_waits_for_all(1);
   nccl_->fail_next("CommInitRankConfig", 2, 0);
   const Outcomes outcomes = run(
-      3,
-      [&](Runtime&, Communicator& group) -> Status {
-        return DeviceCalls::join(group, means(group.rank()), kLong).status();
-      },
+      3, [&](Runtime&, Communicator& group) -> Status { return join(group, means(group.rank())).status(); },
       false);
   std::size_t refused = 0;
   for (const Status& each : outcomes) {
@@ -306,7 +314,7 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
         fake_.hold_stream(x.stream.get());
         PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
@@ -328,7 +336,7 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
 
 TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, means(group.rank()), kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     if (group.rank() == 0) {
       cuda::DeviceCall call = x.sum();
@@ -354,7 +362,7 @@ TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     DeviceCalls::Means with = means(group.rank());
     with.strict = true;
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join(group, with, kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
