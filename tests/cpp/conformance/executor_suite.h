@@ -38,8 +38,8 @@ class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
   }
 };
 
-#if defined( \
-    __SANITIZE_THREAD__)  // threads meet in the same places as with more of it, which would take minutes
+// Under ThreadSanitizer less: threads meet in the same places, and with more of it they take minutes.
+#if defined(__SANITIZE_THREAD__)
 inline constexpr std::size_t kLargeCount = 70'001;
 inline constexpr DType kLargeTypes[] = {DType::kF32};
 #else
