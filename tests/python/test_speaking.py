@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import types
 from collections.abc import Iterator
 
 import named_checks
@@ -64,16 +65,32 @@ def test_what_is_printed_is_there_at_once() -> None:
     assert out.flushed
 
 
-def test_on_a_terminal_one_line_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speaking, "REDRAW_S", 0)
+class Clock:
+    """Goes on by the given seconds each time it is read."""
+
+    def __init__(self, *steps_s: float) -> None:
+        self._steps_s = iter(steps_s)
+        self._now_s = 0.0
+
+    def __call__(self) -> float:
+        self._now_s += next(self._steps_s)
+        return self._now_s
+
+
+def test_on_a_terminal_one_line_is_written_anew_over_the_longer_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speaking, "time", types.SimpleNamespace(monotonic=Clock(0, 0.3, 0.1, 0.6, 1)))
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     for _ in pc.progress(range(100, 103)):
         pass
-    first, *lines = terminal.getvalue().split("\r")
-    assert first == ""
-    assert [line.partition(",")[0] for line in lines] == ["1/3 33%", "2/3 66%", "3/3 100%", "3/3 100%"]
-    assert terminal.getvalue().endswith("in all\n")
-    assert terminal.getvalue().count("\n") == 1
+    assert terminal.getvalue().split("\r") == [
+        "",
+        "1/3 33%, 3.33/s, 0:00:01 left",
+        "2/3 66%, 5/s, 0:00:00 left   ",
+        "3/3 100%, 3/s, 0:00:01 in all",
+        "3/3 100%, 1.5/s, 0:00:02 in all\n",
+    ]
 
 
 def test_elsewhere_lines_come_now_and_then(
