@@ -13,6 +13,8 @@ Calls on one group begin in the order in which they are made, blocking or not, a
 only in the order of their (peer, tag). Dropping a Work does not stop the call. If it fails and nobody has asked how it
 ended, the next call on the group raises that error, or shutdown() does.
 
+Of arrays on a GPU, wait() is for the GPU and wait(host=True) for this thread: docs/gpu.md.
+
 In asyncio, `await work` is wait() without blocking the loop. Work can be used from several threads.
 
 Example:
@@ -40,15 +42,19 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kWait = R"(wait(timeout=None)
+inline constexpr const char* kWait = R"(wait(timeout=None, *, host=False)
 --
 
 Wait until the call has ended, and return what the blocking call would.
 
 May be called again, and by several threads.
 
+Of arrays on a GPU it is the GPU that waits: what their library queues there from now on, in this thread, comes after the
+call, and wait() itself returns at once. What goes wrong later is raised by the next call, or by wait(host=True).
+
 Parameters:
     timeout: seconds to wait here. None: until the call has ended, which its own timeout bounds.
+    host: wait in this thread also where the arrays lie on a GPU.
 
 Returns:
     The same object as the blocking call: the array that was written, or that was given.

@@ -1,7 +1,5 @@
 #include "background_call.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 
 #include "bind_errors.h"
@@ -58,54 +56,9 @@ void BackgroundCall::settle() {
   PyErr_Restore(type, value, traceback);
 }
 
-bool BackgroundCall::watch(int fd) {
-  const std::lock_guard lock(mutex_);
-  if (has_ended_) return false;
-  if (std::find(watching_.begin(), watching_.end(), fd) == watching_.end()) watching_.push_back(fd);
-  return true;
-}
-
-void BackgroundCall::unwatch(int fd) {
-  const std::lock_guard lock(mutex_);
-  std::erase(watching_, fd);
-}
-
 void BackgroundCall::ended() {
-  {
-    const std::lock_guard lock(mutex_);
-    has_ended_ = true;
-    for (const int fd : watching_) ::eventfd_write(fd, 1);
-    watching_.clear();
-  }
+  bell_.ring();
   ended_calls_->add(shared_from_this());
-}
-
-// ---- EndedCalls
-
-void EndedCalls::add(std::shared_ptr<BackgroundCall> call) {
-  {
-    const std::lock_guard lock(mutex_);
-    calls_.push_back(std::move(call));
-    any_.store(true);
-  }
-  if (asked_.exchange(true)) return;
-  // Needs no GIL. The queue may be full: then whoever comes next settles them.
-  if (Py_AddPendingCall([](void* self) { return static_cast<EndedCalls*>(self)->settle(), 0; }, this) != 0)
-    asked_.store(false);
-}
-
-void EndedCalls::settle() {
-  asked_.store(false);
-  if (!any_.load()) return;
-  std::vector<std::shared_ptr<BackgroundCall>> calls;
-  {
-    // Whoever holds it adds a call, and asks once more afterwards. In a child forked meanwhile he is not there.
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
-    calls.swap(calls_);
-    any_.store(false);
-  }
-  for (const std::shared_ptr<BackgroundCall>& call : calls) call->settle();
 }
 
 }  // namespace pc

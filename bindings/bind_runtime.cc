@@ -230,13 +230,20 @@ class PyRuntime {
   void shutdown(std::optional<double> timeout_s) {
     std::shared_ptr<Runtime> runtime =
         std::move(session_->runtime);  // from here on every call says the world is gone
+    std::shared_ptr<DeviceGroups> gpus = std::move(session_->gpus);
     Status status;
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
+      Status on_gpus;
+      if (gpus != nullptr) on_gpus = gpus->close(timeout_s.value_or(timeout_s_));
+      gpus.reset();  // before the runtime, which they use
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
       // Everybody has left: these values are nobody's, and the store may be a launcher's.
       if (status.is_ok() && rank_ == 0) (void)session_->store->erase_all("", Deadline::after(kForgettingS));
+      if (status.is_ok()) status = on_gpus;
     }
+    if (gpus != nullptr)
+      static_cast<void>(new std::shared_ptr<DeviceGroups>(std::move(gpus)));  // of the parent
     end(std::move(runtime));
     check(*state_, status);
   }
@@ -244,11 +251,16 @@ class PyRuntime {
   // At once, without waiting for anybody; if it was not shut down, the others see a failure. Calls in other threads end.
   void close() {
     std::shared_ptr<Runtime> runtime = std::move(session_->runtime);
+    std::shared_ptr<DeviceGroups> gpus = std::move(session_->gpus);
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
-      runtime->abort(
-          Status(Code::kNotInitialized, "this process left the world while the call was under way"));
+      const Status left(Code::kNotInitialized, "this process left the world while the call was under way");
+      if (gpus != nullptr) gpus->abort(left);
+      gpus.reset();  // before the runtime, which they use
+      runtime->abort(left);
     }
+    if (gpus != nullptr)
+      static_cast<void>(new std::shared_ptr<DeviceGroups>(std::move(gpus)));  // of the parent
     end(std::move(runtime));
   }
 

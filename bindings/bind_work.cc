@@ -6,6 +6,7 @@
 #include "async_docs.h"
 #include "background_call.h"
 #include "bind_errors.h"
+#include "gpu_call.h"
 #include "guarded.h"
 #include "ref.h"
 #include "running_call.h"
@@ -18,7 +19,8 @@ struct WorkObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  std::shared_ptr<BackgroundCall> call;
+  std::shared_ptr<BackgroundCall> call;  // or null, and
+  std::shared_ptr<GpuCall> gpu;          // of arrays on a GPU
   PyObject* result;
   Rank rank, size;
   bool heard;  // its error, if any, has been handed out
@@ -35,7 +37,8 @@ bool is_here(const WorkObject& work) {
   return false;
 }
 
-PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call, PyObject* result) {
+PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call,
+                   const std::shared_ptr<GpuCall>& gpu, PyObject* result) {
   PyTypeObject* const type = group.state->work_type;
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
@@ -43,6 +46,7 @@ PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCal
   work.state = group.state;
   new (&work.session) std::shared_ptr<Session>(group.session);
   new (&work.call) std::shared_ptr<BackgroundCall>(call);
+  new (&work.gpu) std::shared_ptr<GpuCall>(gpu);
   work.result = Py_NewRef(result);
   work.rank = group.rank;
   work.size = group.size;
@@ -56,9 +60,11 @@ void work_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   if (work.session->forked) {
     static_cast<void>(new std::shared_ptr<BackgroundCall>(std::move(work.call)));
-  } else if (!work.heard) {
+    static_cast<void>(new std::shared_ptr<GpuCall>(std::move(work.gpu)));
+  } else if (!work.heard && work.call != nullptr) {
     work.call->call().leave_alone();
   }
+  work.gpu.~shared_ptr();
   work.call.~shared_ptr();
   work.session.~shared_ptr();
   Py_DECREF(work.result);
@@ -66,8 +72,9 @@ void work_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-Status gave_up_waiting(const WorkObject& work, double seconds) {
-  const AsyncCall& call = work.call->call();
+// `call`: an AsyncCall or a StartedDeviceCall.
+template <class Call>
+Status gave_up_waiting(const WorkObject& work, const Call& call, double seconds) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began();
   return Status(Code::kTimeout, "Work.wait() gave up after " + std::to_string(seconds) +
                                     " s. The call goes on, and can be waited for again")
@@ -77,9 +84,22 @@ Status gave_up_waiting(const WorkObject& work, double seconds) {
       .with_sequence(call.sequence());
 }
 
+// The same as wait_for_end(), on a GPU.
+std::optional<Status> wait_for_gpu(WorkObject& work, double timeout_s) {
+  const StartedDeviceCall& call = work.gpu->started();
+  std::optional<Status> outcome = work.gpu->wait_on_host(*work.session, timeout_s);
+  if (outcome && !outcome->is_ok() && call.state() == StartedDeviceCall::State::kRunning) {
+    raise_status(*work.state,
+                 outcome->code() == Code::kTimeout ? gave_up_waiting(work, call, timeout_s) : *outcome);
+    outcome.reset();
+  }
+  return outcome;
+}
+
 // Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
                                    AsyncCall::Part part = AsyncCall::Part::kDrives) {
+  if (work.gpu != nullptr) return wait_for_gpu(work, timeout_s);
   AsyncCall& call = work.call->call();
   std::optional<Status> outcome = call.outcome();
   if (!outcome) {
@@ -94,7 +114,7 @@ std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
       return std::nullopt;  // a signal handler raised; the end can be asked for again
   }
   if (!outcome) {
-    raise_status(*work.state, gave_up_waiting(work, timeout_s));
+    raise_status(*work.state, gave_up_waiting(work, call, timeout_s));
   } else if (!call.outcome()) {
     raise_status(*work.state, *outcome);  // refused
     outcome.reset();
@@ -105,19 +125,27 @@ std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
   return outcome;
 }
 
-// The one argument of wait() and exception(). False: a Python error is set.
+// The arguments of wait() and exception(), which has no `host`. False: a Python error is set.
 bool take_timeout(WorkObject& work, const char* function, PyObject* const* args, Py_ssize_t nargs,
-                  PyObject* kwnames, double* seconds) {
-  const Signature signature = {function, 0, 1, 1, {kTimeout}};
-  PyObject* given[1];
+                  PyObject* kwnames, double* seconds, bool* host = nullptr) {
+  const Signature signature = {function, 0, 1, host == nullptr ? 1 : 2, {kTimeout, kHost}};
+  PyObject* given[2] = {};
   if (!is_here(work) || !parse(*work.state, signature, args, nargs, kwnames, given)) return false;
   work.state->ended_calls->settle();
+  if (given[1] != nullptr) {
+    const int truth = PyObject_IsTrue(given[1]);
+    if (truth < 0) return false;
+    *host = truth == 1;
+  }
   return to_timeout(*work.state, function, given[0], seconds);
 }
 
-PyObject* wait(WorkObject& work, double timeout_s) {
+PyObject* wait(WorkObject& work, double timeout_s, bool host) {
   const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
-  const std::optional<Status> outcome = wait_for_end(work, timeout_s);
+  std::optional<Status> outcome;
+  if (work.gpu != nullptr && !host) outcome = work.gpu->precede();
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!outcome) outcome = wait_for_end(work, timeout_s);
   if (!outcome) return nullptr;
   if (outcome->is_ok()) return Py_NewRef(work.result);
   return raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
@@ -126,13 +154,14 @@ PyObject* wait(WorkObject& work, double timeout_s) {
 PyObject* work_wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     double seconds = -1;
-    if (!take_timeout(work_of(self), "wait", args, nargs, kwnames, &seconds)) return nullptr;
-    return wait(work_of(self), seconds);
+    bool host = false;
+    if (!take_timeout(work_of(self), "wait", args, nargs, kwnames, &seconds, &host)) return nullptr;
+    return wait(work_of(self), seconds, host);
   });
 }
 
 PyObject* work_result(PyObject* self, PyObject*) {
-  return guarded([&] { return is_here(work_of(self)) ? wait(work_of(self), -1) : nullptr; });
+  return guarded([&] { return is_here(work_of(self)) ? wait(work_of(self), -1, false) : nullptr; });
 }
 
 PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -171,28 +200,47 @@ PyObject* work_done(PyObject* self, PyObject*) {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
     work.state->ended_calls->settle();
-    return PyBool_FromLong(work.call->call().done() ? 1 : 0);
+    const bool done = work.gpu != nullptr ? work.gpu->started().done() : work.call->call().done();
+    return PyBool_FromLong(done ? 1 : 0);
   });
 }
 
-const char* state_of(const std::optional<Status>& outcome) {
-  return !outcome ? "running" : outcome->is_ok() ? "done" : "failed";
+// What a Work says of its call, wherever that runs.
+struct Facts {
+  const char* state;
+  std::string operation;
+  uint64_t sequence;
+  std::chrono::duration<double> elapsed;
+  std::size_t nbytes;
+};
+Facts facts_of(const WorkObject& work) {
+  if (work.gpu != nullptr) {
+    const StartedDeviceCall& call = work.gpu->started();
+    static constexpr const char* kStates[] = {"running", "done", "failed"};
+    return {kStates[static_cast<int>(call.state())],
+            call.operation().empty() ? work.gpu->function() : call.operation(), call.sequence(),
+            call.ended_at() - call.began(), work.gpu->nbytes()};
+  }
+  const AsyncCall& call = work.call->call();
+  const std::optional<Status> outcome = call.outcome();
+  return {!outcome           ? "running"
+          : outcome->is_ok() ? "done"
+                             : "failed",
+          call.operation().empty() ? work.call->function() : call.operation(), call.sequence(),
+          call.ended_at() - call.began(), work.call->nbytes()};
 }
 
 PyObject* work_info(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
-    const AsyncCall& call = work.call->call();
-    const std::string operation = call.operation().empty() ? work.call->function() : call.operation();
-    const std::chrono::duration<double> elapsed = call.ended_at() - call.began();
-    const Ref sequence(call.sequence() == 0 ? Py_NewRef(Py_None)
-                                            : PyLong_FromUnsignedLongLong(call.sequence()));
+    const Facts facts = facts_of(work);
+    const Ref sequence(facts.sequence == 0 ? Py_NewRef(Py_None)
+                                           : PyLong_FromUnsignedLongLong(facts.sequence));
     if (!sequence) return nullptr;
-    return Py_BuildValue("{sssssisisOsnsd}", "operation", operation.c_str(), "state",
-                         state_of(call.outcome()), "rank", work.rank, "size", work.size, "sequence",
-                         sequence.get(), "nbytes", static_cast<Py_ssize_t>(work.call->nbytes()), "elapsed_s",
-                         elapsed.count());
+    return Py_BuildValue("{sssssisisOsnsd}", "operation", facts.operation.c_str(), "state", facts.state,
+                         "rank", work.rank, "size", work.size, "sequence", sequence.get(), "nbytes",
+                         static_cast<Py_ssize_t>(facts.nbytes), "elapsed_s", facts.elapsed.count());
   });
 }
 
@@ -200,10 +248,8 @@ PyObject* work_repr(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (work.session->forked) return PyUnicode_FromString("<pycollective.Work of the parent process>");
-    const AsyncCall& call = work.call->call();
-    return PyUnicode_FromFormat("<pycollective.Work %s, %s>",
-                                call.operation().empty() ? work.call->function() : call.operation().c_str(),
-                                state_of(call.outcome()));
+    const Facts facts = facts_of(work);
+    return PyUnicode_FromFormat("<pycollective.Work %s, %s>", facts.operation.c_str(), facts.state);
   });
 }
 
@@ -212,12 +258,17 @@ PyObject* work_await(PyObject* self) {
   return module ? PyObject_CallMethod(module.get(), "wait_in_loop", "O", self) : nullptr;
 }
 
+EndBell& bell_of(const WorkObject& work) {
+  return work.gpu != nullptr ? work.gpu->bell() : work.call->bell();
+}
+
 PyObject* work_watch(PyObject* self, PyObject* fd) {
   return guarded([&]() -> PyObject* {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
-    const bool ended = work_of(self).call->call().outcome().has_value();
-    return PyBool_FromLong(!ended && work_of(self).call->watch(event) ? 1 : 0);
+    const WorkObject& work = work_of(self);
+    const bool ended = work.gpu == nullptr && work.call->call().outcome().has_value();
+    return PyBool_FromLong(!ended && bell_of(work).watch(event) ? 1 : 0);
   });
 }
 
@@ -225,7 +276,7 @@ PyObject* work_unwatch(PyObject* self, PyObject* fd) {
   return guarded([&]() -> PyObject* {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
-    work_of(self).call->unwatch(event);
+    bell_of(work_of(self)).unwatch(event);
     return Py_NewRef(Py_None);
   });
 }
@@ -272,8 +323,13 @@ bool add_work(PyObject* module, State* state) {
 PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prepared) {
   group.state->ended_calls->settle();
   PyObject* const result = prepared->result;
+  if (is_on_gpu(*prepared)) {
+    const auto gpu = std::make_shared<GpuCall>(*prepared);
+    const Ref work(new_work(group, nullptr, gpu, result));
+    return work && gpu->begin(group, *prepared) ? Py_NewRef(work.get()) : nullptr;
+  }
   const auto call = std::make_shared<BackgroundCall>(group, std::move(prepared));
-  const Ref work(new_work(group, call, result));  // first: once the call has begun, nothing may fail
+  const Ref work(new_work(group, call, nullptr, result));  // first: once the call has begun, nothing may fail
   if (!work || !BackgroundCall::begin(group, call)) return nullptr;
   work_of(work.get()).heard = false;
   return Py_NewRef(work.get());

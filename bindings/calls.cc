@@ -49,7 +49,9 @@ bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t n
   PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
   // Asking another kind of array for its memory may run code that moves x.
   const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(given[0]);
-  const Use in_use = {function, "x", out == given[0], held}, out_use = {function, "out", true, held};
+  const bool on_gpu = form != Form::kPlanned;
+  const Use in_use = {function, "x", out == given[0], held, on_gpu},
+            out_use = {function, "out", true, held, on_gpu};
   call.written = &call.in_view;
   if (out == given[0]) {
     if (!call.in_view.take(state, out, in_use)) return false;
@@ -87,7 +89,7 @@ bool prepare_broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nar
     return false;
   }
   const bool writes = root != group.rank;
-  if (!call.in_view.take(state, given[0], {function, "x", writes, holds(group, form)})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", writes, holds(group, form), true})) return false;
   call.request.collective = Collective::kBroadcast;
   call.request.root = static_cast<Rank>(root);
   call.request.out = call.in_view.buffer();
@@ -118,7 +120,7 @@ bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
     return false;
   }
   const bool writes = root == group.rank;
-  const Use use = {function, "x", writes, holds(group, form)};
+  const Use use = {function, "x", writes, holds(group, form), true};
   if (!call.in_view.take(state, given[0], use) || !call.in_view.fits(state, request.op, use)) return false;
   request.root = static_cast<Rank>(root);
   request.in = call.in_view.buffer();

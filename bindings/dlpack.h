@@ -7,6 +7,7 @@
 namespace pc::dlpack {
 
 inline constexpr uint32_t kMajorVersion = 1;  // another major version: another layout
+inline constexpr uint32_t kMinorWithStreams = 3;
 inline constexpr uint64_t kFlagReadOnly = 1, kFlagCopied = 2;
 inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
 inline constexpr const char* kVersionedCapsule = "dltensor_versioned";
@@ -62,7 +63,8 @@ struct ExchangeApi {
   int (*managed_from_object)(void* object, ManagedTensor** out);
   void* managed_to_object;
   int (*tensor_from_object)(void* object, Tensor* out);  // may be null; the object keeps the memory
-  void* current_work_stream;
+  // On which stream the library works now, in this thread; since 1.3.
+  int (*current_work_stream)(int32_t device_type, int32_t device_index, void** out);
 };
 
 }  // namespace pc::dlpack

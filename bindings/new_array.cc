@@ -20,12 +20,18 @@ PyObject* shape_tuple(const std::vector<int64_t>& shape) {
 
 PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape) {
   const bool numpy = reinterpret_cast<PyObject*>(Py_TYPE(like)) == state.ndarray;
+  bool on_gpu = false;
   if (!numpy) {
     const TypeInfo* info = type_info(state, like);
-    if (info == nullptr || info->access != Access::kTorchExchange) return nullptr;
+    on_gpu = info != nullptr && info->access == Access::kCuda;
+    if (info == nullptr || (info->access != Access::kTorchExchange && !on_gpu)) return nullptr;
   }
   const Ref lengths(shape_tuple(shape));
   if (!lengths) return nullptr;
+  if (on_gpu) {
+    const Ref module(PyImport_ImportModule("pycollective.arrays.gpu_arrays"));
+    return module ? PyObject_CallMethod(module.get(), "empty", "OO", like, lengths.get()) : nullptr;
+  }
   if (!numpy) return PyObject_CallMethod(like, "new_empty", "O", lengths.get());
   const Ref dtype(PyObject_GetAttrString(like, "dtype"));
   return dtype ? PyObject_CallFunctionObjArgs(state.numpy_empty, lengths.get(), dtype.get(), nullptr)

@@ -116,7 +116,8 @@ class PartCall {
       if (made != Prepared::kYes) return made;
     }
     PyObject* const result = call_.made != nullptr ? call_.made->get() : given_.out;
-    const Use in_use = {call_.function, "x", false, true}, out_use = {call_.function, "out", true, true};
+    const Use in_use = {call_.function, "x", false, true, true},
+              out_use = {call_.function, "out", true, true, true};
     View &in = call_.in_view, &out = call_.out_view;
     // A NumPy array last (see prepare_elementwise in calls.cc).
     const bool x_is_numpy =
@@ -140,7 +141,7 @@ class PartCall {
     const Collective collective = call_.request.collective;
     if (collective == Collective::kScatter) return Prepared::kStaged;
     View x;  // looked at once more afterwards: making an array may run code
-    if (!x.take(state_, given_.x, {call_.function, "x", false, true})) return refused(x);
+    if (!x.take(state_, given_.x, {call_.function, "x", false, true, true})) return refused(x);
     ResultShape shape;
     if (!result_shape(group_, collective, x, shape)) return Prepared::kNo;
     PyObject* const result = new_array(state_, given_.x, shape.lengths());
@@ -163,7 +164,7 @@ class PartCall {
     if (!gathers && !is_given(given_.out)) return Prepared::kStaged;  // its shape must come from the root
     PyObject* const array = gathers ? given_.x : given_.out;
     View& view = call_.in_view;
-    if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true}))
+    if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true, true}))
       return refused(view);
     if (gathers)
       call_.request.in = view.buffer();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu_call.h"
 #include "running_call.h"
 
 namespace pc {
@@ -52,7 +53,8 @@ int PreparedCall::traverse(visitproc visit, void* arg) const {
 
 bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x); }
 
-PyObject* run_prepared(GroupObject& group, const PreparedCall& call) {
+PyObject* run_prepared(GroupObject& group, PreparedCall& call) {
+  if (is_on_gpu(call)) return run_on_gpu(group, call);
   const Status status = run(group, [&](Communicator& c) { return call.run(c); });
   if (call.list != nullptr)
     return finish_blocks(group, status, call.writes_list ? call.list.get() : nullptr, call.result);

@@ -50,7 +50,7 @@ struct PreparedCall {
 bool is_collection(PyObject* x);  // a list, tuple or dict
 
 // nullptr: a Python error is set.
-PyObject* run_prepared(GroupObject& group, const PreparedCall& call);
+PyObject* run_prepared(GroupObject& group, PreparedCall& call);
 PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> call);  // a Work
 
 // What has METH_FASTCALL | METH_KEYWORDS's arguments and makes a call of them. False: a Python error is set.

@@ -8,8 +8,8 @@ namespace pc {
 namespace {
 
 constexpr std::array<const char*, kNameCount> kNames = {
-    "x",      "op",          "out",  "timeout",      "root", "peer",   "tag",
-    "counts", "recv_counts", "axis", "reproducible", "dest", "source", "with_source"};
+    "x",           "op",   "out",          "timeout", "root",   "peer",        "tag", "counts",
+    "recv_counts", "axis", "reproducible", "dest",    "source", "with_source", "host"};
 
 struct ErrorRow {
   Code code;

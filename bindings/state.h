@@ -39,6 +39,7 @@ enum Name : uint8_t {
   kDest,
   kSource,
   kWithSource,
+  kHost,
   kNameCount
 };
 
@@ -50,6 +51,7 @@ enum class Access : uint8_t {
   kPaddle,         // the same interface; null if Paddle is too old to have it
   kBuffer,
   kDlpack,
+  kCuda,     // the CUDA array interface
   kMasked,   // a NumPy masked array: its mask would be lost
   kStaged,   // numbers, lists, arrays that cannot be written: see pycollective/staged.py
   kWrapper,  // a torch subclass that only wraps other tensors (DTensor, FakeTensor)

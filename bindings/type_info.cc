@@ -109,6 +109,8 @@ TypeInfo classify(State& state, PyObject* array) {
   if (is_subtype(type, paddle_type))
     return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};
+  if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "__cuda_array_interface__") != 0)
+    return {Access::kCuda, nullptr};
   if (has_dlpack(array)) return {Access::kDlpack, nullptr};
   return {};
 }

@@ -19,6 +19,7 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kPaddle: return builder.from_paddle(info->exchange);
     case Access::kBuffer: return builder.from_buffer();
     case Access::kDlpack: return builder.from_dlpack();
+    case Access::kCuda: return builder.from_cuda_interface();
     case Access::kMasked:
       return builder.refuse_it("is a masked array, whose mask would be lost: pass x.filled(0) or x.data");
     case Access::kWrapper:

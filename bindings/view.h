@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/types.h"
@@ -15,8 +16,23 @@ struct Use {
   const char* function;  // "allreduce"
   const char* argument;  // "x" or "out"
   bool written;
-  bool held;  // other code may run before the call is over: the memory must not go away
+  bool held;            // other code may run before the call is over: the memory must not go away
+  bool on_gpu = false;  // it may lie there
 };
+
+// The library of an array on a GPU says on which stream it works now: what it makes there comes before, what it does there
+// afterwards comes behind.
+class GpuStream {
+ public:
+  GpuStream(const dlpack::ExchangeApi* exchange, int32_t device) : exchange_(exchange), device_(device) {}
+  // `*stream` stays empty where the library says that nobody need wait. False: a Python error is set.
+  bool ask(PyObject* array, std::optional<void*>* stream) const;
+
+ private:
+  const dlpack::ExchangeApi* exchange_;  // null: the CUDA array interface
+  int32_t device_;
+};
+inline constexpr int16_t kUnknownGpu = -1;  // the driver knows
 
 // Keeps the exporter of the memory from moving it (buffer protocol, DLPack capsules).
 class Hold {
@@ -37,6 +53,12 @@ class View {
   const Buffer& buffer() const { return buffer_; }
   // After take() has failed: pycollective.staged can make the call all the same, with a copy that lies in one block.
   bool stageable() const { return stageable_; }
+  bool is_on_gpu() const { return buffer_.device.type == DeviceType::kCuda; }
+  // Of an array on a GPU, when the view was taken; empty: there is no stream to wait for.
+  std::optional<void*> stream() const { return stream_; }
+  const GpuStream& gpu_stream() const { return *gpu_stream_; }
+  // What keeps the memory, for whoever uses it longer than this view lives.
+  std::unique_ptr<Hold> take_hold() { return std::move(hold_); }
   int ndim() const { return ndim_; }
   int64_t length(int axis) const { return shape_[axis]; }
   const int64_t* shape() const { return shape_; }
@@ -61,6 +83,8 @@ class View {
   // Borrowed; of the one that is there the version counter is bumped after a write.
   PyObject *torch_tensor_ = nullptr, *paddle_tensor_ = nullptr;
   std::unique_ptr<Hold> hold_;
+  std::optional<void*> stream_;
+  std::optional<GpuStream> gpu_stream_;  // of an array on a GPU
 };
 
 }  // namespace pc

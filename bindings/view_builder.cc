@@ -46,10 +46,12 @@ bool ViewBuilder::refuse_read_only() const {
 }
 
 bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const {
-  view_.stageable_ = true;
+  view_.stageable_ = device_.type == DeviceType::kCpu;
   const std::string name = use_.argument;
   std::string copy = "numpy.ascontiguousarray(" + name + ")", back = name + "[...] = copy";
   if (view_.torch_tensor_ != nullptr) copy = name + ".contiguous()", back = name + ".copy_(copy)";
+  if (device_.type == DeviceType::kCuda && view_.torch_tensor_ == nullptr)
+    copy = "cupy.ascontiguousarray(" + name + ")";
   // Its contiguous() would move the tensor itself elsewhere.
   if (view_.paddle_tensor_ != nullptr) copy = name + ".clone()", back = name + ".copy_(copy, True)";
   bool expanded = false;
@@ -74,7 +76,7 @@ bool ViewBuilder::fill(void* data, DType dtype, int ndim, const int64_t* shape, 
   }
   // Without elements there may be no memory; but to the core, no memory means no array.
   if (data == nullptr) data = &view_.nowhere_;
-  view_.buffer_ = Buffer{static_cast<std::byte*>(data), static_cast<std::size_t>(count), dtype, {}};
+  view_.buffer_ = Buffer{static_cast<std::byte*>(data), static_cast<std::size_t>(count), dtype, device_};
   view_.ndim_ = ndim;
   view_.shape_ = shape;
   return true;

@@ -1,5 +1,5 @@
 // The ways into an array's memory, one file each: view_numpy.cc, view_torch.cc, view_paddle.cc, view_buffer.cc,
-// view_dlpack.cc.
+// view_dlpack.cc, view_cuda.cc.
 #pragma once
 
 #include <string>
@@ -30,6 +30,7 @@ class ViewBuilder {
   bool from_paddle(const dlpack::ExchangeApi* exchange);
   bool from_buffer();
   bool from_dlpack();
+  bool from_cuda_interface();
 
   // "allreduce: x <what>". Always false, with the Python error set.
   bool refuse_it(const std::string& what, Code code = Code::kInvalidArgument) const;
@@ -46,6 +47,8 @@ class ViewBuilder {
   bool refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const;
   bool refuse_dtype(const std::string& name, Code code) const;
   bool refuse_read_only() const;
+  bool refuse_gpu(const std::string& where) const;
+  bool take_stream(const dlpack::ExchangeApi& exchange, int32_t device);
   bool check_torch_flags(const dlpack::Tensor& tensor);
   bool check_torch_grad();
   bool check_paddle_grad();
@@ -58,6 +61,7 @@ class ViewBuilder {
   PyObject* array_;
   const Use& use_;
   View& view_;
+  Device device_ = {};  // where fill() says that the memory lies
 };
 
 }  // namespace pc

@@ -80,10 +80,12 @@ py::object export_capsule(py::handle exporter, bool written) {
 }  // namespace
 
 bool ViewBuilder::fill(const dlpack::Tensor& t) {
-  if (t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost) {
-    return refuse_it("is not in CPU memory (DLPack device " + std::to_string(t.device.type) + ":" +
-                         std::to_string(t.device.index) +
-                         "), and this build moves CPU memory only: pass a copy on the CPU",
+  if (t.device.type == dlpack::kCuda && device_.type != DeviceType::kCuda)  // nobody has said on which stream
+    return refuse_gpu("GPU " + std::to_string(t.device.index));
+  if (t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost && t.device.type != dlpack::kCuda) {
+    return refuse_it("lies on another device than CPU or CUDA (DLPack device " +
+                         std::to_string(t.device.type) + ":" + std::to_string(t.device.index) +
+                         "): pass a copy on the CPU",
                      Code::kUnsupported);
   }
   const std::optional<DType> dtype = dtype_of(t.dtype);

@@ -67,6 +67,13 @@ bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
         "has no plain memory (sparse, quantized, nested, meta and functional tensors have none): " +
         take_python_error());
   }
+  if (tensor.device.type == dlpack::kCuda) {
+    if (!take_stream(exchange, tensor.device.index)) return false;
+    // The GPU goes on when this call is over.
+    if (storage == nullptr) storage = PyObject_CallOneArg(state_.untyped_storage, array_);
+    if (storage == nullptr) return false;
+    if (view_.hold_ == nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);
+  }
   return fill(tensor) && check_torch_flags(tensor);  // in this order: asking for the flags lets go of the GIL
 }
 

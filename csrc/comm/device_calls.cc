@@ -21,7 +21,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
-constexpr std::chrono::milliseconds kRound{10};  // between two looks at calls that run
+// Between two looks at calls that run, and where somebody is to hear of their end.
+constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 
 const Algorithm& by_nccl(Collective collective) {
   static const std::array<Algorithm, kCollectiveCount> kRows = [] {
@@ -162,6 +163,10 @@ DeviceCalls::~DeviceCalls() {
   }
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
+  for (const std::shared_ptr<StartedDeviceCall>& each : running_) {
+    each->end(StartedDeviceCall::State::kFailed);
+    each->tell();
+  }
 }
 
 // Also brings it into the form that executors expect. The rules are those of arrays of the CPU.
@@ -180,8 +185,8 @@ Status DeviceCalls::check(Request& request) const {
   return executor_->can(request);
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call,
-                                                               double timeout_s) {
+Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
+                                                               std::function<void()> on_end) {
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
@@ -201,6 +206,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
     return first_failure();
   }
   started->on_gpu_ = std::move(queued).value();
+  started->on_end_ = std::move(on_end);
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
@@ -214,8 +220,9 @@ std::optional<Status> DeviceCalls::compared(const StartedDeviceCall& call, TimeP
   return call.comparison_->wait(group_.waiting_until(Deadline(until)));
 }
 
-Status DeviceCalls::first_failure() const {
+Status DeviceCalls::first_failure() {
   const std::lock_guard lock(mutex_);
+  raised_ = raised_ || !failure_.is_ok();
   return failure_;
 }
 
@@ -226,6 +233,7 @@ void DeviceCalls::fail(const Status& why, bool tell) {
     if (!failure_.is_ok()) return;
     failure_ = why;
   }
+  changed_.notify_all();
   executor_->abort(why);
   if (tell) group_.quit(why);
 }
@@ -240,55 +248,98 @@ void DeviceCalls::watch() {
     lock.unlock();
     look_at_calls();
     lock.lock();
-    if (!stopping_ && !running_.empty()) changed_.wait_for(lock, kRound);
+    if (stopping_ || running_.empty()) continue;
+    const bool heard = std::any_of(running_.begin(), running_.end(),
+                                   [](const auto& each) { return each->on_end_ != nullptr; });
+    changed_.wait_for(lock, heard ? kShortRound : kRound);
   }
 }
 
 void DeviceCalls::look_at_calls() {
-  std::vector<std::shared_ptr<StartedDeviceCall>> calls;
+  std::vector<std::shared_ptr<StartedDeviceCall>> calls, ended;
   {
     const std::lock_guard lock(mutex_);
     calls.assign(running_.begin(), running_.end());
   }
   for (const std::shared_ptr<StartedDeviceCall>& each : calls) {
     const std::optional<Status> compared = each->comparison_->outcome();
+    const bool is_through = each->on_gpu_->in_graph() || each->on_gpu_->done();
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
-    } else if (each->deadline_.expired() && !each->on_gpu_->done()) {
+    } else if (each->deadline_.expired() && !is_through) {
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
+    } else if (compared && is_through) {
+      ended.push_back(each);
     }
   }
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
   if (const Status trouble = executor_->look_around(); !trouble.is_ok()) fail(trouble, true);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(running_, [&](const std::shared_ptr<StartedDeviceCall>& each) {
-    return !failure_.is_ok() || (each->on_gpu_->done() && each->comparison_->outcome());
-  });
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->end(StartedDeviceCall::State::kDone);
+    if (!failure_.is_ok()) ended.assign(running_.begin(), running_.end());
+    std::erase_if(running_, [&](const std::shared_ptr<StartedDeviceCall>& each) {
+      return std::find(ended.begin(), ended.end(), each) != ended.end();
+    });
+    for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->end(StartedDeviceCall::State::kFailed);
+  }
+  for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->tell();
 }
 
 Status DeviceCalls::close(double timeout_s) {
-  PC_TRY(first_failure());
-  return executor_->close(
-      group_.waiting_until(Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.is_ok()) return std::exchange(raised_, true) ? Status::ok() : failure_;
+  }
+  PC_TRY(executor_->close(
+      group_.waiting_until(Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s))));
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<StartedDeviceCall>& each : running_) each->end(StartedDeviceCall::State::kDone);
+  return Status::ok();
 }
 
 void DeviceCalls::abort(const Status& why) { fail(why, false); }
 
 bool StartedDeviceCall::done() const { return on_gpu_->done() && comparison_->outcome().has_value(); }
 
+void StartedDeviceCall::end(State how) {
+  TimePoint::rep never = 0;
+  ended_at_.compare_exchange_strong(never, steady_clock::now().time_since_epoch().count());
+  State running = State::kRunning;
+  state_.compare_exchange_strong(running, how);
+}
+
+TimePoint StartedDeviceCall::ended_at() const {
+  return state_ == State::kRunning ? steady_clock::now() : TimePoint(TimePoint::duration(ended_at_));
+}
+
+void StartedDeviceCall::tell() {
+  if (on_end_ && !on_gpu_->in_graph()) on_end_();
+}
+
+Status StartedDeviceCall::precede(cuda::CUstream stream) {
+  if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) PC_TRY(calls->first_failure());
+  return on_gpu_->precede(stream);
+}
+
 Status StartedDeviceCall::wait(double timeout_s) {
+  if (state_ == State::kDone) return Status::ok();
   const std::shared_ptr<DeviceCalls> calls = calls_.lock();
   if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   const std::optional<Status> compared = calls->compared(*this, until);
   if (compared && !compared->is_ok()) {
     calls->fail(*compared, false);
+    this->end(State::kFailed);
     return calls->first_failure();
   }
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
   const Result<WaitEnd> end =
       on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? deadline_ : Deadline(until)));
-  if (end.is_ok() && end.value() == WaitEnd::kReady && compared) return Status::ok();
+  if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
+    this->end(State::kDone);
+    return Status::ok();
+  }
   Status ended = end.status();
   bool ends_all = true;  // it cannot end well any more, on any rank
   if (end.is_ok()) {
@@ -301,7 +352,10 @@ Status StartedDeviceCall::wait(double timeout_s) {
     ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own);
   }
   ended = ended.with_operation(operation_);
-  if (ends_all) calls->fail(ended, true);
+  if (ends_all) {
+    calls->fail(ended, true);
+    this->end(State::kFailed);
+  }
   const Status first = calls->first_failure();
   return first.is_ok() ? ended : first;
 }

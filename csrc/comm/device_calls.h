@@ -6,14 +6,17 @@
 //   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "comm/async_call.h"
 #include "comm/communicator.h"
 #include "comm/device_path.h"
 #include "cuda/context.h"
@@ -30,19 +33,30 @@ class StartedDeviceCall {
   StartedDeviceCall(const StartedDeviceCall&) = delete;
   StartedDeviceCall& operator=(const StartedDeviceCall&) = delete;
   // What is queued on `stream` from now on comes after the call. Returns at once; what goes wrong later is raised by the next call.
-  Status precede(cuda::CUstream stream) { return on_gpu_->precede(stream); }
+  Status precede(cuda::CUstream stream);
   // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
   Status wait(double timeout_s);
   bool done() const;
+  enum class State : uint8_t { kRunning, kDone, kFailed };
+  State state() const { return state_; }  // may be behind done() for some milliseconds
+  const std::string& operation() const { return operation_; }
+  uint64_t sequence() const { return comparison_->sequence(); }  // 0: in a world of one
+  TimePoint began() const { return comparison_->began(); }
+  TimePoint ended_at() const;  // now, if state() is kRunning
 
  private:
   friend class DeviceCalls;
+  void end(State how);  // the first word counts
+  void tell();          // on_end
   StartedDeviceCall() = default;
   std::shared_ptr<cuda::DeviceWork> on_gpu_;
   std::shared_ptr<AsyncCall> comparison_;
   std::string operation_;
   Deadline deadline_{TimePoint::max()};
   std::weak_ptr<DeviceCalls> calls_;
+  std::function<void()> on_end_;  // used by the watcher alone
+  std::atomic<State> state_{State::kRunning};
+  std::atomic<TimePoint::rep> ended_at_{0};  // set before state_
 };
 
 // Thread-safety: all methods. The group must outlive it.
@@ -65,15 +79,18 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
-  Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s);
-  Status close(double timeout_s);  // all members, after the same calls
+  // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
+  Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
+                                                    std::function<void()> on_end = {});
+  // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
+  Status close(double timeout_s);
   void abort(const Status& why);
 
  private:
   DeviceCalls(Communicator& group, int device, bool strict, std::unique_ptr<cuda::DeviceExecutor> executor);
   Status check(Request& request) const;
   std::optional<Status> compared(const StartedDeviceCall& call, TimePoint until) const;
-  Status first_failure() const;
+  Status first_failure();  // which is raised now
   void fail(const Status& why, bool tell);
   void watch();
   void look_at_calls();
@@ -89,6 +106,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<StartedDeviceCall>> running_;
   Status failure_;
+  bool raised_ = false;  // failure_, by some call
   bool stopping_ = false;
   std::thread watcher_;  // set once
 };

@@ -23,6 +23,8 @@ class DeviceWork {
   // graph, and has not been run.
   virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
   virtual bool done() const = 0;  // or failed
+  // It went into a CUDA graph, and runs whenever that is launched: its end is the graph's.
+  virtual bool in_graph() const = 0;
 };
 
 struct DeviceCall {

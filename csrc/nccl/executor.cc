@@ -52,6 +52,8 @@ class Executor::Work final : public cuda::DeviceWork {
     return !end.is_ok() || end.value();
   }
 
+  bool in_graph() const override { return in_graph_; }
+
   // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
   bool has_let_go() const {
     const Result<bool> end = reached();
@@ -103,9 +105,9 @@ Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
       gpu_(std::make_unique<Gpu>(std::move(gpu))) {}
 
 Executor::~Executor() {
-  // Freeing memory waits for the GPU, and a kernel there may wait for a rank that never comes.
-  if (shared_->communicator->state() != State::kDead) (void)gpu_.release();
   let_go_of_ended();
+  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
+  if (shared_->communicator->state() != State::kDead || running() != 0) (void)gpu_.release();
 }
 
 Status Executor::can(const Request& request) const { return can_issue(request); }

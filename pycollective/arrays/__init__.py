@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pycollective.arrays.library import Library
-from pycollective.errors import InvalidArgument
+from pycollective.errors import InvalidArgument, Unsupported
 
 __all__ = ["Library", "by_name", "library_of"]
 
@@ -76,6 +76,10 @@ def library_of(x: Any) -> Library:
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):
             return by_name(name)
+    if hasattr(type(x), "__cuda_array_interface__"):
+        raise Unsupported(
+            f"{type(x).__name__} lies on a GPU, and this call takes it on the CPU alone (docs/gpu.md)"
+        )
     why = f"{type(x).__name__} is no array, number or list of numbers"
     if isinstance(x, (list, tuple, dict)):
         why += ": make one call for each array of it, or stack them (numpy.stack)"

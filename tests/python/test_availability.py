@@ -12,33 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fake_gpus
 import pytest
 
 import pycollective as pc
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKES = ROOT / "tests" / "cpp" / "fakes"
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
-
-
-def build(source: Path, to: Path, *flags: str) -> Path:
-    command = [
-        "g++",
-        "-std=c++20",
-        "-O0",
-        "-shared",
-        "-fPIC",
-        "-pthread",
-        f"-I{ROOT}/csrc",
-        f"-I{ROOT}/tests/cpp",
-    ]
-    subprocess.run([*command, *flags, source, "-o", to], check=True, timeout=100)
-    return to
 
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(FAKES / "cuda" / "fake_cuda.cc", tmp_path_factory.mktemp("cuda") / "libcuda.so.1")
+    return fake_gpus.build_cuda(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +31,7 @@ def nccl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In a folder like that of NVIDIA's wheel, below one that can be on sys.path."""
     folder = tmp_path_factory.mktemp("site") / "nvidia" / "nccl" / "lib"
     folder.mkdir(parents=True)
-    flags = ("-DFAKE_NCCL_VERSION=22809", "-Wl,-soname,libnccl.so.2")
-    return build(FAKES / "nccl" / "fake_nccl.cc", folder / "libnccl.so.2", *flags)
+    return fake_gpus.build_nccl(folder)
 
 
 def said(program: str, *arguments: str, **variables: Path | str) -> str:

@@ -1135,6 +1135,17 @@ void* fake_cuda_make_managed(std::size_t nbytes) {
   const std::lock_guard lock(world().mutex);
   return make_block(Kind::kManaged, nbytes);
 }
+int fake_cuda_enqueue(void* stream, int (*ready)(void*), void (*run)(void*), void (*drop)(void*),
+                      void* data) {
+  const std::shared_ptr<void> kept(data, drop);
+  const std::lock_guard lock(world().mutex);
+  CUstream const found = find_stream(stream);
+  if (found == nullptr) return -1;
+  const bool captured = found->capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const CUresult queued =
+      enqueue(found, Operation{[=] { return ready(kept.get()) != 0; }, [=] { run(kept.get()); }});
+  return queued != CUDA_SUCCESS ? -1 : captured ? 1 : 0;
+}
 void* fake_cuda_make_pooled(std::size_t nbytes) {
   const std::lock_guard lock(world().mutex);
   void* const memory = make_block(Kind::kDevice, nbytes);

@@ -44,6 +44,9 @@ using FakeKernel = void (*)(void** arguments, const FakeLaunch* launch);
   X(int, queued, (void* stream))          /* operations that are not done */                                         \
   X(void, drain, (void* stream))          /* waits until there are none: never for a held one */                     \
   X(void, drain_all, ())                                                                                             \
+  /* An operation of somebody else's: run as soon as `ready` says so; `drop` when it never runs again. `ready` is asked with */ \
+  /* the driver's mutex held. 1: it went into a graph, and runs as often as that is replayed; -1: there is no such stream. */   \
+  X(int, enqueue, (void* stream, int (*ready)(void*), void (*run)(void*), void (*drop)(void*), void* data))          \
   X(void, begin_capture, (void* stream))  /* in the global mode, by this thread */                                   \
   X(int, capture_status, (void* stream))                                                                             \
   X(int, end_capture, (void* stream))     /* how many operations the graph has; -1: it was invalidated */            \

@@ -30,6 +30,8 @@ constexpr std::array<std::size_t, 12> kSizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1,
 
 struct World;
 
+struct Operation;
+
 struct Call {
   std::string kind;
   const std::byte* in = nullptr;
@@ -37,6 +39,7 @@ struct Call {
   std::size_t count = 0;
   int dtype = 0, op = 0, root = 0;  // root: or the peer
   std::array<std::byte, 8> factor = {};
+  void* stream = nullptr;
   // What all ranks must say alike. An own operation has another number on each.
   bool operator==(const Call& other) const {
     const auto plain = [](int each) { return std::min(each, kFirstOwn); };
@@ -45,8 +48,15 @@ struct Call {
   }
 };
 
+// What is left of a communicator for what is queued for it.
+struct Life {
+  bool dead = false, busy = false;  // busy: one of its operations is under way
+  int64_t issued = 0, next = 0;     // operations that are in no graph
+};
+
 struct Comm {
   std::shared_ptr<World> world;
+  std::shared_ptr<Life> life = std::make_shared<Life>();
   int rank = 0;
   const char* name = nullptr;  // kept, not copied, as NCCL does
   int questions = 0;           // until what it does has settled
@@ -55,7 +65,7 @@ struct Comm {
   int splits = 0;
   std::string calls;
   std::vector<Call> group;                                      // issued, and the group is still open
-  std::size_t collectives = 0;                                  // issued so far
+  std::size_t collectives = 0;                                  // that have come to their turn
   std::map<int, std::pair<int, std::array<std::byte, 8>>> ops;  // dtype and factor
   int next_op = kFirstOwn;
   std::vector<std::pair<int, Comm**>> child_slots;  // written when this one settles, as NCCL does
@@ -63,11 +73,18 @@ struct Comm {
   std::atomic<int> inside{0};
 };
 
+// A call that has come to its turn.
+struct Arrival {
+  int rank;
+  Call call;
+  Operation* operation;  // null: of none
+};
+
 struct World {
   int size = 1, joined = 0;
   std::vector<Comm*> members;
-  std::map<std::size_t, std::vector<std::pair<Comm*, Call>>> pending;           // by number
-  std::map<std::pair<int, int>, std::deque<Call>> sends, recvs;                 // by (from, to)
+  std::map<std::size_t, std::vector<Arrival>> pending;                          // by number
+  std::map<std::pair<int, int>, std::deque<Arrival>> sends, recvs;              // by (from, to)
   std::map<std::pair<int, int>, std::vector<std::pair<Comm*, int>>> gathering;  // splits: by (number, color)
 };
 
@@ -89,6 +106,8 @@ struct Fake {
   std::vector<std::string> blocks;
   int blocked = 0, generation = 0;
   std::string violations, answer;
+  // fake_cuda_enqueue; null: calls are done at once.
+  int (*enqueue)(void*, int (*)(void*), void (*)(void*), void (*)(void*), void*) = nullptr;
 };
 inline Fake& fake() {
   static Fake* const one = new Fake;  // outlives threads that hang

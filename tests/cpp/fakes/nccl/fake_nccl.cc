@@ -1,6 +1,6 @@
 // A FAKE of NCCL, for tests: it has NCCL's functions, as many as version FAKE_NCCL_VERSION has, and no GPU. Ranks are
-// communicators of this process with one unique id, their arrays host memory. A stream is nothing: what all ranks have issued is
-// done at once, by the last of them. It keeps a list of calls, and of what no caller may do: calling into a communicator that
+// communicators of this process with one unique id, their arrays host memory. What all ranks have issued is done at once, by the
+// last of them, unless a test lets it run in the streams of the fake driver (streams.h). It keeps a list of calls, and of what no caller may do: calling into a communicator that
 // has not settled, from two threads at once, or after its end.
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "comms.h"
 #include "movement.h"
 #include "script.h"
+#include "streams.h"
 
 using namespace fake_nccl;
 
@@ -23,7 +24,8 @@ namespace {
 
 const std::byte* from(const void* in) { return static_cast<const std::byte*>(in); }
 std::byte* into(void* out) { return static_cast<std::byte*>(out); }
-int issue(Comm* comm, Call call) {
+// The calls that were issued outside a group are the operation that `into` gets.
+int issue_now(Comm* comm, Call call, std::unique_ptr<Operation>& into) {
   Entry entry(comm, call.kind);
   if (entry.code() != kSuccess) return entry.code();
   if (call.op >= kFirstOwn) {
@@ -34,7 +36,7 @@ int issue(Comm* comm, Call call) {
   if (group_depth == 0) {
     entry.note(call.kind);
     comm->group.push_back(std::move(call));
-    issue_all(*comm);
+    into = take_issued(*comm);
     return entry.begun();
   }
   if (std::find(group_comms.begin(), group_comms.end(), comm) == group_comms.end()) {
@@ -46,6 +48,14 @@ int issue(Comm* comm, Call call) {
                  (message ? "(" + std::to_string(call.root) + ")" : "");
   comm->group.push_back(std::move(call));
   return kSuccess;
+}
+
+int issue(Comm* comm, Call call, void* stream) {
+  call.stream = stream;
+  std::unique_ptr<Operation> operation;
+  const int answer = issue_now(comm, std::move(call), operation);
+  queue(std::move(operation));
+  return answer;
 }
 
 Comm* new_comm(const std::shared_ptr<World>& world, int rank) {
@@ -198,8 +208,14 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
   if (group_depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
   comm->calls += group_depth > 0 ? " [Abort]" : " Abort";
-  comm->dead = comm->aborted = true;
+  comm->dead = comm->aborted = comm->life->dead = true;
   comm->group.clear();
+  for (auto& [number, calls] : comm->world->pending)
+    std::erase_if(calls, [&](const Arrival& each) { return each.rank == comm->rank; });
+  for (auto& [way, waiting] : comm->world->sends)
+    if (way.first == comm->rank) waiting.clear();
+  for (auto& [way, waiting] : comm->world->recvs)
+    if (way.second == comm->rank) waiting.clear();
   return kSuccess;
 }
 PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* config) {
@@ -278,6 +294,7 @@ PC_EXPORT int ncclGroupEnd() {
   block_if_asked(lock, "GroupEnd");
   if (one != nullptr) one->inside.fetch_sub(1);
   int answer = kSuccess;
+  std::vector<std::unique_ptr<Operation>> operations;
   const int failure = scripted_failure("GroupEnd", one);
   for (Comm* const comm : std::exchange(group_comms, {})) {
     comm->calls += "]";
@@ -285,51 +302,55 @@ PC_EXPORT int ncclGroupEnd() {
       comm->group.clear();
       continue;
     }
-    issue_all(*comm);
+    operations.push_back(take_issued(*comm));
     comm->questions = fake().questions;
     comm->hangs = fake().calls_hang;
     if (!settled(*comm)) answer = kInProgress;
   }
+  lock.unlock();
+  for (std::unique_ptr<Operation>& each : operations) queue(std::move(each));
   return failure != kSuccess ? failure : answer;
 }
 
 PC_EXPORT int ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int op, Comm* comm,
-                            void*) {
-  return issue(comm, {"AllReduce", from(in), into(out), count, dtype, op, 0});
+                            void* stream) {
+  return issue(comm, {"AllReduce", from(in), into(out), count, dtype, op, 0}, stream);
 }
 PC_EXPORT int ncclBroadcast(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
-                            void*) {
-  return issue(comm, {"Broadcast", from(in), into(out), count, dtype, 0, root});
+                            void* stream) {
+  return issue(comm, {"Broadcast", from(in), into(out), count, dtype, 0, root}, stream);
 }
 PC_EXPORT int ncclReduce(const void* in, void* out, std::size_t count, int dtype, int op, int root,
-                         Comm* comm, void*) {
-  return issue(comm, {"Reduce", from(in), into(out), count, dtype, op, root});
+                         Comm* comm, void* stream) {
+  return issue(comm, {"Reduce", from(in), into(out), count, dtype, op, root}, stream);
 }
-PC_EXPORT int ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm* comm, void*) {
-  return issue(comm, {"AllGather", from(in), into(out), count, dtype, 0, 0});
+PC_EXPORT int ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm* comm,
+                            void* stream) {
+  return issue(comm, {"AllGather", from(in), into(out), count, dtype, 0, 0}, stream);
 }
 PC_EXPORT int ncclReduceScatter(const void* in, void* out, std::size_t count, int dtype, int op, Comm* comm,
-                                void*) {
-  return issue(comm, {"ReduceScatter", from(in), into(out), count, dtype, op, 0});
+                                void* stream) {
+  return issue(comm, {"ReduceScatter", from(in), into(out), count, dtype, op, 0}, stream);
 }
 #if FAKE_NCCL_VERSION >= 22803
-PC_EXPORT int ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm* comm, void*) {
-  return issue(comm, {"AlltoAll", from(in), into(out), count, dtype, 0, 0});
+PC_EXPORT int ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm* comm,
+                           void* stream) {
+  return issue(comm, {"AlltoAll", from(in), into(out), count, dtype, 0, 0}, stream);
 }
 PC_EXPORT int ncclGather(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
-                         void*) {
-  return issue(comm, {"Gather", from(in), into(out), count, dtype, 0, root});
+                         void* stream) {
+  return issue(comm, {"Gather", from(in), into(out), count, dtype, 0, root}, stream);
 }
 PC_EXPORT int ncclScatter(const void* in, void* out, std::size_t count, int dtype, int root, Comm* comm,
-                          void*) {
-  return issue(comm, {"Scatter", from(in), into(out), count, dtype, 0, root});
+                          void* stream) {
+  return issue(comm, {"Scatter", from(in), into(out), count, dtype, 0, root}, stream);
 }
 #endif
-PC_EXPORT int ncclSend(const void* in, std::size_t count, int dtype, int peer, Comm* comm, void*) {
-  return issue(comm, {"Send", from(in), nullptr, count, dtype, 0, peer});
+PC_EXPORT int ncclSend(const void* in, std::size_t count, int dtype, int peer, Comm* comm, void* stream) {
+  return issue(comm, {"Send", from(in), nullptr, count, dtype, 0, peer}, stream);
 }
-PC_EXPORT int ncclRecv(void* out, std::size_t count, int dtype, int peer, Comm* comm, void*) {
-  return issue(comm, {"Recv", nullptr, into(out), count, dtype, 0, peer});
+PC_EXPORT int ncclRecv(void* out, std::size_t count, int dtype, int peer, Comm* comm, void* stream) {
+  return issue(comm, {"Recv", nullptr, into(out), count, dtype, 0, peer}, stream);
 }
 PC_EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int dtype, int residence, Comm* comm) {
   Entry entry(comm, "RedOpCreatePreMulSum");
@@ -362,6 +383,7 @@ void reset() {
   Fake& all = fake();
   const std::lock_guard lock(all.mutex);
   for (auto& comm : all.comms) {
+    comm->life->dead = true;
     comm->world.reset();
     if (!comm->dead) all.forgotten.push_back(std::move(comm));
   }
@@ -372,6 +394,11 @@ void reset() {
   all.questions = 0;
   all.init_waits = all.init_hangs = all.calls_hang = false;
   all.violations.clear();
+  all.enqueue = nullptr;
+}
+void run_in_streams(void* enqueue) {
+  const std::lock_guard lock(fake().mutex);
+  fake().enqueue = reinterpret_cast<decltype(fake().enqueue)>(enqueue);
 }
 template <class Set>
 void set(Set&& change) {
@@ -384,8 +411,10 @@ void set(Set&& change) {
 extern "C" {
 __attribute__((visibility("default"))) extern const pc::testing::FakeNccl fake_nccl_script;
 }
+PC_EXPORT void fake_nccl_run_in_streams(void* enqueue) { run_in_streams(enqueue); }  // for tests in Python
 const pc::testing::FakeNccl fake_nccl_script = {
     reset,
+    run_in_streams,
     [](int questions) { set([&](Fake& all) { all.questions = questions; }); },
     [](int yes) { set([&](Fake& all) { all.init_waits = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.init_hangs = yes != 0; }); },

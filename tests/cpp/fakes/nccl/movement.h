@@ -38,15 +38,15 @@ T contribution(const Call& call, std::size_t index, int ranks) {
   if (call.op < kFirstOwn) return value;
   return static_cast<T>(value * at<T>(call.factor.data(), 0));
 }
-using Calls = std::vector<std::pair<Comm*, Call>>;
+using Calls = std::vector<Arrival>;
 template <class T>
 std::vector<std::byte> reduced(const Calls& calls, std::size_t count) {
   const int ranks = static_cast<int>(calls.size());
   std::vector<std::byte> result(count * sizeof(T));
   for (std::size_t i = 0; i < count; ++i) {
-    T sum = contribution<T>(calls[0].second, i, ranks);
+    T sum = contribution<T>(calls[0].call, i, ranks);
     for (std::size_t r = 1; r < calls.size(); ++r)
-      sum = combined<T>(sum, contribution<T>(calls[r].second, i, ranks), calls[r].second.op);
+      sum = combined<T>(sum, contribution<T>(calls[r].call, i, ranks), calls[r].call.op);
     std::memcpy(result.data() + i * sizeof(T), &sum, sizeof(T));
   }
   return result;
@@ -70,7 +70,7 @@ inline void put(std::byte* to, const std::byte* from, std::size_t nbytes) {
 
 // All ranks have issued it: `calls` in the order of ranks.
 inline void run_collective(const Calls& calls) {
-  const Call& first = calls[0].second;
+  const Call& first = calls[0].call;
   const std::size_t nbytes = first.count * kSizes[static_cast<std::size_t>(first.dtype)];
   const std::size_t ranks = calls.size(), root = static_cast<std::size_t>(first.root);
   const bool scatters = first.kind == "ReduceScatter";
@@ -79,7 +79,7 @@ inline void run_collective(const Calls& calls) {
     if (all.empty()) return;
     for (std::size_t r = 0; r < ranks; ++r)
       if (first.kind != "Reduce" || r == root)
-        put(calls[r].second.out, all.data() + (scatters ? r * nbytes : 0), nbytes);
+        put(calls[r].call.out, all.data() + (scatters ? r * nbytes : 0), nbytes);
     return;
   }
   // Everything is read before anything is written: ranks may share memory where that is in place.
@@ -87,12 +87,12 @@ inline void run_collective(const Calls& calls) {
   const bool whole = first.kind == "AlltoAll" || first.kind == "Scatter";
   for (std::size_t r = 0; r < ranks; ++r) {
     const bool has = r == root || (first.kind != "Broadcast" && first.kind != "Scatter");
-    const std::byte* const in = calls[r].second.in;
+    const std::byte* const in = calls[r].call.in;
     inputs.emplace_back();
     if (has) inputs.back().assign(in, in + nbytes * (whole ? ranks : 1));
   }
   for (std::size_t r = 0; r < ranks; ++r) {
-    std::byte* const out = calls[r].second.out;
+    std::byte* const out = calls[r].call.out;
     if (first.kind == "Broadcast") put(out, inputs[root].data(), nbytes);
     if (first.kind == "Scatter") put(out, inputs[root].data() + r * nbytes, nbytes);
     for (std::size_t from = 0; from < ranks; ++from) {
@@ -103,40 +103,63 @@ inline void run_collective(const Calls& calls) {
   }
 }
 
-inline void issue_collective(Comm& comm, const Call& call) {
+// An operation is what one rank has issued at a time: one call, or a group of them. None of it ends before all of it can.
+struct Operation {
+  std::shared_ptr<World> world;
+  std::shared_ptr<Life> life;
+  Comm* comm;  // while life is not dead
+  std::vector<Call> calls;
+  int64_t turn = 0;  // -1: it is in a graph
+  bool arrived = false;
+  std::size_t missing = 0;  // calls that wait for other ranks
+};
+inline void is_through(const Arrival& each) {
+  if (each.operation != nullptr) --each.operation->missing;
+}
+
+inline void arrive_collective(Comm& comm, const Call& call, Operation* operation) {
   World& world = *comm.world;
   const std::size_t number = comm.collectives++;
   Calls& calls = world.pending[number];
-  calls.emplace_back(&comm, call);
+  calls.push_back({comm.rank, call, operation});
   if (calls.size() < static_cast<std::size_t>(world.size)) return;
-  std::sort(calls.begin(), calls.end(),
-            [](const auto& a, const auto& b) { return a.first->rank < b.first->rank; });
+  std::sort(calls.begin(), calls.end(), [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
   bool alike = true;
-  for (const auto& each : calls) alike = alike && each.second == calls[0].second;
+  for (const Arrival& each : calls) alike = alike && each.call == calls[0].call;
   if (alike)
     run_collective(calls);
   else
     violation("ranks issue different calls");
+  std::for_each(calls.begin(), calls.end(), is_through);
   world.pending.erase(number);
 }
-inline void issue_message(Comm& comm, const Call& call) {
+inline void arrive_message(Comm& comm, const Call& call, Operation* operation) {
   const bool sends = call.kind == "Send";
   World& world = *comm.world;
   const std::pair<int, int> way = sends ? std::pair(comm.rank, call.root) : std::pair(call.root, comm.rank);
-  (sends ? world.sends : world.recvs)[way].push_back(call);
-  std::deque<Call>&sent = world.sends[way], &received = world.recvs[way];
+  (sends ? world.sends : world.recvs)[way].push_back({comm.rank, call, operation});
+  std::deque<Arrival>&sent = world.sends[way], &received = world.recvs[way];
   while (!sent.empty() && !received.empty()) {
-    if (sent.front().count != received.front().count || sent.front().dtype != received.front().dtype)
-      violation("a message is received as another");
-    put(received.front().out, sent.front().in,
-        sent.front().count * kSizes[static_cast<std::size_t>(sent.front().dtype)]);
+    const Call &from = sent.front().call, &to = received.front().call;
+    if (from.count != to.count || from.dtype != to.dtype) violation("a message is received as another");
+    put(to.out, from.in, from.count * kSizes[static_cast<std::size_t>(from.dtype)]);
+    is_through(sent.front());
+    is_through(received.front());
     sent.pop_front();
     received.pop_front();
   }
 }
-inline void issue_all(Comm& comm) {
-  for (const Call& call : std::exchange(comm.group, {}))
-    call.kind == "Send" || call.kind == "Recv" ? issue_message(comm, call) : issue_collective(comm, call);
+inline void arrive(Comm& comm, const std::vector<Call>& calls, Operation* operation) {
+  for (const Call& call : calls)
+    call.kind == "Send" || call.kind == "Recv" ? arrive_message(comm, call, operation)
+                                               : arrive_collective(comm, call, operation);
+}
+// Nobody moves anything for it any more.
+inline void forget(World& world, const Operation* operation) {
+  const auto is_its = [&](const Arrival& each) { return each.operation == operation; };
+  for (auto& [number, calls] : world.pending) std::erase_if(calls, is_its);
+  for (auto* messages : {&world.sends, &world.recvs})
+    for (auto& [way, waiting] : *messages) std::erase_if(waiting, is_its);
 }
 
 }  // namespace fake_nccl

@@ -6,6 +6,8 @@ namespace pc::testing {
 // All take effect at once and for all communicators, until reset(), unless it is said otherwise.
 struct FakeNccl {
   void (*reset)();  // forgets communicators, worlds, calls and what was scripted; frees what hangs first
+  // `enqueue`: fake_cuda_enqueue of the fake driver, in whose streams calls run then. Null: they are done at once.
+  void (*run_in_streams)(void* enqueue);
   void (*in_progress)(int questions);  // each call that may be non-blocking takes so many questions to settle
   void (*init_waits_for_all)(int yes);        // an init settles only when all ranks have begun theirs
   void (*hang_init)(int yes);                 // an init never settles

@@ -1,0 +1,50 @@
+// Calls of arrays on a GPU. They are queued behind what makes the arrays, on the stream that the arrays' library says, and in
+// front of what it does there next: the host waits for none of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "comm/device_groups.h"
+#include "end_bell.h"
+#include "prepared_call.h"
+
+namespace pc {
+
+bool is_on_gpu(const PreparedCall& call);
+
+// nullptr: a Python error is set.
+PyObject* run_on_gpu(GroupObject& group, PreparedCall& call);
+
+// What a Work has of such a call. Thread-safety: with the GIL.
+class GpuCall {
+ public:
+  explicit GpuCall(const PreparedCall& call);
+  ~GpuCall();  // with the GIL
+  GpuCall(const GpuCall&) = delete;
+  GpuCall& operator=(const GpuCall&) = delete;
+
+  // False: a Python error is set.
+  bool begin(GroupObject& group, PreparedCall& call);
+  // Puts what the arrays' library queues from now on, in this thread, behind the call. Null: the library has no stream to say, so
+  // the host has to wait. An error of Python's may be set then.
+  std::optional<Status> precede() const;
+  // Null: a signal handler raised. kTimeout while started().state() is still kRunning: `timeout_s` is over, and not the call's own.
+  std::optional<Status> wait_on_host(const Session& session, double timeout_s) const;
+
+  const StartedDeviceCall& started() const { return *started_; }
+  EndBell& bell() const { return *bell_; }
+  const char* function() const { return function_; }
+  std::size_t nbytes() const { return nbytes_; }
+
+ private:
+  const char* const function_;
+  const std::size_t nbytes_;
+  PyObject* const array_;  // owned: its library says the stream
+  const GpuStream stream_;
+  const std::shared_ptr<EndBell> bell_ = std::make_shared<EndBell>();
+  std::shared_ptr<StartedDeviceCall> started_;
+  std::weak_ptr<DeviceGroups> gpus_;  // they end with the world
+};
+
+}  // namespace pc

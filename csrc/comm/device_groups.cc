@@ -1,0 +1,134 @@
+#include "comm/device_groups.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cuda/context.h"
+#include "cuda/pointer.h"
+#include "cuda/stream.h"
+#include "nccl/library.h"
+
+namespace pc {
+
+Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
+  const std::lock_guard lock(mutex_);
+  if (driver_ == nullptr) {
+    PC_ASSIGN_OR_RETURN(driver_, cuda::open_driver(options_.driver));
+  }
+  return driver_;
+}
+
+DeviceCalls::Means DeviceGroups::means(int device) {
+  DeviceCalls::Means means;
+  means.device = device;
+  means.clock = &clock_;
+  means.log = options_.log;
+  means.strict = options_.strict;
+  const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
+  if (!driver.is_ok()) return means.why_not = driver.status(), means;
+  means.driver = driver.value();
+  const std::lock_guard lock(mutex_);
+  if (api_ == nullptr) {
+    const Result<nccl::Library> opened = nccl::Library::open(options_.nccl);
+    if (!opened.is_ok()) return means.why_not = opened.status(), means;
+    api_ = opened.value().shared_api();
+    if (const std::string warning = nccl::warning_about(nccl::mapped_copies()); !warning.empty())
+      options_.log.warning(warning);
+  }
+  means.api = api_;
+  return means;
+}
+
+// NCCL and the driver make memory when ranks join. Whether there is a driver at all is not asked here.
+Status DeviceGroups::may_join(int device, void* stream) {
+  const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
+  if (!driver.is_ok()) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(driver.value(), device));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+  PC_ASSIGN_OR_RETURN(const bool captures,
+                      cuda::is_capturing(*driver.value(), static_cast<cuda::CUstream>(stream)));
+  if (!captures) return Status::ok();
+  return Status(
+      Code::kInvalidArgument,
+      "the stream is being captured into a CUDA graph, and the ranks of this group have not joined on "
+      "their GPUs yet: make one call of this group on arrays of the GPU before");
+}
+
+Result<std::shared_ptr<DeviceCalls>> DeviceGroups::of(Communicator& group, int device, void* stream,
+                                                      double timeout_s) {
+  std::shared_ptr<Group> its;
+  {
+    const std::lock_guard lock(mutex_);
+    PC_TRY(ended_);
+    std::shared_ptr<Group>& known = groups_[&group];
+    if (known == nullptr) known = std::make_shared<Group>();
+    its = known;
+  }
+  const std::lock_guard joining(its->joining);
+  if (its->calls != nullptr) return its->calls;
+  PC_TRY(its->no_way);
+  PC_TRY(may_join(device, stream));
+  Result<std::shared_ptr<DeviceCalls>> joined = DeviceCalls::join(group, means(device), timeout_s);
+  if (!joined.is_ok()) {
+    if (joined.status().code() == Code::kUnsupported) its->no_way = joined.status();
+    return joined.status();
+  }
+  its->calls = std::move(joined).value();
+  const std::lock_guard lock(mutex_);
+  if (!ended_.is_ok()) {  // meanwhile
+    std::exchange(its->calls, nullptr)->abort(ended_);
+    return ended_;
+  }
+  joined_.push_back(its->calls);
+  return its->calls;
+}
+
+Result<int> DeviceGroups::device_of(const void* array) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found,
+                      cuda::classify_pointer(*driver, reinterpret_cast<cuda::CUdeviceptr>(array)));
+  if (found.kind == cuda::MemoryKind::kDevice || found.kind == cuda::MemoryKind::kManaged)
+    return found.device;
+  return Status(Code::kInvalidArgument, "the array says that it lies on a GPU, but its memory is " +
+                                            std::string(name_of(found.kind)));
+}
+
+Result<int> DeviceGroups::current_device() {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  cuda::CUcontext context = nullptr;
+  PC_TRY(driver->check(driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
+  cuda::CUdevice device = 0;
+  if (context != nullptr) PC_TRY(driver->check(driver->cuCtxGetDevice(&device), "cuCtxGetDevice"));
+  return device;  // the driver's devices are their ordinals
+}
+
+Status DeviceGroups::close(double timeout_s) {
+  std::vector<std::shared_ptr<DeviceCalls>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = joined_;
+  }
+  const Deadline deadline = Deadline::after(timeout_s);
+  Status first;
+  for (const std::shared_ptr<DeviceCalls>& each : all) {
+    const Status closed = each->close(std::max(deadline.remaining_s(), 0.0));
+    if (first.is_ok()) first = closed;
+  }
+  const Status after(Code::kNotInitialized, "the world of this group was shut down");
+  abort(first.is_ok() ? after : first);  // what was closed has nothing left to end
+  return first;
+}
+
+void DeviceGroups::abort(const Status& why) {
+  std::vector<std::shared_ptr<DeviceCalls>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return;
+    ended_ = why;
+    all = joined_;
+  }
+  for (const std::shared_ptr<DeviceCalls>& each : all) each->abort(why);
+}
+
+}  // namespace pc

@@ -1,0 +1,66 @@
+// The calls of arrays on GPUs of one runtime's groups. Driver and NCCL are opened, and the ranks of a group joined, in the first
+// such call of each: whoever has none pays nothing.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/device_calls.h"
+#include "cuda/driver.h"
+#include "nccl/clock.h"
+#include "nccl/search.h"
+
+namespace pc {
+
+// Thread-safety: all methods. The groups must outlive it and what it has given.
+class DeviceGroups {
+ public:
+  struct Options {
+    cuda::DriverSearch driver;
+    nccl::Surroundings nccl;
+    Logger log = Logger();
+    bool strict = false;  // DeviceCalls::Means
+  };
+  explicit DeviceGroups(Options options) : options_(std::move(options)) {}
+  DeviceGroups(const DeviceGroups&) = delete;
+  DeviceGroups& operator=(const DeviceGroups&) = delete;
+
+  // Those of `group`. The first call of all its members joins them, as a collective does; if there is no way between them, each
+  // later call says so at once. `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into
+  // a CUDA graph nobody can be joined: kInvalidArgument.
+  Result<std::shared_ptr<DeviceCalls>> of(Communicator& group, int device, void* stream, double timeout_s);
+  // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
+  Result<int> device_of(const void* array);
+
+  // The GPU that this thread uses, or the first.
+  Result<int> current_device();
+
+  // Of all groups that have joined, in the order in which they did, which is that of all ranks.
+  Status close(double timeout_s);
+  void abort(const Status& why);
+
+ private:
+  struct Group {
+    std::mutex joining;  // guards what follows; held while the ranks join
+    std::shared_ptr<DeviceCalls> calls;
+    Status no_way;
+  };
+  Result<std::shared_ptr<const cuda::Driver>> driver();
+  DeviceCalls::Means means(int device);
+  Status may_join(int device, void* stream);
+
+  const Options options_;
+  nccl::SteadyClock clock_;
+
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const cuda::Driver> driver_;
+  std::shared_ptr<const nccl::Api> api_;
+  std::map<const Communicator*, std::shared_ptr<Group>> groups_;
+  std::vector<std::shared_ptr<DeviceCalls>> joined_;
+  Status ended_;
+};
+
+}  // namespace pc

@@ -1,0 +1,68 @@
+// A FAKE of NCCL: what was issued, in the streams of the fake driver. A rank's operation comes to its turn when its stream does, and
+// in the order of issue where that is on several streams; the last rank moves the data, and all streams go on. What is in a
+// graph takes its turn whenever that is replayed.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comms.h"
+#include "movement.h"
+
+namespace fake_nccl {
+
+inline int is_ready(void* data) {
+  Operation& own = *static_cast<Operation*>(data);
+  const std::lock_guard lock(fake().mutex);
+  if (own.life->dead) return 1;
+  if (!own.arrived) {
+    if (own.life->busy || (own.turn >= 0 && own.turn != own.life->next)) return 0;
+    own.arrived = own.life->busy = true;
+    own.missing = own.calls.size();
+    arrive(*own.comm, own.calls, &own);
+  }
+  return own.missing == 0 ? 1 : 0;
+}
+inline void go_on(void* data) {
+  Operation& own = *static_cast<Operation*>(data);
+  const std::lock_guard lock(fake().mutex);
+  own.arrived = own.life->busy = false;
+  if (own.turn >= 0) ++own.life->next;
+}
+inline void drop(void* data) {
+  const std::unique_ptr<Operation> own(static_cast<Operation*>(data));
+  const std::lock_guard lock(fake().mutex);
+  forget(*own->world, own.get());
+}
+
+// Takes what was issued on a communicator, with the fake's mutex held. Null: it is done, or has nothing to do.
+inline std::unique_ptr<Operation> take_issued(Comm& comm) {
+  std::vector<Call> calls = std::exchange(comm.group, {});
+  if (calls.empty()) return nullptr;
+  if (fake().enqueue == nullptr) {
+    arrive(comm, calls, nullptr);
+    return nullptr;
+  }
+  return std::make_unique<Operation>(
+      Operation{comm.world, comm.life, &comm, std::move(calls), comm.life->issued++});
+}
+// Without the mutex: the driver takes its own first.
+inline void queue(std::unique_ptr<Operation> operation) {
+  if (operation == nullptr) return;
+  Operation& own = *operation;
+  const std::shared_ptr<Life> life = own.life;
+  const auto enqueue = [] {
+    const std::lock_guard lock(fake().mutex);
+    return fake().enqueue;
+  }();
+  const int answer = enqueue(own.calls[0].stream, is_ready, go_on, drop, operation.release());
+  const std::lock_guard lock(fake().mutex);
+  if (answer < 0) violation("a call on a stream that is none");
+  if (answer == 0) return;
+  --life->issued;
+  if (answer == 1) own.turn = -1;
+}
+
+}  // namespace fake_nccl

@@ -1,0 +1,527 @@
+"""What test_gpu_arrays.py checks, in a process of its own: on fakes of the driver and NCCL, ranks as threads.
+
+`python gpu_checks.py` prints the tracebacks of the checks that failed, by name, as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import re
+import sys
+import threading
+import traceback
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import fake_gpus
+import numpy as np
+import torch
+from fake_gpus import Array, Gpu, on_ranks
+from waiting import eventually
+
+import pycollective as pc
+from pycollective import _core
+
+GPUS = 4
+Check = Callable[[], None]
+CHECKS: dict[str, Check] = {}
+driver = None if __name__ != "__main__" else fake_gpus.Driver(GPUS)
+
+
+def check(function: Check) -> Check:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def ranks(size: int) -> Callable[[Callable[[_core.Group, Gpu], None]], Check]:
+    """The function is a check, made by each of so many ranks."""
+
+    def decorated(body: Callable[[_core.Group, Gpu], None]) -> Check:
+        def run() -> None:
+            assert driver is not None
+            on_ranks(size, body, driver)
+
+        run.__name__ = body.__name__
+        return check(run)
+
+    return decorated
+
+
+def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except kind as error:
+        assert re.search(text, str(error)), f"{error} has no {text!r}"
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def _same_on_gpu_and_cpu(group: _core.Group, gpu: Gpu) -> None:
+    n = group.size
+    x = (np.arange(6 * n, dtype=np.float32) + 7 * group.rank).reshape(2 * n, 3)
+    for name, arguments in {
+        "allreduce": [{}, {"op": "prod"}],
+        "broadcast": [{"root": 0}, {"root": n - 1}],
+        "reduce": [{"root": n - 1}],
+    }.items():
+        for keywords in arguments:
+            here, there = x.copy(), Array(gpu, x)
+            getattr(group, name)(here, **keywords)
+            assert getattr(group, name)(there, **keywords) is there
+            gpu.drain(there.stream)
+            is_result = name != "reduce" or group.rank == n - 1
+            assert not is_result or np.array_equal(there.host, here), (name, keywords, there.host, here)
+    for name, keywords, shape in [
+        ("allreduce", {"op": "sum"}, x.shape),
+        ("allgather", {}, (2 * n * n, 3)),
+        ("reduce_scatter", {}, (2, 3)),
+        ("alltoall", {}, x.shape),
+    ]:
+        here, there = np.zeros(shape, np.float32), Array(gpu, np.zeros(shape, np.float32))
+        getattr(group, name)(x, out=here, **keywords)
+        given = Array(gpu, x)
+        assert getattr(group, name)(given, out=there, **keywords) is there
+        gpu.drain(there.stream)
+        assert np.array_equal(there.host, here), (name, there.host, here)
+        assert np.array_equal(given.host, x), name
+
+
+for _size in (1, 2, 3, 4):
+    ranks(_size)(
+        types.FunctionType(
+            _same_on_gpu_and_cpu.__code__, globals(), f"collectives_have_the_results_of_the_cpu_on_{_size}"
+        )
+    )
+
+
+@ranks(3)
+def gather_and_scatter_have_the_results_of_the_cpu(group: _core.Group, gpu: Gpu) -> None:
+    part = np.arange(4, dtype=np.int32) + 10 * group.rank
+    at_root = group.rank == 1
+    whole = Array(gpu, np.zeros(12, np.int32))
+    result = group.gather(Array(gpu, part), root=1, out=whole if at_root else None)
+    assert (result is whole) == at_root
+    if at_root:
+        gpu.drain(whole.stream)
+        assert whole.host.tolist() == [r * 10 + i for r in range(3) for i in range(4)]
+    back = Array(gpu, np.zeros(4, np.int32))
+    group.scatter(whole if at_root else None, root=1, out=back)
+    gpu.drain(back.stream)
+    assert np.array_equal(back.host, part)
+
+
+@ranks(2)
+def a_call_is_behind_what_makes_its_array_and_the_host_waits_for_neither(
+    group: _core.Group, gpu: Gpu
+) -> None:
+    stream = gpu.stream()
+    x = Array(gpu, np.full(1000, np.nan), stream, np.float32)
+    gpu.fill(stream, x, 1 + group.rank, held=True)  # not done before the stream is let go
+    assert group.allreduce(x) is x
+    work = group.allreduce_async(x)
+    assert work.wait() is x
+    assert not work.done()
+    raises(pc.CollectiveTimeout, r"gave up after 0\.0.* goes on", lambda: work.wait(0.001, host=True))
+    assert gpu.queued(stream) > 0
+    group.barrier()
+    gpu.release(stream)
+    assert work.wait(host=True) is x
+    assert work.done()
+    assert work.exception() is None
+    gpu.drain(stream)
+    assert (x.host == 6).all(), x.host
+
+
+@ranks(2)
+def a_work_is_waited_for_on_the_stream_of_the_moment(group: _core.Group, gpu: Gpu) -> None:
+    made_on, used_on = gpu.stream(), gpu.stream()
+    x = Array(gpu, [1.0, 2.0], made_on)
+    gpu.hold(made_on)
+    work = group.allreduce_async(x)
+    x.stream = used_on
+    work.wait()
+    y = Array(gpu, [0.0, 0.0], used_on)
+    gpu.copy(used_on, y, x)
+    group.barrier()
+    assert gpu.queued(used_on) > 0
+    gpu.release(made_on)
+    gpu.drain(used_on)
+    assert y.host.tolist() == [2.0, 4.0]
+
+
+@ranks(2)
+def where_a_library_says_no_stream_the_host_waits(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1, 2], stream=None)
+    group.allreduce(x)
+    assert x.host.tolist() == [2, 4]
+    work = group.allreduce_async(x)
+    work.wait()
+    assert work.done()
+    assert x.host.tolist() == [4, 8]
+
+
+@ranks(2)
+def an_event_loop_goes_on_while_the_gpu_works(group: _core.Group, gpu: Gpu) -> None:
+    stream = gpu.stream()
+    x = Array(gpu, [1.0], stream)
+    gpu.hold(stream)
+    work = group.allreduce_async(x)
+    seen = []
+
+    async def program() -> None:
+        async def other() -> None:
+            seen.append(work.done())
+            gpu.release(stream)
+
+        task = asyncio.ensure_future(other())
+        assert await work is x
+        await task
+
+    asyncio.run(program())
+    assert seen == [False]
+    assert x.host.tolist() == [2.0]
+    assert work.info()["state"] == "done"
+    assert "allreduce" in repr(work)
+
+
+@ranks(2)
+def an_array_lives_until_the_gpu_has_done_with_it(group: _core.Group, gpu: Gpu) -> None:
+    stream = gpu.stream()
+    gpu.hold(stream)
+    other = group.barrier_async()
+    for call in (group.allreduce, group.allreduce_async):
+        x = Array(gpu, [1.0], stream)
+        alive = weakref.ref(x)
+        call(x)
+        del x
+        gc.collect()
+        assert alive() is not None
+    group.barrier()
+    gpu.release(stream)
+    assert eventually(
+        lambda: other.done() and alive() is None
+    )  # done() takes up what other threads have left
+
+
+@ranks(2)
+def what_cannot_be_right_is_refused_before_anything_is_sent(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, np.arange(4.0))
+
+    def changed(**attributes: Any) -> Array:
+        array = Array(gpu, np.arange(4.0))
+        for name, value in attributes.items():
+            setattr(array, name, value)
+        return array
+
+    host = np.arange(4.0)
+    refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (
+            pc.InvalidArgument,
+            r"not C-contiguous.*cupy\.ascontiguousarray",
+            lambda: group.allreduce(changed(strides=(16,))),
+        ),
+        (pc.InvalidArgument, "read-only", lambda: group.allreduce(changed(read_only=True))),
+        (pc.Unsupported, "version 2 .* which stream", lambda: group.allreduce(changed(version=2))),
+        (pc.InvalidArgument, "byte order", lambda: group.allreduce(changed(dtype=np.dtype(">f8")))),
+        (pc.Unsupported, "dtype", lambda: group.allreduce(changed(dtype=np.dtype("<M8[s]")))),
+        (pc.InvalidArgument, "does not lie on GPU", lambda: group.allreduce(x, out=host)),
+        (pc.InvalidArgument, "its memory is host", lambda: group.allreduce(changed(at=host.ctypes.data))),
+        (
+            pc.InvalidArgument,
+            "different streams",
+            lambda: group.allreduce(x, out=changed(stream=gpu.stream())),
+        ),
+        (pc.InvalidArgument, "shape", lambda: group.allreduce(x, out=Array(gpu, [1.0]))),
+        (pc.Unsupported, "min", lambda: group.allreduce(x, "min")),
+        (pc.Unsupported, "scan", lambda: group.scan(x)),
+        (pc.Unsupported, "GPU", lambda: group.send(x, 1 - group.rank)),
+        (pc.Unsupported, "GPU", lambda: group.allreduce([x])),  # type: ignore[list-item]
+        (pc.Unsupported, "GPU", lambda: group.plan_allreduce(x)),
+        (pc.Unsupported, "GPU", lambda: group.allgather(x, counts=[4, 4])),
+        (pc.Unsupported, "GPU", lambda: group.allreduce(x, reproducible="world")),
+        (pc.Unsupported, "cannot make an array like this Array: pass out=", lambda: group.allgather(x)),
+    ]
+    for kind, text, call in refused:
+        raises(kind, text, call)
+    assert x.host.tolist() == [0.0, 1.0, 2.0, 3.0]
+    group.allreduce(x)
+    gpu.drain(x.stream)
+    assert x.host.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+@ranks(3)
+def ranks_that_make_different_calls_all_hear_of_it(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1.0])
+    op: Any = "prod" if group.rank == 1 else "sum"
+    raises(pc.CollectiveMismatch, "prod", lambda: group.allreduce_async(x, op).wait(host=True))
+    raises(pc.CollectiveMismatch, "prod", lambda: group.allreduce(x))
+    group.resync()
+    assert group.allreduce(np.array([1])).tolist() == [3]
+
+
+@ranks(2)
+def an_array_of_the_cpu_and_one_of_a_gpu_do_not_meet(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1.0])
+    raises(
+        pc.CollectiveMismatch,
+        "allgather",
+        lambda: group.allreduce(x if group.rank == 0 else np.array([1.0])),  # type: ignore[arg-type]
+    )
+    group.resync()
+    group.allreduce(x)
+    gpu.drain(x.stream)
+    assert x.host.tolist() == [2.0]
+
+
+@ranks(4)
+def groups_have_communicators_of_their_own(group: _core.Group, gpu: Gpu) -> None:
+    half = group.split(group.rank % 2)
+    assert half is not None
+    x, y = Array(gpu, [1.0 + group.rank]), Array(gpu, [1.0])
+    half.allreduce(x)
+    group.allreduce(y)
+    gpu.drain(1)
+    assert x.host.tolist() == [[4.0], [6.0]][group.rank % 2]
+    assert y.host.tolist() == [4.0]
+
+
+@ranks(2)
+def arrays_without_elements_take_part(group: _core.Group, gpu: Gpu) -> None:
+    empty = Array(gpu, np.zeros((0, 3)))
+    assert group.allreduce(empty) is empty
+    assert group.allreduce_async(empty).wait(host=True) is empty
+
+
+class FakeCupy(types.ModuleType):
+    """As much of CuPy as makes an array, on the GPU of the thread."""
+
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.here = threading.local()
+        self.cuda = types.SimpleNamespace(Device=contextlib.nullcontext)
+
+        class ndarray(Array):
+            __module__ = "cupy"
+            device = 0
+
+        self.ndarray = ndarray
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        self.here.made = self.ndarray(self.here.gpu, np.zeros(shape), dtype=dtype)
+        return cast(Array, self.here.made)
+
+
+cupy = FakeCupy()
+
+
+@ranks(2)
+def results_are_made_by_the_library_of_the_array(group: _core.Group, gpu: Gpu) -> None:
+    sys.modules["cupy"] = cupy
+    cupy.here.gpu = gpu
+    x = cupy.ndarray(gpu, [group.rank, group.rank], dtype=np.int64)
+    result = group.allgather_async(x).wait(host=True)
+    assert result is cupy.here.made
+    assert result.host.tolist() == [0, 0, 1, 1]
+    assert group.reduce_scatter(x) is cupy.here.made
+    group.barrier()
+    sys.modules.pop("cupy", None)
+
+
+@ranks(2)
+def a_call_in_a_cuda_graph_runs_whenever_that_is_launched(group: _core.Group, gpu: Gpu) -> None:
+    stream = gpu.stream()
+    x = Array(gpu, [1.0], stream)
+    group.barrier()  # a capture lets no thread of its process make memory meanwhile, and ranks are threads here
+    gpu.begin_capture(stream)
+    raises(pc.InvalidArgument, "make one call .* before", lambda: group.allreduce(x))
+    gpu.end_capture(stream)
+    group.barrier()
+    group.allreduce(x)
+    gpu.drain(stream)
+    group.barrier()
+    gpu.begin_capture(stream)
+    for _ in range(2):
+        group.allreduce(x)
+    gpu.end_capture(stream)
+    for value in (1.0, 5.0):
+        x.host[...] = value + group.rank
+        group.barrier()
+        gpu.replay(stream)
+        gpu.drain(stream)
+        assert x.host.tolist() == [2 * (2 * value + 1)]
+        group.barrier()
+
+
+@ranks(2)
+def without_nccl_all_ranks_say_so_and_the_cpu_goes_on(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1.0])
+    library = os.environ["PYCOLLECTIVE_NCCL_LIB"]
+    group.barrier()
+    os.environ["PYCOLLECTIVE_NCCL_LIB"] = "/nowhere/libnccl.so.2"
+    for _ in range(2):
+        raises(pc.Unsupported, r"rank 0: .*/nowhere/libnccl\.so\.2", lambda: group.allreduce(x))
+    group.barrier()
+    os.environ["PYCOLLECTIVE_NCCL_LIB"] = library
+    assert group.allreduce(np.array([1])).tolist() == [2]
+
+
+@ranks(2)
+def the_world_ends_when_its_calls_have_ended(group: _core.Group, gpu: Gpu) -> None:
+    stream = gpu.stream()
+    x = Array(gpu, [1.0], stream)
+    gpu.fill(stream, x, 3.0)
+    KEPT.append(group.allreduce_async(x))  # nobody waits for it, and it outlives the world
+
+
+KEPT: list[Any] = []
+
+
+@check
+def a_work_outlives_its_world() -> None:
+    for work in KEPT:
+        assert work.done()
+        assert work.info()["state"] == "done"
+        assert work.wait(host=True).host.tolist() == [6.0]
+
+
+# ---- torch, of which there is no build for GPUs here. FAKE: a subclass whose exchange interface says so.
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint32),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+WorkStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class ExchangeApi(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", FromObject),
+        ("current_work_stream", WorkStream),
+    ]
+
+
+def torch_api() -> ExchangeApi:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ExchangeApi.from_address(get(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+
+
+class GpuTensor(torch.Tensor):
+    gpu: int
+    streams: ClassVar[dict[int, int | None]] = {}  # by GPU
+
+
+@FromObject
+def tensor_from_object(tensor: GpuTensor, into: Any) -> int:
+    answer = int(torch_api().tensor_from_object(tensor, into))
+    into.contents.device_type, into.contents.device_index = 2, tensor.gpu
+    return answer
+
+
+@WorkStream
+def current_work_stream(device_type: int, index: int, into: Any) -> int:
+    assert device_type == 2
+    into[0] = GpuTensor.streams.get(index)
+    return 0
+
+
+def fake_torch_api() -> ExchangeApi:
+    api = ExchangeApi.from_buffer_copy(torch_api())
+    api.tensor_from_object, api.current_work_stream = tensor_from_object, current_work_stream
+    return api
+
+
+API = fake_torch_api()
+make_capsule = ctypes.pythonapi.PyCapsule_New
+make_capsule.restype = ctypes.py_object
+make_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+CAPSULE_NAME = b"dlpack_exchange_api"
+GpuTensor.__dlpack_c_exchange_api__ = make_capsule(ctypes.addressof(API), CAPSULE_NAME, None)  # type: ignore[attr-defined]
+
+
+def gpu_tensor(gpu: Gpu, values: Any) -> GpuTensor:
+    filled = np.asarray(values)
+    tensor = torch.from_numpy(Array(gpu, filled).host).as_subclass(GpuTensor)
+    tensor.gpu = gpu.ordinal
+    return tensor
+
+
+@ranks(2)
+def a_tensor_of_torch_goes_behind_its_current_stream(group: _core.Group, gpu: Gpu) -> None:
+    stream = GpuTensor.streams[gpu.ordinal] = gpu.stream()
+    x = gpu_tensor(gpu, np.full(5, 1.0 + group.rank))
+    version = x._version
+    gpu.hold(stream)
+    assert group.allreduce(x) is x
+    assert x._version > version
+    assert gpu.queued(stream) > 0
+    other = GpuTensor.streams[gpu.ordinal] = gpu.stream()
+    work = group.broadcast_async(x, root=1)
+    work.wait()
+    group.barrier()
+    gpu.release(stream)
+    gpu.drain(stream)
+    gpu.drain(other)
+    work.wait(host=True)
+    assert x.tolist() == [3.0] * 5
+
+
+@ranks(2)
+def tensors_that_autograd_needs_are_refused_there_too(group: _core.Group, gpu: Gpu) -> None:
+    GpuTensor.streams.pop(gpu.ordinal, None)
+    leaf = gpu_tensor(gpu, [1.0])
+    leaf.requires_grad_()
+    result = (leaf * 2).as_subclass(GpuTensor)
+    result.gpu = gpu.ordinal
+    raises(pc.InvalidArgument, "requires grad", lambda: group.allreduce(result))
+    group.allreduce(leaf)
+    gpu.drain(None)
+    assert leaf.tolist() == [2.0]
+
+
+@ranks(2)
+def views_with_gaps_of_a_tensor_are_refused(group: _core.Group, gpu: Gpu) -> None:
+    view = gpu_tensor(gpu, np.ones((3, 2)))[:, 0].as_subclass(GpuTensor)
+    view.gpu = gpu.ordinal
+    raises(pc.InvalidArgument, r"contiguous\(\)", lambda: group.allreduce(view))
+
+
+def main() -> None:
+    failed = {}
+    for name, each in CHECKS.items():
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
+        print(name, file=sys.stderr, flush=True)
+        try:
+            each()
+        except BaseException:
+            failed[name] = traceback.format_exc()
+    print(json.dumps(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Arrays on GPUs, as users pass them: on fakes of the driver and NCCL, in a process of its own (gpu_checks.py).
+
+What only a GPU can prove is in tests/cpp/gpu and `scripts/test gpu`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_gpus
+import pytest
+
+HERE = Path(__file__).parent
+NAMES = re.findall(r"^@(?:ranks\(\d+\)|check)\ndef (\w+)", (HERE / "gpu_checks.py").read_text(), re.MULTILINE)
+NAMES += [f"collectives_have_the_results_of_the_cpu_on_{size}" for size in (1, 2, 3, 4)]
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The tracebacks of the checks that failed."""
+    folder = tmp_path_factory.mktemp("fakes")
+    libraries = {
+        "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
+        "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
+    }
+    words = [sys.executable, "-X", "faulthandler", HERE / "gpu_checks.py"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
+    assert done.returncode == 0, done.stderr
+    failures: dict[str, str] = json.loads(done.stdout)
+    return failures
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_fakes(failed: dict[str, str], name: str) -> None:
+    assert name not in failed, failed[name]
