@@ -263,12 +263,15 @@ void DeviceCalls::look_at_calls() {
   }
   for (const std::shared_ptr<StartedDeviceCall>& each : calls) {
     const std::optional<Status> compared = each->comparison_->outcome();
-    const bool is_through = each->on_gpu_->in_graph() || each->on_gpu_->done();
+    const std::optional<Status> on_gpu =
+        each->on_gpu_->in_graph() ? std::optional(Status::ok()) : each->on_gpu_->outcome();
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
-    } else if (each->deadline_.expired() && !is_through) {
+    } else if (on_gpu && !on_gpu->is_ok()) {
+      fail(on_gpu->with_operation(each->operation_), true);
+    } else if (each->deadline_.expired() && !on_gpu) {
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
-    } else if (compared && is_through) {
+    } else if (compared && on_gpu) {
       ended.push_back(each);
     }
   }
@@ -303,6 +306,7 @@ void DeviceCalls::abort(const Status& why) { fail(why, false); }
 bool StartedDeviceCall::done() const { return on_gpu_->done() && comparison_->outcome().has_value(); }
 
 void StartedDeviceCall::end(State how) {
+  if (how == State::kDone && on_gpu_->in_graph()) return;  // its end is the graph's
   TimePoint::rep never = 0;
   ended_at_.compare_exchange_strong(never, steady_clock::now().time_since_epoch().count());
   State running = State::kRunning;
@@ -334,6 +338,7 @@ Status StartedDeviceCall::wait(double timeout_s) {
     return calls->first_failure();
   }
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
+  if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
   const Result<WaitEnd> end =
       on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? deadline_ : Deadline(until)));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {

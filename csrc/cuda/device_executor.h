@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/status.h"
@@ -22,7 +23,8 @@ class DeviceWork {
   // Until it has ended or the context does, which leaves it as it is. Errors: how it ended. kUnsupported: it is part of a
   // graph, and has not been run.
   virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
-  virtual bool done() const = 0;  // or failed
+  virtual std::optional<Status> outcome() const = 0;  // how it ended, if it has
+  bool done() const { return outcome().has_value(); }
   // It went into a CUDA graph, and runs whenever that is launched: its end is the graph's.
   virtual bool in_graph() const = 0;
 };

@@ -46,10 +46,10 @@ class Executor::Work final : public cuda::DeviceWork {
     PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host([this] { return ended(); }, wait));
     return end;
   }
-  bool done() const override {
-    if (in_graph_) return false;
+  std::optional<Status> outcome() const override {
+    if (in_graph_) return std::nullopt;
     const Result<bool> end = ended();
-    return !end.is_ok() || end.value();
+    return end.is_ok() && !end.value() ? std::nullopt : std::optional(end.status());
   }
 
   bool in_graph() const override { return in_graph_; }

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "comm/async_call.h"
 #include "cuda/memory.h"
@@ -74,6 +76,7 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     fake_.reset();
     fake_.set_device_count(4);
     driver_ = cuda::open_driver({FAKE_CUDA}).value();
+    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
   void TearDown() override { fake_.reset(); }
 
@@ -91,13 +94,13 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
         {.over = GetParam(), .size = size, .timeout_s = kLong, .shut_down = shut_down, .log_fd = -1}, body);
   }
 
-  // When they are let go they have ended, and the fake GPUs have nothing to do any more, so that nothing is leaked for them.
+  // When they are let go they have ended, and this rank's fake GPU has nothing to do any more, so that nothing is leaked for it.
   Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const DeviceCalls::Means& with) {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> joined, DeviceCalls::join(group, with, kLong));
     DeviceCalls* const calls = joined.get();
-    return std::shared_ptr<DeviceCalls>(calls, [this, kept = std::move(joined)](DeviceCalls*) mutable {
+    return std::shared_ptr<DeviceCalls>(calls, [this, with, kept = std::move(joined)](DeviceCalls*) mutable {
       kept->abort(Status(Code::kAborted, "the test is over"));
-      fake_.drain_all();
+      fake_.drain_device(with.device);
       kept.reset();
     });
   }
@@ -128,6 +131,15 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     Array made{context, std::move(stream), std::move(memory), count};
     std::fill(made.begin(), made.begin() + count, static_cast<float>(rank + 1));
     return made;
+  }
+  // Everything that is queued on x's stream is done.
+  void drain(const Array& x) const { fake_.drain(x.stream.get()); }
+  // x's producer: it gets these values when its stream comes to that.
+  Status produce(const Array& x, const std::vector<float>& values) const {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, x.context.enter());
+    return driver_->check(driver_->cuMemcpyHtoDAsync(x.memory.at(), values.data(),
+                                                     values.size() * sizeof(float), x.stream.get()),
+                          "cuMemcpyHtoDAsync");
   }
   static Status expect(Array& x, float value) {
     return std::all_of(x.begin(), x.begin() + x.count, [&](float each) { return each == value; })
@@ -218,8 +230,8 @@ TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
       return group.resync();
     }
     PC_ASSIGN_OR_RETURN(Array x, array_of(0));
-    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), 0.2));
-    const Status ended = started->wait(-1);
+    const auto started = calls->launch(x.sum(), 0.2);  // on a busy machine that is over while it is launched
+    const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
     given_up.set_value();
     if (ended.code() != Code::kTimeout || !has(ended, "rank 1")) return wrong(ended.to_string());
     return group.resync();
@@ -350,7 +362,6 @@ TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent)
       if (uneven.code() != Code::kInvalidArgument) return wrong(uneven.to_string());
     }
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-    PC_TRY(host_sum(group));  // the fake NCCL knows no streams: what all ranks have issued is done
     PC_TRY(started->wait(-1));
     PC_TRY(expect(x, 3));
     return calls->close(-1);
@@ -377,6 +388,145 @@ TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
     return calls->close(-1);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
+  for (const bool in_line : {true, false}) {
+    const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+      PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+      const std::vector<float> values(kCount, static_cast<float>(10 + group.rank()));
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(produce(x, values));
+      cuda::DeviceCall call = x.sum();
+      call.in_line = in_line;
+      PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+      PC_TRY(started->precede(y.stream.get()));
+      {
+        PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, y.context.enter());
+        PC_TRY(driver_->check(
+            driver_->cuMemcpyDtoDAsync(y.memory.at(), x.memory.at(), kCount * sizeof(float), y.stream.get()),
+            "cuMemcpyDtoDAsync"));
+      }
+      PC_TRY(host_sum(group));  // all have queued theirs, and none has begun
+      if (started->done()) return wrong("done before its array was made");
+      PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
+      fake_.release_stream(x.stream.get());
+      drain(y);
+      PC_TRY(expect(y, 33));
+      PC_TRY(started->wait(-1));
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+    fake_.hold_stream(x.stream.get());
+    cuda::DeviceCall late = x.sum(), early = y.sum();
+    early.in_line = true;
+    PC_ASSIGN_OR_RETURN(const auto first, calls->launch(late, -1));  // waits for its stream
+    PC_ASSIGN_OR_RETURN(const auto second, calls->launch(early, -1));
+    PC_TRY(host_sum(group));
+    PC_TRY(expect(y, static_cast<float>(group.rank() + 1)));  // behind the first: one communicator, one order
+    fake_.release_stream(x.stream.get());
+    PC_TRY(first->wait(-1));
+    PC_TRY(second->wait(-1));
+    PC_TRY(expect(x, 3));
+    PC_TRY(expect(y, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_touches_no_array) {
+  std::promise<void> ended;
+  const std::shared_future<void> all_over = ended.get_future().share();
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        if (group.rank() == 1) fake_.hold_stream(x.stream.get());
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+        PC_TRY(host_sum(group));
+        Status heard;
+        if (group.rank() == 0) {
+          calls->abort(Status(Code::kAborted, "this rank has had enough"));
+          drain(x);  // its stream goes on
+          heard = started->wait(-1);
+          PC_TRY(expect(x, 1));
+          ended.set_value();
+        } else {
+          all_over.wait();
+          calls->abort(Status(Code::kAborted, "and so has this"));
+          fake_.release_stream(x.stream.get());
+          drain(x);
+          heard = started->wait(-1);
+          PC_TRY(expect(x, 2));
+        }
+        return heard.code() == Code::kAborted ? Status::ok() : wrong(heard.to_string());
+      },
+      false);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_too_late) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
+    cuda::DeviceCall call = x.sum();
+    call.in_line = true;
+    fake_.begin_capture(x.stream.get());
+    const auto captured = calls->launch(call, 0.5);  // seconds in which it is launched; not in which it ends
+    if (fake_.end_capture(x.stream.get()) < 0) return wrong("the capture was invalidated");
+    PC_TRY(captured.status());
+    if (captured.value()->wait(-1).code() != Code::kUnsupported) return wrong("its end can be waited for");
+    for (int round = 0; round < 3; ++round) {
+      std::fill(x.begin(), x.begin() + kCount, static_cast<float>(round + group.rank()));
+      PC_TRY(host_sum(group));
+      fake_.replay(x.stream.get());
+      drain(x);
+      PC_TRY(expect(x, static_cast<float>(2 * round + 1)));
+      PC_TRY(host_sum(group));
+    }
+    PC_ASSIGN_OR_RETURN(const auto eager, calls->launch(x.sum(), -1));
+    PC_TRY(eager->wait(-1));
+    PC_TRY(expect(x, 10));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
+  std::atomic<int> heard{0};
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        std::promise<void> first, second;
+        PC_ASSIGN_OR_RETURN(const auto good, calls->launch(x.sum(), -1, [&] { ++heard, first.set_value(); }));
+        first.get_future().wait();
+        if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
+        fake_.hold_stream(x.stream.get());
+        PC_ASSIGN_OR_RETURN(const auto bad, calls->launch(x.sum(), -1, [&] { ++heard, second.set_value(); }));
+        PC_TRY(host_sum(group));
+        calls->abort(Status(Code::kAborted, "enough"));
+        second.get_future().wait();
+        if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
+        fake_.release_stream(x.stream.get());
+        return host_sum(group);
+      },
+      false);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_EQ(heard, 4);
 }
 
 }  // namespace

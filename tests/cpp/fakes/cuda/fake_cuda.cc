@@ -1095,12 +1095,18 @@ void fake_cuda_drain(void* stream) {
   if (found == nullptr) return;
   world().changed.wait(lock, [found] { return is_idle(*found); });
 }
-void fake_cuda_drain_all() {
+void drain_all_but(const std::function<bool(const CUstream_st&)>& is_other) {
   std::unique_lock lock(world().mutex);
-  world().changed.wait(lock, [] {
+  world().changed.wait(lock, [&] {
     return std::all_of(world().streams.begin(), world().streams.end(),
-                       [](const auto& stream) { return is_idle(*stream); });
+                       [&](const auto& stream) { return is_other(*stream) || is_idle(*stream); });
   });
+}
+void fake_cuda_drain_device(int ordinal) {
+  drain_all_but([=](const CUstream_st& stream) { return stream.context->device != ordinal; });
+}
+void fake_cuda_drain_all() {
+  drain_all_but([](const CUstream_st&) { return false; });
 }
 
 void fake_cuda_begin_capture(void* stream) {

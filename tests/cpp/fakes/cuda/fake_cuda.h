@@ -43,6 +43,7 @@ using FakeKernel = void (*)(void** arguments, const FakeLaunch* launch);
   X(void, step, (void* stream, int operations))  /* lets a held stream do so many, and waits until it has */         \
   X(int, queued, (void* stream))          /* operations that are not done */                                         \
   X(void, drain, (void* stream))          /* waits until there are none: never for a held one */                     \
+  X(void, drain_device, (int ordinal))                                                                               \
   X(void, drain_all, ())                                                                                             \
   /* An operation of somebody else's: run as soon as `ready` says so; `drop` when it never runs again. `ready` is asked with */ \
   /* the driver's mutex held. 1: it went into a graph, and runs as often as that is replayed; -1: there is no such stream. */   \
