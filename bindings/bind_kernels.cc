@@ -40,7 +40,7 @@ void check(State& state, const std::string& function, const std::string& argumen
            const py::object& op) {
   View view;
   Reduction how;
-  const Use use = {function.c_str(), argument.c_str(), false, true};
+  const Use use = {function.c_str(), argument.c_str(), false, true, true};
   if (!view.take(state, x.ptr(), use) ||
       (!op.is_none() && (!to_op(state, use.function, op.ptr(), &how) || !view.fits(state, how.op, use)))) {
     throw py::error_already_set();

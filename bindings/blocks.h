@@ -18,6 +18,7 @@ class Blocks {
   bool take(State& state, PyObject* arrays, const Use& use);
   Buffer buffer() const;
   std::span<const View> views() const { return {views_.get(), count_}; }
+  std::span<View> views() { return {views_.get(), count_}; }
   PyObject* arrays() const { return held_->get(); }  // a tuple of as many
   const View* single() const { return count_ == 1 ? &views_[0] : nullptr; }
   bool note_write(const State& state) const;       // of all; a Python error that is set stays

@@ -3,7 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,13 +18,23 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
+template <class Call, class Each>  // PreparedCall, const or not
+void for_each_view(Call& call, Each&& each) {
+  if (call.list != nullptr) {
+    for (auto& view : call.list->views()) each(view);
+  } else {
+    each(call.in_view);
+    each(call.out_view);
+  }
+}
+
 // What a call on the GPU needs, until its end there has been seen by a thread without the GIL.
 class KeptArrays final : public Ended {
  public:
-  explicit KeptArrays(PreparedCall& call) : holds_{call.in_view.take_hold(), call.out_view.take_hold()} {
-    std::copy(std::begin(call.arrays), std::end(call.arrays), objects_);
-    objects_[2] = call.result;
+  explicit KeptArrays(PreparedCall& call) : objects_{call.arrays[0], call.arrays[1], call.result, nullptr} {
+    if (call.list != nullptr) objects_[3] = call.list->arrays();  // the list may change
     for (PyObject* object : objects_) Py_XINCREF(object);
+    for_each_view(call, [this](View& view) { holds_.push_back(view.take_hold()); });
   }
   KeptArrays(const KeptArrays&) = delete;
   KeptArrays& operator=(const KeptArrays&) = delete;
@@ -32,14 +42,14 @@ class KeptArrays final : public Ended {
   void settle() override {
     PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
     PyErr_Fetch(&type, &value, &traceback);
-    for (std::unique_ptr<Hold>& hold : holds_) hold.reset();
+    holds_.clear();
     for (PyObject*& object : objects_) Py_CLEAR(object);
     PyErr_Restore(type, value, traceback);
   }
 
  private:
-  std::unique_ptr<Hold> holds_[2];
-  PyObject* objects_[3] = {};
+  std::vector<std::unique_ptr<Hold>> holds_;
+  PyObject* objects_[4];
 };
 
 std::shared_ptr<const void> kept(const State& state, PreparedCall& call) {
@@ -48,8 +58,13 @@ std::shared_ptr<const void> kept(const State& state, PreparedCall& call) {
           }};
 }
 
-const View& view_on_gpu(const PreparedCall& call) {
-  return call.in_view.is_on_gpu() ? call.in_view : call.out_view;
+// The first.
+const View* view_on_gpu(const PreparedCall& call) {
+  const View* found = nullptr;
+  for_each_view(call, [&](const View& view) {
+    if (found == nullptr && view.is_on_gpu()) found = &view;
+  });
+  return found;
 }
 
 // Of the session, made for its first call. Null: a Python error is set.
@@ -77,20 +92,47 @@ void* plain(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullpt
 
 // On which stream the call goes. Empty: on the default one, and the host waits. False: the error is set.
 bool stream_of(const State& state, const PreparedCall& call, std::optional<void*>* stream) {
-  const View &in = call.in_view, &out = call.out_view;
-  const View& one = view_on_gpu(call);
-  *stream = one.stream();
-  if (*stream) *stream = plain(**stream);
-  if (!in.is_on_gpu() || !out.is_on_gpu()) return true;
-  const std::optional<void*> other = out.stream();
-  if (other.has_value() == stream->has_value() && (!other || plain(*other) == **stream)) return true;
-  return refuse(state, std::string(call.function) +
-                           ": x and out belong to libraries that work on different streams: make the call "
-                           "where both use one");
+  const auto plain_of = [](const View& view) {
+    const std::optional<void*> its = view.stream();
+    return its ? std::optional(plain(*its)) : its;
+  };
+  *stream = plain_of(*view_on_gpu(call));
+  bool one = true, together = true;
+  const int16_t device = view_on_gpu(call)->buffer().device.index;
+  for_each_view(call, [&](const View& view) {
+    if (view.is_on_gpu()) one = one && plain_of(view) == *stream;
+    // Of an array and its out= the core says it.
+    together =
+        together && (call.list == nullptr || (view.is_on_gpu() && view.buffer().device.index == device));
+  });
+  if (!together)
+    return refuse(state, std::string(call.function) + ": the arrays of the list do not all lie on one GPU");
+  return one ||
+         refuse(state, std::string(call.function) +
+                           ": its arrays belong to libraries that work on different streams: make the call "
+                           "where all use one");
 }
 
-Device* device_in(ConstBuffer& buffer) { return buffer.data == nullptr ? nullptr : &buffer.device; }
-Device* device_in(Buffer& buffer) { return buffer.data == nullptr ? nullptr : &buffer.device; }
+template <class Side>  // Buffer or ConstBuffer; null: there is none
+Device* device_in(Side& buffer) {
+  return buffer.data == nullptr && buffer.list == nullptr ? nullptr : &buffer.device;
+}
+
+// Of all that a list has, which must be one.
+Result<int> device_of(DeviceGroups& gpus, const ConstBuffer& buffer) {
+  if (buffer.list == nullptr) return gpus.device_of(buffer.data);
+  int found = kUnknownGpu;
+  for (std::size_t begin = 0; begin < buffer.list->nbytes();) {
+    const std::span<std::byte> piece = buffer.list->at(begin, buffer.list->nbytes());
+    PC_ASSIGN_OR_RETURN(const int its, gpus.device_of(piece.data()));
+    if (found != kUnknownGpu && its != found)
+      return Status(Code::kInvalidArgument, "the arrays of the list lie on GPU " + std::to_string(found) +
+                                                " and GPU " + std::to_string(its) + ": they must lie on one");
+    found = its;
+    begin += piece.size();
+  }
+  return found;
+}
 
 // Asks the driver on which GPU an array lies where its library does not say. Without elements it lies nowhere.
 Status place(DeviceGroups& gpus, Request& request, int* device) {
@@ -98,7 +140,7 @@ Status place(DeviceGroups& gpus, Request& request, int* device) {
     Device* const its = device_in(buffer);
     if (its == nullptr || its->type != DeviceType::kCuda || its->index != kUnknownGpu || buffer.count == 0)
       return Status::ok();
-    PC_ASSIGN_OR_RETURN(const int found, gpus.device_of(buffer.data));
+    PC_ASSIGN_OR_RETURN(const int found, device_of(gpus, buffer));
     its->index = static_cast<int16_t>(found);
     return Status::ok();
   };
@@ -147,29 +189,46 @@ Status queue(GroupObject& group, PreparedCall& call, How how, std::shared_ptr<St
   return status;
 }
 
+PyObject* finished(const GroupObject& group, const PreparedCall& call, const Status& status,
+                   PyObject* result) {
+  if (call.list != nullptr)
+    return finish_blocks(group, status, call.writes_list ? call.list.get() : nullptr, result);
+  return finish(group, status, call.written, result);
+}
+
+PyObject* array_on_gpu(const PreparedCall& call) {
+  if (call.list != nullptr)
+    return PyTuple_GET_ITEM(call.list->arrays(), view_on_gpu(call) - call.list->views().data());
+  return call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1];
+}
+
 }  // namespace
 
-bool is_on_gpu(const PreparedCall& call) { return call.in_view.is_on_gpu() || call.out_view.is_on_gpu(); }
+bool is_on_gpu(const PreparedCall& call) {
+  if (call.list == nullptr) [[likely]]
+    return call.in_view.is_on_gpu() || call.out_view.is_on_gpu();
+  return view_on_gpu(call) != nullptr;
+}
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   group.state->ended_calls->settle();
   std::shared_ptr<StartedDeviceCall> started;
   const Status status = queue(group, call, {true}, &started);
-  return finish(group, status, call.written, call.result);
+  return finished(group, call, status, call.result);
 }
 
 GpuCall::GpuCall(const PreparedCall& call)
     : function_(call.function),
       nbytes_(call.nbytes()),
-      array_(Py_NewRef(call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1])),
-      stream_(view_on_gpu(call).gpu_stream()) {}
+      array_(Py_NewRef(array_on_gpu(call))),
+      stream_(view_on_gpu(call)->gpu_stream()) {}
 
 GpuCall::~GpuCall() { Py_DECREF(array_); }
 
 bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
   const Status status = queue(group, call, {false, [bell = bell_] { bell->ring(); }}, &started_);
   gpus_ = group.session->gpus;
-  const Ref returned(finish(group, status, call.written, Py_None));
+  const Ref returned(finished(group, call, status, Py_None));
   return static_cast<bool>(returned);
 }
 

@@ -34,7 +34,7 @@ bool prepare_list(GroupObject& group, PyObject* const* args, PreparedCall& call)
   request.fixed_order = args[7] == Py_True;
   const bool writes = args[2] == Py_True;
   call.list = std::make_unique<Blocks>();
-  if (!call.list->take(state, args[1], {call.function, "x", writes, true})) return false;
+  if (!call.list->take(state, args[1], {call.function, "x", writes, true, true})) return false;
   request.in = call.list->buffer();
   if (writes) request.out = call.list->buffer();
   call.writes_list = writes;

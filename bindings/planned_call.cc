@@ -6,6 +6,7 @@
 
 #include "bind_errors.h"
 #include "containers.h"
+#include "gpu_call.h"
 #include "guarded.h"
 #include "list_calls.h"
 #include "planned_arrays.h"
@@ -154,6 +155,9 @@ bool add_list(GroupObject& group, PyObject* arguments, PlannedCall& plan) {
   PlannedStep step = {std::make_unique<PreparedCall>(), {}};
   PreparedCall& call = *step.call;
   if (!prepare_list(group, PySequence_Fast_ITEMS(arguments), call)) return false;
+  if (is_on_gpu(call))
+    return refuse(*group.state, Code::kUnsupported,
+                  "plan_allreduce: x lies on a GPU, and plans are for the CPU");
   call.result = PyList_GET_ITEM(plan.x.kept(), 0);
   for (const bool numpy : {false, true}) {
     for (std::size_t i = 0; i < call.list->views().size(); ++i) {

@@ -157,31 +157,43 @@ DeviceCalls::DeviceCalls(Communicator& group, int device, bool strict,
 }
 
 DeviceCalls::~DeviceCalls() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (watcher_.joinable()) watcher_.join();
+  stop_watching();
   for (const std::shared_ptr<StartedDeviceCall>& each : running_) {
     each->end(StartedDeviceCall::State::kFailed);
     each->tell();
   }
 }
 
+void DeviceCalls::stop_watching() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+std::vector<std::shared_ptr<StartedDeviceCall>> DeviceCalls::running() const {
+  const std::lock_guard lock(mutex_);
+  return {running_.begin(), running_.end()};
+}
+
 // Also brings it into the form that executors expect. The rules are those of arrays of the CPU.
 Status DeviceCalls::check(Request& request) const {
   const Device here = {DeviceType::kCuda, static_cast<int16_t>(device_)};
+  const auto is_there = [](const ConstBuffer& buffer) {
+    return buffer.data != nullptr || buffer.list != nullptr;
+  };
   const auto misplaced = [&](const ConstBuffer& buffer) {
-    return buffer.data != nullptr && (buffer.device.type != here.type || buffer.device.index != here.index);
+    return is_there(buffer) && (buffer.device.type != here.type || buffer.device.index != here.index);
   };
   if (misplaced(request.in) || misplaced(request.out))
     return Status(Code::kInvalidArgument, "an array of this call does not lie on GPU " +
                                               std::to_string(device_) + ", which this group uses here");
   request.in.device = request.out.device = {};
   PC_TRY(check_request(request, group_.rank(), group_.size()));
-  if (request.in.data != nullptr) request.in.device = here;
-  if (request.out.data != nullptr) request.out.device = here;
+  if (is_there(request.in)) request.in.device = here;
+  if (is_there(request.out)) request.out.device = here;
   return executor_->can(request);
 }
 
@@ -256,12 +268,8 @@ void DeviceCalls::watch() {
 }
 
 void DeviceCalls::look_at_calls() {
-  std::vector<std::shared_ptr<StartedDeviceCall>> calls, ended;
-  {
-    const std::lock_guard lock(mutex_);
-    calls.assign(running_.begin(), running_.end());
-  }
-  for (const std::shared_ptr<StartedDeviceCall>& each : calls) {
+  std::vector<std::shared_ptr<StartedDeviceCall>> ended;
+  for (const std::shared_ptr<StartedDeviceCall>& each : running()) {
     const std::optional<Status> compared = each->comparison_->outcome();
     const std::optional<Status> on_gpu =
         each->on_gpu_->in_graph() ? std::optional(Status::ok()) : each->on_gpu_->outcome();
@@ -269,7 +277,7 @@ void DeviceCalls::look_at_calls() {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok()) {
       fail(on_gpu->with_operation(each->operation_), true);
-    } else if (each->deadline_.expired() && !on_gpu) {
+    } else if (compared && each->deadline_.expired() && !on_gpu) {  // else the comparison says who is missing
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
     } else if (compared && on_gpu) {
       ended.push_back(each);
@@ -294,11 +302,13 @@ Status DeviceCalls::close(double timeout_s) {
     const std::lock_guard lock(mutex_);
     if (!failure_.is_ok()) return std::exchange(raised_, true) ? Status::ok() : failure_;
   }
-  PC_TRY(executor_->close(
-      group_.waiting_until(Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s))));
-  const std::lock_guard lock(mutex_);
-  for (const std::shared_ptr<StartedDeviceCall>& each : running_) each->end(StartedDeviceCall::State::kDone);
-  return Status::ok();
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  for (const std::shared_ptr<StartedDeviceCall>& each : running()) {
+    const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
+    if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
+  }
+  stop_watching();  // a communicator that is closed looks like one that has failed
+  return executor_->close(group_.waiting_until(deadline));
 }
 
 void DeviceCalls::abort(const Status& why) { fail(why, false); }
@@ -350,11 +360,13 @@ Status StartedDeviceCall::wait(double timeout_s) {
   if (end.is_ok()) {
     switch (end.value()) {
       case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;
-      case WaitEnd::kTimeout: ended = Status(Code::kTimeout, kNotInTime); break;
+      case WaitEnd::kTimeout:
+        ended = Status(Code::kTimeout, compared ? kNotInTime : "not all ranks have made this call");
+        break;
       case WaitEnd::kAborted: ended = calls->group_.alive(); break;
       case WaitEnd::kInterrupted: ended = Status(Code::kInterrupted, "interrupted"); break;
     }
-    ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own);
+    ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own && compared);
   }
   ended = ended.with_operation(operation_);
   if (ends_all) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/async_call.h"
 #include "comm/communicator.h"
@@ -92,7 +93,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::optional<Status> compared(const StartedDeviceCall& call, TimePoint until) const;
   Status first_failure();  // which is raised now
   void fail(const Status& why, bool tell);
+  std::vector<std::shared_ptr<StartedDeviceCall>> running() const;
   void watch();
+  void stop_watching();
   void look_at_calls();
   friend class StartedDeviceCall;
 

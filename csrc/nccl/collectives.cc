@@ -11,7 +11,7 @@ namespace {
 
 // Of an array that this rank has: not each has both.
 DType dtype_of(const Request& request) {
-  return request.in.data != nullptr ? request.in.dtype : request.out.dtype;
+  return request.in.data != nullptr || request.in.list != nullptr ? request.in.dtype : request.out.dtype;
 }
 
 // One request on one communicator, in NCCL's elements.
@@ -180,6 +180,27 @@ void call(const Translation& translation, Collective collective, Issue& issue) {
   }
 }
 
+// A list is one call for each of its pieces, in one group: NCCL runs them as one.
+template <class Each>
+void each_block(const Request& request, Each&& each) {
+  const Scattered* const list = request.in.list != nullptr ? request.in.list : request.out.list;
+  if (list == nullptr) return each(request);
+  for (std::size_t begin = 0; begin < list->nbytes();) {
+    const std::span<std::byte> bytes = list->at(begin, list->nbytes());
+    const auto narrow = [&](auto& side) {
+      if (side.list == nullptr) return;
+      side.data = bytes.data();
+      side.count = bytes.size() / size_of(side.dtype);
+      side.list = nullptr;
+    };
+    Request piece = request;
+    narrow(piece.in);
+    narrow(piece.out);
+    each(piece);
+    begin += bytes.size();
+  }
+}
+
 Status barrier(Communicator& communicator, void* word, StreamHandle stream, const WaitContext& context) {
   if (word == nullptr) return Status(Code::kInternal, "a barrier through NCCL needs 4 bytes on the GPU");
   return communicator.grouped(context, [&](Issue& issue) {
@@ -196,14 +217,17 @@ bool is_empty(const Request& request, Rank size) {
 
 Status reduce_by(Communicator& communicator, const Request& request, const WaitContext& context) {
   PC_ASSIGN_OR_RETURN(const Reduced how, reduced(request.in.dtype, request.op));
-  Translation translation(communicator, request, {how.dtype, how.per_element});
   RedOp op = how.op;
   if (how.is_scaled()) {
     PC_ASSIGN_OR_RETURN(op, communicator.make_scaled_sum(how.dtype, &how.scalar, context));
   }
-  translation.reduces_with(op);
-  const Status status =
-      communicator.grouped(context, [&](Issue& issue) { call(translation, request.collective, issue); });
+  const Status status = communicator.grouped(context, [&](Issue& issue) {
+    each_block(request, [&](const Request& block) {
+      Translation translation(communicator, block, {how.dtype, how.per_element});
+      translation.reduces_with(op);
+      call(translation, request.collective, issue);
+    });
+  });
   if (!how.is_scaled() || communicator.state() != State::kReady) return status;
   const Status destroyed = communicator.destroy_op(op, context);  // it may go once the call has settled
   return status.is_ok() ? destroyed : status;
@@ -227,8 +251,11 @@ Status can_issue(const Request& request) {
   const Collective collective = request.collective;
   if (collective == Collective::kScan || collective == Collective::kExscan)
     return Status(Code::kUnsupported, "NCCL has no " + std::string(name_of(collective)));
-  if (request.in.list != nullptr || request.out.list != nullptr)
-    return Status(Code::kUnsupported, "NCCL takes one block of memory, and this is a list of arrays");
+  const bool is_list = request.in.list != nullptr || request.out.list != nullptr;
+  if (is_list && collective != Collective::kAllreduce && collective != Collective::kReduce &&
+      collective != Collective::kBroadcast)
+    return Status(Code::kUnsupported,
+                  "lists of arrays go through NCCL in allreduce, reduce and broadcast alone");
   if (request.fixed_order)
     return Status(Code::kUnsupported, "NCCL decides itself in which order it combines the ranks");
   return reduces(collective) ? reduced(request.in.dtype, request.op).status() : Status::ok();
@@ -241,8 +268,11 @@ Status issue(Communicator& communicator, const Request& request, void* barrier_w
     return barrier(communicator, barrier_word, request.stream, context);
   if (is_empty(request, communicator.size())) return communicator.check();
   if (reduces(request.collective)) return reduce_by(communicator, request, context);
-  const Translation translation(communicator, request, moved(dtype_of(request)));
-  return communicator.grouped(context, [&](Issue& all) { call(translation, request.collective, all); });
+  return communicator.grouped(context, [&](Issue& all) {
+    each_block(request, [&](const Request& block) {
+      call(Translation(communicator, block, moved(dtype_of(request))), request.collective, all);
+    });
+  });
 }
 
 Status issue_send(Communicator& communicator, const ConstBuffer& data, Rank peer, StreamHandle stream,

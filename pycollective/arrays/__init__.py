@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pycollective.arrays.library import Library
-from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.errors import InvalidArgument
 
 __all__ = ["Library", "by_name", "library_of"]
 
@@ -46,6 +46,12 @@ def _numpy() -> Library:
     return NumpyArrays()
 
 
+def _gpu() -> Library:
+    from pycollective.arrays.gpu_arrays import GpuArrays
+
+    return GpuArrays()
+
+
 def _exporters() -> Library:
     from pycollective.arrays.exporters import Exporters
 
@@ -59,6 +65,7 @@ LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("torch", "torch", _torch),
     ("paddle", "paddle.base", _paddle),
     ("jax", "jax", _jax),
+    ("gpu", "builtins", _gpu),
     ("exporters", "builtins", _exporters),
 ]
 _loaded: dict[str, Library] = {}
@@ -76,10 +83,6 @@ def library_of(x: Any) -> Library:
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):
             return by_name(name)
-    if hasattr(type(x), "__cuda_array_interface__"):
-        raise Unsupported(
-            f"{type(x).__name__} lies on a GPU, and this call takes it on the CPU alone (docs/gpu.md)"
-        )
     why = f"{type(x).__name__} is no array, number or list of numbers"
     if isinstance(x, (list, tuple, dict)):
         why += ": make one call for each array of it, or stack them (numpy.stack)"

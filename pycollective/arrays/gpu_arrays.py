@@ -1,19 +1,84 @@
-"""New arrays on a GPU, for results that nobody gave memory for."""
+"""Arrays on a GPU that have the CUDA array interface: CuPy's, and others. torch's tensors have their own file."""
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
+
+from pycollective.arrays.library import Memory, Shape, span_of
 from pycollective.errors import Unsupported
 
-__all__ = ["empty"]
+__all__ = ["GpuArrays", "empty"]
+
+INTERFACE = "__cuda_array_interface__"
 
 
-def empty(like: Any, shape: tuple[int, ...]) -> Any:
+def empty(like: Any, shape: Shape) -> Any:
     """An array of this shape beside `like`: of the same library, dtype and GPU. torch's tensors make their own."""
     if type(like).__module__.partition(".")[0] == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(like.device):
             return cupy.empty(shape, like.dtype)
-    raise Unsupported(f"pycollective cannot make an array like this {type(like).__name__}: pass out=")
+    raise Unsupported(f"pycollective cannot make another array on a GPU like this {type(like).__name__}: pass out=")
+
+
+class GpuArrays:
+    """The core takes them as they lie, or refuses them. Nothing here copies between a GPU and the host."""
+
+    name = "gpu"
+    mutable = True
+
+    def owns(self, x: Any) -> bool:
+        return hasattr(type(x), INTERFACE)
+
+    def shape(self, x: Any) -> Shape:
+        return tuple(getattr(x, INTERFACE)["shape"])
+
+    def dtype(self, x: Any) -> str:
+        typestr = getattr(x, INTERFACE)["typestr"]
+        named = np.dtype(typestr)
+        return str(named) if named.kind != "V" else str(getattr(x, "dtype", typestr))
+
+    def nbytes(self, x: Any) -> int:
+        return int(math.prod(self.shape(x)) * np.dtype(getattr(x, INTERFACE)["typestr"]).itemsize)
+
+    def is_block(self, x: Any) -> bool:
+        return True
+
+    def order(self, x: Any) -> Shape:
+        return tuple(range(len(self.shape(x))))
+
+    def span(self, x: Any) -> tuple[int, int]:
+        facts = getattr(x, INTERFACE)
+        itemsize, shape = np.dtype(facts["typestr"]).itemsize, tuple(facts["shape"])
+        strides = facts.get("strides") or tuple(
+            itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))
+        )
+        return span_of(facts["data"][0], shape, tuple(strides), itemsize)
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
+        self._refuse(like)
+
+    def empty(self, like: Any, shape: Shape) -> Any:
+        return empty(like, shape)
+
+    def assign(self, target: Any, source: Any) -> None:
+        self._refuse(source)
+
+    def finished(self, block: Any, like: Any) -> Any:
+        return block
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        self._refuse(x)
+
+    def why_not_written(self, x: Any) -> str:
+        return "is read-only" if getattr(x, INTERFACE)["data"][1] else ""
+
+    def _refuse(self, x: Any) -> NoReturn:
+        raise Unsupported(
+            f"the {type(x).__name__} lies on a GPU, and this form of the call takes arrays of the CPU alone "
+            "(docs/gpu.md): pass a copy on the CPU"
+        )

@@ -242,11 +242,14 @@ def what_cannot_be_right_is_refused_before_anything_is_sent(group: _core.Group, 
         (pc.Unsupported, "min", lambda: group.allreduce(x, "min")),
         (pc.Unsupported, "scan", lambda: group.scan(x)),
         (pc.Unsupported, "GPU", lambda: group.send(x, 1 - group.rank)),
-        (pc.Unsupported, "GPU", lambda: group.allreduce([x])),  # type: ignore[list-item]
+        (pc.InvalidArgument, "not all lie on one GPU", lambda: group.allreduce([x, np.ones(2)])),  # type: ignore[list-item]
+        (pc.InvalidArgument, r"x\[0\] and x\[1\] share memory", lambda: group.allreduce([x, x])),  # type: ignore[list-item]
+        (pc.Unsupported, "GPU", lambda: group.plan_allreduce([x])),  # type: ignore[type-var]
         (pc.Unsupported, "GPU", lambda: group.plan_allreduce(x)),
-        (pc.Unsupported, "GPU", lambda: group.allgather(x, counts=[4, 4])),
+        (pc.Unsupported, "pass out=", lambda: group.allgather(x, counts=[4, 4])),
+        (pc.Unsupported, "GPU", lambda: group.allgather(x, out=Array(gpu, np.zeros(8)), counts=[4, 4])),
         (pc.Unsupported, "GPU", lambda: group.allreduce(x, reproducible="world")),
-        (pc.Unsupported, "cannot make an array like this Array: pass out=", lambda: group.allgather(x)),
+        (pc.Unsupported, "on a GPU like this Array: pass out=", lambda: group.allgather(x)),
     ]
     for kind, text, call in refused:
         raises(kind, text, call)
@@ -332,6 +335,32 @@ def results_are_made_by_the_library_of_the_array(group: _core.Group, gpu: Gpu) -
     assert group.reduce_scatter(x) is cupy.here.made
     group.barrier()
     sys.modules.pop("cupy", None)
+
+
+@ranks(3)
+def lists_of_arrays_go_as_one(group: _core.Group, gpu: Gpu) -> None:
+    stream = gpu.stream()
+    values = [np.arange(5.0), np.arange(3, dtype=np.int32), np.full((2, 2), 0.5), np.zeros(0)]
+    arrays = {str(i): Array(gpu, each + group.rank, stream) for i, each in enumerate(values)}
+    gpu.hold(stream)
+    pending: Any = arrays
+    assert group.allreduce(pending) is arrays
+    doubles: Any = [arrays["0"], arrays["2"]]
+    work = group.broadcast_async(doubles, root=1)
+    assert work.wait() is doubles
+    group.barrier()
+    assert not work.done()
+    gpu.release(stream)
+    work.wait(host=True)
+    gpu.drain(stream)
+    for i, each in enumerate(values):
+        assert np.array_equal(arrays[str(i)].host, 3 * each + 3), i
+    reduced: Any = [Array(gpu, [1.0 + group.rank], stream), Array(gpu, [2.0], stream)]
+    group.reduce(reduced, root=2)
+    gpu.drain(stream)
+    assert [x.host.tolist() for x in reduced] == (
+        [[6.0], [6.0]] if group.rank == 2 else [[1.0 + group.rank], [2.0]]
+    )
 
 
 @ranks(2)
@@ -501,6 +530,17 @@ def tensors_that_autograd_needs_are_refused_there_too(group: _core.Group, gpu: G
     group.allreduce(leaf)
     gpu.drain(None)
     assert leaf.tolist() == [2.0]
+
+
+@ranks(2)
+def lists_of_tensors_go_as_one(group: _core.Group, gpu: Gpu) -> None:
+    GpuTensor.streams.pop(gpu.ordinal, None)
+    tensors = [gpu_tensor(gpu, [1.0, 2.0]), gpu_tensor(gpu, [[3.0]])]
+    versions = [x._version for x in tensors]
+    assert group.allreduce(tensors) is tensors
+    gpu.drain(None)
+    assert [x.tolist() for x in tensors] == [[2.0, 4.0], [[6.0]]]
+    assert all(x._version > version for x, version in zip(tensors, versions, strict=True))
 
 
 @ranks(2)

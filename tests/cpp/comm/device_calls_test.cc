@@ -506,27 +506,43 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
 
 TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
   std::atomic<int> heard{0};
-  const Outcomes outcomes = run(
-      2,
-      [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
-        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-        std::promise<void> first, second;
-        PC_ASSIGN_OR_RETURN(const auto good, calls->launch(x.sum(), -1, [&] { ++heard, first.set_value(); }));
-        first.get_future().wait();
-        if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
-        fake_.hold_stream(x.stream.get());
-        PC_ASSIGN_OR_RETURN(const auto bad, calls->launch(x.sum(), -1, [&] { ++heard, second.set_value(); }));
-        PC_TRY(host_sum(group));
-        calls->abort(Status(Code::kAborted, "enough"));
-        second.get_future().wait();
-        if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
-        fake_.release_stream(x.stream.get());
-        return host_sum(group);
-      },
-      false);
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    std::promise<void> first, second;
+    PC_ASSIGN_OR_RETURN(const auto good, calls->launch(x.sum(), -1, [&] { ++heard, first.set_value(); }));
+    first.get_future().wait();
+    if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
+    fake_.hold_stream(x.stream.get());
+    PC_ASSIGN_OR_RETURN(const auto bad, calls->launch(x.sum(), -1, [&] { ++heard, second.set_value(); }));
+    PC_TRY(host_sum(group));
+    calls->abort(Status(Code::kAborted, "enough"));
+    second.get_future().wait();
+    if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
+    fake_.release_stream(x.stream.get());
+    return Status::ok();
+  });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   EXPECT_EQ(heard, 4);
+}
+
+TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    std::vector<std::shared_ptr<StartedDeviceCall>> started;
+    for (int i = 0; i < 20; ++i) {
+      PC_ASSIGN_OR_RETURN(auto call, calls->launch(x.sum(), -1));
+      started.push_back(std::move(call));
+    }
+    PC_TRY(calls->close(-1));
+    for (const auto& each : started) {
+      if (each->state() != StartedDeviceCall::State::kDone) return wrong("a call is not done");
+      PC_TRY(each->wait(-1));
+    }
+    return host_sum(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 }  // namespace
