@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "base/env.h"
+#include "bind_errors.h"
 #include "ended_calls.h"
 #include "nccl/search.h"
 #include "running_call.h"
@@ -159,34 +161,41 @@ Status place(DeviceGroups& gpus, Request& request, int* device) {
   return Status::ok();
 }
 
-struct How {
-  bool in_line;
-  std::function<void()> on_end = {};
-};
-
-Status queue(GroupObject& group, PreparedCall& call, How how, std::shared_ptr<StartedDeviceCall>* started) {
+// Runs `call(communicator, gpus)` without the GIL, with both kept alive.
+template <class Call>
+Status run_with_gpus(GroupObject& group, Call&& call) {
   const Status nothing(Code::kInvalidArgument, {});  // was touched: a Python error is set
-  std::optional<void*> stream;
-  if (usable(group) == nullptr || !stream_of(*group.state, call, &stream)) return nothing;
+  if (usable(group) == nullptr) return nothing;
   std::shared_ptr<DeviceGroups> gpus = groups_of(group);
   if (gpus == nullptr) return nothing;
   std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
-  cuda::DeviceCall queued{call.request, how.in_line, kept(*group.state, call)};
-  queued.request.stream = stream.value_or(nullptr);
-  const Status status = run(group, [&](Communicator& communicator) -> Status {
-    int device = 0;
-    PC_TRY(place(*gpus, queued.request, &device));
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> calls,
-                        gpus->of(communicator, device, queued.request.stream, call.timeout_s));
-    PC_ASSIGN_OR_RETURN(*started, calls->launch(queued, call.timeout_s, std::move(how.on_end)));
-    return stream || !how.in_line ? Status::ok() : (*started)->wait(-1);
-  });
+  const Status status = run(group, [&](Communicator& communicator) { return call(communicator, *gpus); });
   if (group.session->gpus == nullptr) {  // shut down meanwhile
     const py::gil_scoped_release released;
     gpus.reset();
     runtime.reset();
   }
   return status;
+}
+
+struct How {
+  bool in_line;
+  std::function<void()> on_end = {};
+};
+
+Status queue(GroupObject& group, PreparedCall& call, How how, std::shared_ptr<StartedDeviceCall>* started) {
+  std::optional<void*> stream;
+  if (!stream_of(*group.state, call, &stream)) return Status(Code::kInvalidArgument, {});
+  cuda::DeviceCall queued{call.request, how.in_line, kept(*group.state, call)};
+  queued.request.stream = stream.value_or(nullptr);
+  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
+    int device = 0;
+    PC_TRY(place(gpus, queued.request, &device));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> calls,
+                        gpus.of(communicator, device, queued.request.stream, call.timeout_s));
+    PC_ASSIGN_OR_RETURN(*started, calls->launch(queued, call.timeout_s, std::move(how.on_end)));
+    return stream || !how.in_line ? Status::ok() : (*started)->wait(-1);
+  });
 }
 
 PyObject* finished(const GroupObject& group, const PreparedCall& call, const Status& status,
@@ -215,6 +224,17 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   std::shared_ptr<StartedDeviceCall> started;
   const Status status = queue(group, call, {true}, &started);
   return finished(group, call, status, call.result);
+}
+
+PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  int64_t device = 0;
+  if (nargs != 1 || kwnames != nullptr)
+    return PyErr_Format(PyExc_TypeError, "_join_gpus() takes one argument");
+  if (!to_integer(*group.state, "_join_gpus", "device", args[0], INT16_MAX, &device)) return nullptr;
+  const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
+    return gpus.of(communicator, static_cast<int>(device), nullptr, -1).status();
+  });
+  return finish(group, status, nullptr, Py_None);
 }
 
 GpuCall::GpuCall(const PreparedCall& call)

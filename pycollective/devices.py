@@ -30,11 +30,11 @@ def device() -> str:
         True
         >>> pc.shutdown()
     """
-    local_rank, count = lifetime.local_rank(), _visible()
+    local_rank, count = lifetime.local_rank(), visible_gpus()
     return f"cuda:{local_rank % count}" if count else "cpu"
 
 
-def _visible() -> int:
+def visible_gpus() -> int:
     """How many GPUs this process may use."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.version.cuda is None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["in_world", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
 
 BACKENDS = ("auto", "tcp", "shm")
+NCCL = "nccl"
 ENVIRONMENT = "env://"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
 MOST_RANKS = 65535
@@ -73,7 +74,8 @@ def init(
         size: how many processes there are.
         timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
         backend: "auto": ranks of one host share memory where they can; "tcp": they never do; "shm": all ranks must.
-            Rank 0's counts for all; default PYCOLLECTIVE_TRANSPORT, else "auto".
+            Rank 0's counts for all; default PYCOLLECTIVE_TRANSPORT, else "auto". "nccl", on all ranks: as "auto", and
+            the ranks join on their GPUs at once, each on pycollective.device(), or init() fails on all of them.
 
     Raises:
         InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
@@ -83,7 +85,8 @@ def init(
         CollectiveError: the address of rank 0 is taken, or the system refuses something else.
         PeerFailure: the launcher is gone, or cannot be asked where rank 0 is.
         Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
-            Or backend is "shm" and not all ranks share memory: the message says which, and why.
+            Or backend is "shm" and not all ranks share memory, or "nccl" and not all have a GPU of their own and one
+            NCCL: the message says which, and why.
         ForkedProcess: the launcher's place belongs to the process that this one was forked from.
 
     Example:
@@ -117,7 +120,11 @@ def become_world(
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
         placement = place()
-        runtime, _server = join(placement, timeout=timeout, backend=backend, epoch=epoch)
+        runtime, _server = join(
+            placement, timeout=timeout, backend=None if backend == NCCL else backend, epoch=epoch
+        )
+        if backend == NCCL:
+            _join_gpus(runtime)
         _core._set_world(runtime.world)
         _runtime, _launcher = runtime, placement.launcher
         return runtime.world
@@ -126,14 +133,25 @@ def become_world(
 
 
 def _check_backend(backend: str | None) -> None:
-    if backend == "nccl":
-        from pycollective.availability import available
+    if backend not in (None, NCCL, *BACKENDS):
+        raise Unsupported(f"backend {backend!r} is not one of {', '.join((*BACKENDS, NCCL))}")
 
-        if not (nccl := available("nccl")):
-            raise Unsupported(f"backend 'nccl': {nccl}")
-        raise Unsupported(f"backend 'nccl': this version moves no arrays of GPUs yet, though {nccl}")
-    if backend is not None and backend not in BACKENDS:
-        raise Unsupported(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
+
+def _join_gpus(runtime: _core.Runtime) -> None:
+    """On all ranks, or none of them: what one of them lacks all of them say, and the world ends."""
+    from pycollective.devices import visible_gpus
+
+    gpus = visible_gpus()
+    device = runtime.world.local_rank % gpus if gpus else 0
+    try:
+        runtime.world._join_gpus(device)
+    except CollectiveError as error:
+        try:
+            runtime.shutdown()
+        except CollectiveError:
+            runtime.close()
+        error.args = (f"backend 'nccl': {error}",)
+        raise
 
 
 def join(

@@ -22,7 +22,9 @@ def empty(like: Any, shape: Shape) -> Any:
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(like.device):
             return cupy.empty(shape, like.dtype)
-    raise Unsupported(f"pycollective cannot make another array on a GPU like this {type(like).__name__}: pass out=")
+    raise Unsupported(
+        f"pycollective cannot make another array on a GPU like this {type(like).__name__}: pass out="
+    )
 
 
 class GpuArrays:

@@ -110,8 +110,16 @@ def test_init_with_nccl_says_what_is_missing(tmp_path: Path) -> None:
         "pc.init(); print(pc.size())"
     )
     first, *_, last = said(program, PYCOLLECTIVE_NCCL_LIB=tmp_path / "none.so").splitlines()
-    assert first.startswith("backend 'nccl': nccl is not available: ")
+    assert first.startswith("backend 'nccl': these ranks cannot go by NCCL: rank 0: ")
     assert last == "1"
+
+
+def test_init_with_nccl_joins_the_ranks_on_their_gpus(cuda: Path, nccl: Path) -> None:
+    program = (
+        "import pycollective as pc; pc.init(backend='nccl'); maps = open('/proc/self/maps').read()\n"
+        "print('libcuda' in maps, 'libnccl' in maps); pc.shutdown()"
+    )
+    assert said(program, PYCOLLECTIVE_CUDA_LIB=cuda, PYCOLLECTIVE_NCCL_LIB=nccl) == "True True"
 
 
 def test_importing_and_a_world_open_no_library_of_nvidia(cuda: Path, nccl: Path) -> None:

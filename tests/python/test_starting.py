@@ -204,7 +204,7 @@ def test_only_gpus_that_this_process_may_use_count(
 ) -> None:
     present(monkeypatch, 3)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert devices._visible() == count
+    assert devices.visible_gpus() == count
 
 
 def test_without_gpus_or_with_a_torch_without_cuda_it_is_the_cpu(

@@ -143,6 +143,44 @@ TEST_P(NcclCollectives, averages_and_scaled_sums_of_floats_and_complex_numbers) 
   }
 }
 
+// Each rank's array is cut in two, with a gap between.
+TEST_P(NcclCollectives, a_list_is_one_group_of_as_many_calls) {
+  const auto data = equal_arrays(6);
+  const auto sum = reduced_by<int>(this, data, std::plus<int>());
+  auto sums = data, copies = data, results = data;
+  std::vector<Scattered> lists(3 * ranks_here());
+  const auto list_of = [&](std::vector<int>& array, std::size_t place) {
+    Scattered& list = lists[place] = Scattered();
+    list.add(reinterpret_cast<std::byte*>(array.data()), 2 * sizeof(int));
+    list.add(reinterpret_cast<std::byte*>(array.data() + 3), 3 * sizeof(int));
+    return Buffer{nullptr, 5, kInt, {}, nullptr, &list};
+  };
+  all([&](Rank r) {
+    const Buffer list = list_of(sums[static_cast<std::size_t>(r)], static_cast<std::size_t>(r));
+    return made(Collective::kAllreduce, list, list);
+  });
+  const std::string calls = library.calls_of_newest();
+  EXPECT_TRUE(calls.ends_with("[AllReduce AllReduce]")) << calls;
+  all([&](Rank r) {
+    const Buffer list = list_of(copies[static_cast<std::size_t>(r)], static_cast<std::size_t>(r));
+    Request request = made(Collective::kBroadcast, {}, list);
+    request.root = size - 1;
+    if (r == request.root) request.in = list;
+    return request;
+  });
+  all([&](Rank r) {
+    const Buffer list = list_of(results[static_cast<std::size_t>(r)], static_cast<std::size_t>(r));
+    return made(Collective::kReduce, list, r == 0 ? list : Buffer(), ReduceOp::kSum);
+  });
+  for (std::size_t r = 0; r < ranks_here(); ++r) {
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(sums[r][i], i == 2 ? data[r][i] : sum[i]);
+      EXPECT_EQ(copies[r][i], i == 2 ? data[r][i] : data.back()[i]);
+      EXPECT_EQ(results[r][i], i == 2 || r != 0 ? data[r][i] : sum[i]);
+    }
+  }
+}
+
 TEST_P(NcclCollectives, bools_are_combined_as_truth) {
   std::vector<std::vector<uint8_t>> any, every;
   for (Rank r = 0; r < size; ++r) {
@@ -407,7 +445,7 @@ TEST_P(NcclCollectives, what_it_cannot_do_is_refused_before_anything_is_issued) 
   Scattered pieces;
   pieces.add(reinterpret_cast<std::byte*>(data.data()), 16);
   Request scan = made(Collective::kScan, in(data, kInt), out(data, kInt));
-  Request list = made(Collective::kAllreduce, {nullptr, 4, kInt, {}, nullptr, &pieces}, {});
+  Request list = made(Collective::kAlltoall, {nullptr, 4, kInt, {}, nullptr, &pieces}, out(data, kInt));
   Request ordered = made(Collective::kAllreduce, in(data, kInt), out(data, kInt));
   ordered.fixed_order = true;
   Request bits = made(Collective::kAllreduce, in(data, kInt), out(data, kInt), ReduceOp::kBXor);
