@@ -220,10 +220,11 @@ bool is_on_gpu(const PreparedCall& call) {
 }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  group.state->ended_calls->settle();
   std::shared_ptr<StartedDeviceCall> started;
   const Status status = queue(group, call, {true}, &started);
-  return finished(group, call, status, call.result);
+  PyObject* const result = finished(group, call, status, call.result);
+  group.state->ended_calls->settle();  // last: letting arrays go may run code
+  return result;
 }
 
 PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

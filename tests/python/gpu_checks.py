@@ -269,6 +269,50 @@ def ranks_that_make_different_calls_all_hear_of_it(group: _core.Group, gpu: Gpu)
     assert group.allreduce(np.array([1])).tolist() == [3]
 
 
+@check
+def what_nobody_has_heard_of_is_raised_by_the_end_of_the_world() -> None:
+    def body(group: _core.Group, gpu: Gpu) -> None:
+        op: Any = "prod" if group.rank == 1 else "sum"
+        work = group.allreduce_async(Array(gpu, [1.0]), op)
+        assert eventually(lambda: work.info()["state"] == "failed")
+        group.resync()
+
+    assert driver is not None
+    raises(pc.CollectiveMismatch, "prod", lambda: on_ranks(2, body, driver))
+
+
+@ranks(2)
+def a_rank_that_dies_ends_the_calls_of_the_other(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1.0], gpu.stream())
+    group.allreduce(x)
+    gpu.drain(x.stream)
+    if group.rank == 1:
+        raise fake_gpus.Dies
+    raises(pc.PeerFailure, "rank 1", lambda: group.allreduce_async(x).wait(host=True))
+    gpu.drain(x.stream)  # its stream goes on
+    raises(pc.PeerFailure, "rank 1", lambda: group.allreduce(x))
+
+
+@ranks(2)
+def a_rank_that_does_not_come_is_named(group: _core.Group, gpu: Gpu) -> None:
+    x = Array(gpu, [1.0])
+    group.allreduce(x)
+    if group.rank == 0:
+        work = group.allreduce_async(x, timeout=0.3)
+        error = work.exception()
+        assert isinstance(error, pc.CollectiveTimeout), error
+        assert "rank 1" in str(error), error
+        assert work.info()["state"] == "failed"
+        assert work.done()
+        given_up.set()
+    else:
+        assert given_up.wait(60)
+    group.resync()
+
+
+given_up = threading.Event()
+
+
 @ranks(2)
 def an_array_of_the_cpu_and_one_of_a_gpu_do_not_meet(group: _core.Group, gpu: Gpu) -> None:
     x = Array(gpu, [1.0])
