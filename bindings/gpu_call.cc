@@ -169,8 +169,12 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   std::shared_ptr<DeviceGroups> gpus = groups_of(group);
   if (gpus == nullptr) return nothing;
   std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
-  const Status status = run(group, [&](Communicator& communicator) { return call(communicator, *gpus); });
-  if (group.session->gpus == nullptr) {  // shut down meanwhile
+  Status status;
+  {
+    const py::gil_scoped_release released;  // also alone in the world: the driver and NCCL may wait
+    status = call(*group.communicator, *gpus);
+  }
+  if (group.session->runtime == nullptr) {  // shut down meanwhile
     const py::gil_scoped_release released;
     gpus.reset();
     runtime.reset();

@@ -22,6 +22,18 @@ inline const char* site_of(const GroupObject& group) {
 // Lets a runtime go that may have been shut down meanwhile: this may be the last reference, and letting it go may wait.
 void let_go(std::shared_ptr<Runtime> runtime);
 
+// For the time of its life.
+class WithoutGil {
+ public:
+  WithoutGil() : thread_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(thread_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* const thread_;
+};
+
 // Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
 // Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
 // giving it away and taking it back costs more than the call.
@@ -32,9 +44,11 @@ Status run(const GroupObject& group, Call&& call) {
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
   if (!waits(group)) return call(*communicator);
-  PyThreadState* thread = PyEval_SaveThread();
-  Status status = call(*communicator);
-  PyEval_RestoreThread(thread);
+  Status status;
+  {
+    const WithoutGil released;
+    status = call(*communicator);
+  }
   if (session.runtime == nullptr) let_go(std::move(runtime));
   return status;
 }

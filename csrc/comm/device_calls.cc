@@ -110,9 +110,14 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
                                                        double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   PC_TRY(agree(group, facts_of(means), timeout_s));
-  PC_ASSIGN_OR_RETURN(const nccl::UniqueId id,
-                      meet(group, *means.api, std::max(deadline.remaining_s(), 0.0)));
-  // From here on the others wait for NCCL, which tells nobody that one of them does not come.
+  // From here on others may wait for NCCL, which tells nobody that one of them does not come.
+  const auto leave = [&](const Status& why) {
+    const Status end = group.alive();
+    if (end.is_ok()) group.quit(why);
+    return end.is_ok() ? why : end;  // which is why
+  };
+  const Result<nccl::UniqueId> met = meet(group, *means.api, std::max(deadline.remaining_s(), 0.0));
+  if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
   WaitContext context = group.waiting_until(deadline);
   const std::function<bool()>* const interrupted = context.interrupted;
   const std::function<bool()> in_vain = [&] {
@@ -126,23 +131,22 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     const nccl::Means with{means.api, means.clock, means.log};
     PC_ASSIGN_OR_RETURN(
         std::unique_ptr<nccl::Communicator> made,
-        nccl::Communicator::init(with, {id, group.rank(), group.size()}, {}, group.waiting_until(deadline)));
+        nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
     auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made));
-    return std::shared_ptr<DeviceCalls>(
-        new DeviceCalls(group, means.device, means.strict, std::move(executor)));
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+    PC_TRY(calls->first_failure());  // nobody would look after them
+    return calls;
   }();
-  if (!joined.is_ok()) {
-    if (const Status end = group.alive(); !end.is_ok()) return end;  // which is why
-    group.quit(joined.status());
-  }
+  if (!joined.is_ok()) return leave(joined.status());
   return joined;
 }
 
-DeviceCalls::DeviceCalls(Communicator& group, int device, bool strict,
+DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
                          std::unique_ptr<cuda::DeviceExecutor> executor)
     : group_(group),
-      device_(device),
-      strict_(strict),
+      device_(means.device),
+      strict_(means.strict),
+      clock_(*means.clock),
       executor_(std::move(executor)) {
   sigset_t all, before;
   sigfillset(&all);
@@ -202,16 +206,24 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
+  PC_TRY(executor_->ready(checked));
+  if (in_turn_ == std::this_thread::get_id())
+    return Status(
+        Code::kInvalidArgument,
+        "a signal handler that runs while this group queues a call on the GPU cannot make another there");
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
   const std::shared_ptr<StartedDeviceCall> started(new StartedDeviceCall);
   started->deadline_ = Deadline::after(seconds);
+  started->due_ = Deadline::after(seconds, clock_.now()).when();
   started->calls_ = weak_from_this();
   const std::lock_guard in_one_order(turn_);
+  in_turn_ = std::this_thread::get_id();
+  const std::shared_ptr<void> out_of_turn(nullptr, [this](void*) { in_turn_ = std::thread::id(); });
   PC_ASSIGN_OR_RETURN(
       started->comparison_,
       group_.begin_comparison(checked.request, by_nccl(checked.request.collective), {seconds}));
   started->operation_ = started->comparison_->operation();
-  if (strict_) PC_TRY(compared(*started, TimePoint::max()).value());
+  if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
   if (!queued.is_ok()) {  // the others have queued theirs, or will
     fail(queued.status().with_operation(started->operation_), true);
@@ -225,6 +237,15 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   }
   changed_.notify_all();
   return started;
+}
+
+// Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
+Status DeviceCalls::all_have_made(const StartedDeviceCall& call) {
+  const std::optional<Status> compared = this->compared(call, TimePoint::max());
+  if (call.comparison_->outcome()) return *compared;
+  const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
+  fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
+  return first_failure();
 }
 
 // How the comparison ended, which its own deadline does too. Null: `until` came first.
@@ -246,21 +267,21 @@ void DeviceCalls::fail(const Status& why, bool tell) {
     failure_ = why;
   }
   changed_.notify_all();
+  if (tell) group_.quit(why);  // first: an abort may take long
   executor_->abort(why);
-  if (tell) group_.quit(why);
 }
 
 void DeviceCalls::watch() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (running_.empty()) {
+    if (running_.empty() && executor_->running() == 0) {
       changed_.wait(lock);
       continue;
     }
     lock.unlock();
     look_at_calls();
     lock.lock();
-    if (stopping_ || running_.empty()) continue;
+    if (stopping_) continue;
     const bool heard = std::any_of(running_.begin(), running_.end(),
                                    [](const auto& each) { return each->on_end_ != nullptr; });
     changed_.wait_for(lock, heard ? kShortRound : kRound);
@@ -277,7 +298,8 @@ void DeviceCalls::look_at_calls() {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok()) {
       fail(on_gpu->with_operation(each->operation_), true);
-    } else if (compared && each->deadline_.expired() && !on_gpu) {  // else the comparison says who is missing
+    } else if (compared && clock_.now() >= each->due_ &&
+               !on_gpu) {  // else the comparison says who is missing
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
     } else if (compared && on_gpu) {
       ended.push_back(each);
@@ -343,6 +365,7 @@ Status StartedDeviceCall::wait(double timeout_s) {
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   const std::optional<Status> compared = calls->compared(*this, until);
   if (compared && !compared->is_ok()) {
+    if (!comparison_->outcome()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
     this->end(State::kFailed);
     return calls->first_failure();

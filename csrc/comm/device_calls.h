@@ -54,6 +54,7 @@ class StartedDeviceCall {
   std::shared_ptr<AsyncCall> comparison_;
   std::string operation_;
   Deadline deadline_{TimePoint::max()};
+  TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
   std::function<void()> on_end_;  // used by the watcher alone
   std::atomic<State> state_{State::kRunning};
@@ -88,9 +89,10 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   void abort(const Status& why);
 
  private:
-  DeviceCalls(Communicator& group, int device, bool strict, std::unique_ptr<cuda::DeviceExecutor> executor);
+  DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   Status check(Request& request) const;
   std::optional<Status> compared(const StartedDeviceCall& call, TimePoint until) const;
+  Status all_have_made(const StartedDeviceCall& call);
   Status first_failure();  // which is raised now
   void fail(const Status& why, bool tell);
   std::vector<std::shared_ptr<StartedDeviceCall>> running() const;
@@ -102,8 +104,10 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Communicator& group_;
   const int device_;
   const bool strict_;
+  nccl::Clock& clock_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  std::mutex turn_;  // calls are compared and queued in one order
+  std::mutex turn_;                       // calls are compared and queued in one order
+  std::atomic<std::thread::id> in_turn_;  // who holds it
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

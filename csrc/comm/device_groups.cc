@@ -65,11 +65,16 @@ Result<std::shared_ptr<DeviceCalls>> DeviceGroups::of(Communicator& group, int d
     if (known == nullptr) known = std::make_shared<Group>();
     its = known;
   }
+  if (its->joins == std::this_thread::get_id())
+    return Status(Code::kInvalidArgument,
+                  "a signal handler that runs while this group joins on its GPUs cannot make a call there");
   const std::lock_guard joining(its->joining);
   if (its->calls != nullptr) return its->calls;
   PC_TRY(its->no_way);
   PC_TRY(may_join(device, stream));
+  its->joins = std::this_thread::get_id();
   Result<std::shared_ptr<DeviceCalls>> joined = DeviceCalls::join(group, means(device), timeout_s);
+  its->joins = std::thread::id();
   if (!joined.is_ok()) {
     if (joined.status().code() == Code::kUnsupported) its->no_way = joined.status();
     return joined.status();

@@ -2,9 +2,11 @@
 // such call of each: whoever has none pays nothing.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,7 +46,8 @@ class DeviceGroups {
 
  private:
   struct Group {
-    std::mutex joining;  // guards what follows; held while the ranks join
+    std::atomic<std::thread::id> joins;  // which thread holds `joining`
+    std::mutex joining;                  // guards what follows; held while the ranks join
     std::shared_ptr<DeviceCalls> calls;
     Status no_way;
   };

@@ -173,9 +173,12 @@ Status GroupCalls::quit_by_others() {
   if (ending_count_.load(std::memory_order_acquire) == 0) return Status::ok();
   const std::unique_lock in_turn = turn();
   const std::lock_guard lock(mutex_);
-  const auto next = endings_.find(sequence_ + 1);
-  if (next == endings_.end() || next->second.why.code != Code::kPeerExited) return Status::ok();
-  return verdict_of(next->second.why, {}, names_);
+  for (const auto& [sequence, ending] :
+       endings_) {  // of calls that this rank has not made yet, whichever the other had come to
+    if (sequence > sequence_ && ending.why.code == Code::kPeerExited)
+      return verdict_of(ending.why, {}, names_);
+  }
+  return Status::ok();
 }
 
 Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {

@@ -1,6 +1,7 @@
 // The seam between a call of arrays on a GPU and the ways to run it: NCCL, the memory of peers, staging through the host.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -44,10 +45,13 @@ class DeviceExecutor {
   virtual std::string_view name() const = 0;
   // OK, or kUnsupported and why not: a function of what all ranks know.
   virtual Status can(const Request& request) const = 0;
+  // OK, or why this call cannot be queued on its stream now: asked before other ranks hear of it.
+  virtual Status ready(const DeviceCall& call) = 0;
   // Queues it. The context is for what the host has to wait for meanwhile.
   virtual Result<std::shared_ptr<DeviceWork>> launch(const DeviceCall& call, const WaitContext& context) = 0;
   // Looks after calls that nobody waits for: lets go of what those keep that have ended. Errors: why no more can be made.
   virtual Status look_around() = 0;
+  virtual std::size_t running() const = 0;               // calls whose arrays it still keeps
   virtual void abort(const Status& why) = 0;             // everything, now and later
   virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
 };

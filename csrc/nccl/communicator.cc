@@ -434,7 +434,14 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   }
   if (all.empty()) return Status::ok();
   std::vector<std::thread> threads;
-  for (const auto& each : all) threads.emplace_back([each] { each->run(); });
+  for (const auto& each : all) {
+    try {
+      threads.emplace_back([each] { each->run(); });
+    } catch (const std::system_error&) {  // none can be had: then in this one, which may take long
+      each->run();
+      threads.emplace_back();
+    }
+  }
 
   const Means& means = all.front()->cores.front()->means;
   const std::atomic<bool> never{false};
@@ -445,7 +452,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
     Aborting& each = *all[i];
     const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
     if (end == WaitEnd::kReady) {
-      threads[i].join();
+      if (threads[i].joinable()) threads[i].join();
       if (each.code != ReturnCode::kSuccess && status.is_ok())
         status = call_error(each.cores.front()->api(), nullptr, "ncclCommAbort", each.code);
       continue;

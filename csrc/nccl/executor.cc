@@ -96,8 +96,8 @@ class Executor::Work final : public cuda::DeviceWork {
 
 Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context) {
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
-  PC_ASSIGN_OR_RETURN(cuda::DeviceMemory word, cuda::DeviceMemory::allocate(context, 4));
-  return Gpu{context, std::move(stream), std::move(word)};
+  PC_ASSIGN_OR_RETURN(cuda::Stream graph_stream, cuda::Stream::create(context));
+  return Gpu{context, std::move(stream), std::move(graph_stream)};
 }
 
 Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
@@ -111,6 +111,25 @@ Executor::~Executor() {
 }
 
 Status Executor::can(const Request& request) const { return can_issue(request); }
+
+Status Executor::ready(const cuda::DeviceCall& call) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(shared_->context.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  if (!captured || call.request.collective != Collective::kBarrier || gpu_->word) return Status::ok();
+  return Status(Code::kInvalidArgument,
+                "the first barrier of a group on its GPUs cannot go into a CUDA graph");
+}
+
+// Made for the first barrier: giving memory back waits for the whole GPU, so most groups have none.
+Result<void*> Executor::barrier_word() {
+  if (!gpu_->word) {
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory word, cuda::DeviceMemory::allocate(shared_->context, 4));
+    gpu_->word.emplace(std::move(word));
+  }
+  return reinterpret_cast<void*>(gpu_->word->at());
+}
 
 Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCall& call,
                                                            const WaitContext& context) {
@@ -135,7 +154,9 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
 Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context) {
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = static_cast<cuda::CUstream>(call.request.stream);
-  const cuda::CUstream ours = call.in_line ? theirs : gpu_->stream.get();
+  // A stream that waits for one that is captured is captured too, until that capture ends.
+  const cuda::CUstream beside = (captured ? gpu_->graph_stream : gpu_->stream).get();
+  const cuda::CUstream ours = call.in_line ? theirs : beside;
   if (!call.in_line) {
     // Both may go at once: a wait that is queued keeps what it waits for.
     std::optional<cuda::Event> of_graph;
@@ -153,8 +174,11 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
   }
   Request request = call.request;
   request.stream = ours;
-  const Status issued =
-      issue(*shared_->communicator, request, reinterpret_cast<void*>(gpu_->word.at()), context);
+  void* word = nullptr;
+  if (request.collective == Collective::kBarrier) {
+    PC_ASSIGN_OR_RETURN(word, barrier_word());
+  }
+  const Status issued = issue(*shared_->communicator, request, word, context);
   const Status recorded = cuda::record(driver, work.end(), ours);
   return issued.is_ok() ? recorded : issued;
 }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
@@ -25,8 +26,8 @@ class Executor final : public cuda::DeviceExecutor {
  public:
   struct Gpu {  // this rank's
     cuda::Context context;
-    cuda::Stream stream;
-    cuda::DeviceMemory word;  // 4 bytes, for barriers
+    cuda::Stream stream, graph_stream;            // the second for calls that go into graphs
+    std::optional<cuda::DeviceMemory> word = {};  // 4 bytes, for barriers, once there was one
     static Result<Gpu> take(const cuda::Context& context);
   };
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
@@ -37,18 +38,20 @@ class Executor final : public cuda::DeviceExecutor {
 
   std::string_view name() const override { return "nccl"; }
   Status can(const Request& request) const override;
+  Status ready(const cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
   Status look_around() override;
   void abort(const Status& why) override;
   Status close(const WaitContext& context) override;
 
-  std::size_t running() const;  // calls whose end has not been seen
+  std::size_t running() const override;
 
  private:
   struct Shared;
   class Work;
   void let_go_of_ended();
+  Result<void*> barrier_word();
   Status queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context);
 
   const std::shared_ptr<Shared> shared_;  // with its works

@@ -134,9 +134,13 @@ def test_a_crash_shows_the_python_stack(program: Callable[..., str]) -> None:
     assert "in crashes" in done.stderr.split("Its last lines:")[1]
 
 
-def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit(program: Callable[..., str]) -> None:
+def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit(
+    program: Callable[..., str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
     script = program(
         "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
+        "if rank < 2: open(os.path.join(os.path.dirname(__file__), 'pipe'), 'wr'[rank]).close()",  # both are up
         "if rank == 0: raise PeerFailure('rank 1 is gone')",
         "signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))",
         "if rank == 1: signal.setitimer(signal.ITIMER_REAL, 0.3)",  # ends later than its victim

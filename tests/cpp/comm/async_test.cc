@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -119,20 +121,28 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The thread looks around every 100 ms in any case: an end that only that finds would take too long here.
+// The thread looks around every 100 ms in any case: where only that finds an end, every round takes about as long. On a busy machine
+// many do, but not nine of ten.
 TEST_P(Async, a_call_that_nobody_waits_for_ends_as_soon_as_it_can) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
-    const TimePoint began = std::chrono::steady_clock::now();
-    for (int round = 0; round < 300; ++round) {
+    std::array<std::vector<double>, 2> took;  // of the rounds that nobody drives, and of the others
+    for (std::size_t round = 0; round < 300; ++round) {
+      const TimePoint began = std::chrono::steady_clock::now();
       Sum sum(group, 10);
       End ended;
       PC_TRY(group.begin(sum.request(), ended.hook()).status());
       if (round % 2 == 1) PC_TRY(group.run(Request{}));  // which drives it, and does not ask how it ended
       if (!ended.came()) return failed("no end");
+      took[round % 2].push_back(
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
       PC_TRY(sum.check());
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    return took.count() < 10 ? Status::ok() : failed("took " + std::to_string(took.count()) + " s");
+    for (std::vector<double>& each : took) {
+      std::nth_element(each.begin(), each.begin() + 15, each.end());
+      if (each[15] > 0.05)
+        return failed("nine of ten rounds took " + std::to_string(each[15]) + " s or more");
+    }
+    return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -141,6 +142,13 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
                                                      values.size() * sizeof(float), x.stream.get()),
                           "cuMemcpyHtoDAsync");
   }
+  // Its consumer: `to` gets what x is when `stream` comes to that.
+  Status copy(const Array& to, const Array& x, cuda::CUstream stream) const {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, to.context.enter());
+    return driver_->check(
+        driver_->cuMemcpyDtoDAsync(to.memory.at(), x.memory.at(), x.count * sizeof(float), stream),
+        "cuMemcpyDtoDAsync");
+  }
   static Status expect(Array& x, float value) {
     return std::all_of(x.begin(), x.begin() + x.count, [&](float each) { return each == value; })
                ? Status::ok()
@@ -241,14 +249,18 @@ TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
 
 TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
   std::promise<void> heard;
+  nccl::testing::StepClock late(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        DeviceCalls::Means with = means(group.rank());
+        if (group.rank() == 0) with.clock = &late;
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
         fake_.hold_stream(x.stream.get());  // what makes x does not come to its end
-        const double timeout_s = group.rank() == 0 ? 0.2 : kLong;
-        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), timeout_s));
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+        PC_TRY(host_sum(group));  // both have made the call
+        if (group.rank() == 0) late.advance(std::chrono::seconds(2 * static_cast<int>(kLong)));
         const Status ended = started->wait(-1);
         fake_.release_stream(x.stream.get());
         if (group.rank() == 0) {
@@ -309,8 +321,23 @@ TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goe
 TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_the_others_wait) {
   nccl_->init_waits_for_all(1);
   nccl_->fail_next("CommInitRankConfig", 2, 0);
+  nccl::testing::StepClock stands_still;  // nobody waits in vain until a deadline
+  std::promise<void> first, second;
+  std::atomic<int> others{0};
   const Outcomes outcomes = run(
-      3, [&](Runtime&, Communicator& group) -> Status { return join(group, means(group.rank())).status(); },
+      3,
+      [&](Runtime&, Communicator& group) -> Status {
+        DeviceCalls::Means with = means(group.rank());
+        with.clock = &stands_still;
+        const Status joined = join(group, with).status();
+        if (has(joined, "ncclSystemError")) {  // its runtime lives on: it is no death that the others hear of
+          first.get_future().wait();
+          second.get_future().wait();
+        } else {
+          (others++ == 0 ? first : second).set_value();
+        }
+        return joined;
+      },
       false);
   std::size_t refused = 0;
   for (const Status& each : outcomes) {
@@ -331,7 +358,9 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
         fake_.hold_stream(x.stream.get());
         PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
         PC_TRY(host_sum(group));
+        if (group.rank() == 1) queued.set_value();
         if (group.rank() == 0) {
+          queued.get_future().wait();  // for the other's host_sum, which the error would end
           void* comm = nullptr;
           nccl_->last_comm(&comm);  // of whichever rank: all of them hear of it
           nccl_->async_error(comm, 6);
@@ -403,12 +432,7 @@ TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
       call.in_line = in_line;
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(started->precede(y.stream.get()));
-      {
-        PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, y.context.enter());
-        PC_TRY(driver_->check(
-            driver_->cuMemcpyDtoDAsync(y.memory.at(), x.memory.at(), kCount * sizeof(float), y.stream.get()),
-            "cuMemcpyDtoDAsync"));
-      }
+      PC_TRY(copy(y, x, y.stream.get()));
       PC_TRY(host_sum(group));  // all have queued theirs, and none has begun
       if (started->done()) return wrong("done before its array was made");
       PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
@@ -422,72 +446,117 @@ TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
   }
 }
 
+TEST_P(DeviceWorld,
+       who_waits_for_a_call_on_another_stream_sees_its_result_and_who_was_queued_before_need_not) {
+  for (const bool in_line : {true, false}) {
+    const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+      PC_ASSIGN_OR_RETURN(Array early, array_of(group.rank()));
+      PC_ASSIGN_OR_RETURN(Array late, array_of(group.rank()));
+      const float old = static_cast<float>(group.rank() + 1), fresh = old + 10;
+      cuda::CUstream const theirs = late.stream.get();  // of who uses x
+      fake_.hold_stream(x.stream.get());
+      fake_.hold_stream(theirs);
+      PC_TRY(produce(x, std::vector<float>(kCount, fresh)));
+      cuda::DeviceCall call = x.sum();
+      call.in_line = in_line;
+      PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+      PC_TRY(copy(early, x, theirs));
+      PC_TRY(started->precede(theirs));
+      PC_TRY(copy(late, x, theirs));
+      PC_TRY(host_sum(group));  // all have queued theirs
+      fake_.step(theirs, 1);
+      PC_TRY(expect(early, old));
+      fake_.release_stream(theirs);
+      fake_.step(x.stream.get(), 1);  // the producer, and no more
+      PC_TRY(host_sum(group));
+      PC_TRY(expect(x, fresh));
+      if (fake_.queued(theirs) != 2) return wrong("it does not wait for the call");
+      PC_TRY(host_sum(group));  // all have looked
+      fake_.release_stream(x.stream.get());
+      drain(late);
+      PC_TRY(expect(late, 23));
+      PC_TRY(started->wait(-1));
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
 TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
-  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
-    fake_.hold_stream(x.stream.get());
-    cuda::DeviceCall late = x.sum(), early = y.sum();
-    early.in_line = true;
-    PC_ASSIGN_OR_RETURN(const auto first, calls->launch(late, -1));  // waits for its stream
-    PC_ASSIGN_OR_RETURN(const auto second, calls->launch(early, -1));
-    PC_TRY(host_sum(group));
-    PC_TRY(expect(y, static_cast<float>(group.rank() + 1)));  // behind the first: one communicator, one order
-    fake_.release_stream(x.stream.get());
-    PC_TRY(first->wait(-1));
-    PC_TRY(second->wait(-1));
-    PC_TRY(expect(x, 3));
-    PC_TRY(expect(y, 3));
-    return calls->close(-1);
-  });
-  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const bool first_is_in_line : {true, false}) {
+    const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+      PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+      fake_.hold_stream(x.stream.get());
+      cuda::DeviceCall late = x.sum(), early = y.sum();
+      late.in_line = first_is_in_line;
+      early.in_line = !first_is_in_line;
+      PC_ASSIGN_OR_RETURN(const auto first, calls->launch(late, -1));  // waits for its stream
+      PC_ASSIGN_OR_RETURN(const auto second, calls->launch(early, -1));
+      PC_TRY(host_sum(group));
+      if (second->done()) return wrong("done before the first: one communicator, one order");
+      PC_TRY(expect(y, static_cast<float>(group.rank() + 1)));
+      PC_TRY(host_sum(group));  // all have looked
+      fake_.release_stream(x.stream.get());
+      PC_TRY(first->wait(-1));
+      PC_TRY(second->wait(-1));
+      PC_TRY(expect(x, 3));
+      PC_TRY(expect(y, 3));
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
 }
 
 TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_touches_no_array) {
-  std::promise<void> ended;
-  const std::shared_future<void> all_over = ended.get_future().share();
-  const Outcomes outcomes = run(
-      2,
-      [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
-        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-        if (group.rank() == 1) fake_.hold_stream(x.stream.get());
-        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-        PC_TRY(host_sum(group));
-        Status heard;
-        if (group.rank() == 0) {
+  for (const bool in_line : {true, false}) {
+    std::latch others_ended(2), all_ended(3);
+    const Outcomes outcomes = run(
+        3,
+        [&](Runtime&, Communicator& group) -> Status {
+          PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+          PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+          if (group.rank() == 2) fake_.hold_stream(x.stream.get());
+          cuda::DeviceCall call = x.sum();
+          call.in_line = in_line;
+          PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+          PC_TRY(host_sum(group));
+          const bool waited = !started->done();
+          if (group.rank() == 2) others_ended.wait();
           calls->abort(Status(Code::kAborted, "this rank has had enough"));
-          drain(x);  // its stream goes on
-          heard = started->wait(-1);
-          PC_TRY(expect(x, 1));
-          ended.set_value();
-        } else {
-          all_over.wait();
-          calls->abort(Status(Code::kAborted, "and so has this"));
           fake_.release_stream(x.stream.get());
-          drain(x);
-          heard = started->wait(-1);
-          PC_TRY(expect(x, 2));
-        }
-        return heard.code() == Code::kAborted ? Status::ok() : wrong(heard.to_string());
-      },
-      false);
-  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+          fake_.drain_device(group.rank());  // its streams go on
+          if (group.rank() != 2) others_ended.count_down();
+          const Status heard = started->wait(-1);
+          all_ended.arrive_and_wait();  // nobody hears of the end of another before
+          PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
+          if (!waited) return wrong("done without rank 2");
+          return heard.code() == Code::kAborted ? Status::ok() : wrong(heard.to_string());
+        },
+        false);
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
 }
 
 TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_too_late) {
+  nccl::testing::StepClock clock(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    DeviceCalls::Means with = means(group.rank());
+    with.clock = &clock;
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
     cuda::DeviceCall call = x.sum();
     call.in_line = true;
     fake_.begin_capture(x.stream.get());
-    const auto captured = calls->launch(call, 0.5);  // seconds in which it is launched; not in which it ends
+    const auto captured = calls->launch(call, -1);
     if (fake_.end_capture(x.stream.get()) < 0) return wrong("the capture was invalidated");
     PC_TRY(captured.status());
     if (captured.value()->wait(-1).code() != Code::kUnsupported) return wrong("its end can be waited for");
+    clock.advance(std::chrono::seconds(2 * static_cast<int>(kLong)));  // its timeout was for launching it
     for (int round = 0; round < 3; ++round) {
       std::fill(x.begin(), x.begin() + kCount, static_cast<float>(round + group.rank()));
       PC_TRY(host_sum(group));

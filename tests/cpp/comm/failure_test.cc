@@ -76,7 +76,7 @@ TEST_P(Failure, ranks_that_disagree_raise_and_never_get_a_wrong_result) {
   for (const Rank size : {2, 3}) {
     for (const Variant& other : others) {
       Status of_rank_0;
-      const Outcomes outcomes = run(size, 2, [&](Runtime&, Communicator& group) -> Status {
+      const Outcomes outcomes = run(size, kLong, [&](Runtime&, Communicator& group) -> Status {
         const Variant mine = group.rank() == 1 ? other : Variant{"usual"};
         Elements in = contribution(mine.dtype, mine.count, group.rank(), size),
                  out = garbage(mine.dtype, mine.count);

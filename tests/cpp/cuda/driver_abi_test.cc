@@ -19,6 +19,7 @@ PC_CUDA_OPTIONAL_FUNCTIONS(DECLARE_TYPE)
 #if __has_include(<cuda.h>)
 #include <cuda.h>  // last: it renames functions by macros
 
+#if CUDA_VERSION >= 12040  // older headers lack some functions
 namespace pc::cuda {
 namespace {
 
@@ -139,4 +140,5 @@ TEST(DriverAbi, numbers_are_nvidias) {
 
 }  // namespace
 }  // namespace pc::cuda
+#endif
 #endif

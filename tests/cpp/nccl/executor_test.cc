@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -20,16 +19,6 @@ namespace {
 
 constexpr std::size_t kCount = 1000, kNbytes = kCount * sizeof(float);
 
-// NCCL's allreduce of one rank, as a copy in the stream. The fake NCCL knows no streams.
-const cuda::Driver* driver_of_allreduce = nullptr;
-ReturnCode allreduce_in_stream(const void* in, void* out, std::size_t count, DataType, RedOp, CommHandle,
-                               StreamHandle stream) {
-  const auto result = driver_of_allreduce->cuMemcpyDtoDAsync(
-      reinterpret_cast<cuda::CUdeviceptr>(out), reinterpret_cast<cuda::CUdeviceptr>(in),
-      count * sizeof(float), static_cast<cuda::CUstream>(stream));
-  return result == cuda::CUDA_SUCCESS ? ReturnCode::kSuccess : ReturnCode::kUnhandledCudaError;
-}
-
 class NcclExecutor : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,7 +27,7 @@ class NcclExecutor : public ::testing::Test {
     context_.emplace(cuda::Context::primary(driver_, 0).value());
     current_.emplace(context_->enter().value());
     theirs_.emplace(cuda::Stream::create(*context_).value());
-    driver_of_allreduce = driver_.get();
+    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
   void TearDown() override {
     executor_.reset();
@@ -49,15 +38,13 @@ class NcclExecutor : public ::testing::Test {
 
   WaitContext patience() const { return {Deadline::after(20)}; }
   static WaitContext none() { return {Deadline::after(0)}; }
-  std::unique_ptr<Executor> join(const UniqueId& id, Rank rank, Rank size, bool in_stream = false) {
-    auto api = std::make_shared<Api>(nccl_.api());
-    if (in_stream) api->all_reduce = allreduce_in_stream;
-    const Means means{api, &clock_};
+  std::unique_ptr<Executor> join(const UniqueId& id, Rank rank, Rank size) {
+    const Means means{nccl_.shared_api(), &clock_};
     auto made = Communicator::init(means, {id, rank, size}, {}, patience());
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     return std::make_unique<Executor>(Executor::Gpu::take(*context_).value(), std::move(made).value());
   }
-  void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1, true); }
+  void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1); }
   void close() {
     const Status closed = executor_->close(patience());
     EXPECT_TRUE(closed.is_ok()) << closed.to_string();
@@ -173,13 +160,11 @@ TEST_F(NcclExecutor, several_ranks_get_the_sum) {
   for (const Rank size : {1, 2, 3, 4}) {
     const UniqueId id = make_unique_id(nccl_.api()).value();
     std::vector<std::thread> ranks;
-    std::barrier all_have_issued(size);  // then the fake NCCL, which knows no streams, is done
     for (Rank rank = 0; rank < size; ++rank) {
       ranks.emplace_back([&, rank] {
         const auto executor = join(id, rank, size);
         const cuda::DeviceMemory x = memory_of(static_cast<float>(rank + 1));
         auto work = executor->launch(allreduce(x, x), patience());
-        all_have_issued.arrive_and_wait();
         ASSERT_TRUE(work.is_ok()) << work.status().to_string();
         expect_end(*work.value());
         const Status closed = executor->close(patience());

@@ -32,6 +32,7 @@ class StepClock final : public Clock {
  public:
   explicit StepClock(std::chrono::nanoseconds step = std::chrono::nanoseconds(0)) : step_(step.count()) {}
   void step(std::chrono::nanoseconds step) { step_.store(step.count()); }
+  void advance(std::chrono::nanoseconds time) { now_.fetch_add(time.count()); }
   TimePoint now() override { return TimePoint(std::chrono::nanoseconds(now_.load())); }
   void sleep(std::chrono::nanoseconds) override {
     now_.fetch_add(step_.load());

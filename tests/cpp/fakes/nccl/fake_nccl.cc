@@ -1,7 +1,7 @@
 // A FAKE of NCCL, for tests: it has NCCL's functions, as many as version FAKE_NCCL_VERSION has, and no GPU. Ranks are
 // communicators of this process with one unique id, their arrays host memory. What all ranks have issued is done at once, by the
-// last of them, unless a test lets it run in the streams of the fake driver (streams.h). It keeps a list of calls, and of what no caller may do: calling into a communicator that
-// has not settled, from two threads at once, or after its end.
+// last of them, unless a test lets it run in the streams of the fake driver (streams.h). It keeps a list of calls, and of what
+// no caller may do: calling into a communicator that has not settled, from two threads at once, or after its end.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

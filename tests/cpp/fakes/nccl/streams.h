@@ -1,6 +1,10 @@
 // A FAKE of NCCL: what was issued, in the streams of the fake driver. A rank's operation comes to its turn when its stream does, and
 // in the order of issue where that is on several streams; the last rank moves the data, and all streams go on. What is in a
 // graph takes its turn whenever that is replayed.
+//
+// Locks: the driver asks is_ready() with its own mutex held, and we take ours then. So nobody calls the driver with ours held.
+//
+// Not played: one group on several streams.
 #pragma once
 
 #include <memory>
@@ -45,6 +49,8 @@ inline std::unique_ptr<Operation> take_issued(Comm& comm) {
     arrive(comm, calls, nullptr);
     return nullptr;
   }
+  for (const Call& each : calls)
+    if (each.stream != calls[0].stream) violation("the fake plays no group on several streams");
   return std::make_unique<Operation>(
       Operation{comm.world, comm.life, &comm, std::move(calls), comm.life->issued++});
 }
