@@ -48,7 +48,7 @@ DeviceFacts facts_of(const DeviceCalls::Means& means) {
   if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
   const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
   if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
-  facts.set_gpu(device.value().uuid);
+  facts.set_gpu(means.host_id.empty() ? device.value().uuid : device.value().uuid + " of " + means.host_id);
   const nccl::Version& version = means.api->version;
   facts.nccl_major = version.major;
   facts.nccl_minor = version.minor;

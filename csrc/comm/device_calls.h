@@ -70,6 +70,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     std::shared_ptr<const nccl::Api> api;
     Status why_not;
     int device = 0;
+    // Which host NCCL takes this process to be on (NCCL_HOSTID), where it is told: it refuses ranks that share a GPU of one host.
+    std::string host_id = {};
     nccl::Clock* clock = nullptr;  // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it

@@ -22,6 +22,7 @@ Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
 DeviceCalls::Means DeviceGroups::means(int device) {
   DeviceCalls::Means means;
   means.device = device;
+  means.host_id = options_.host_id;
   means.clock = &clock_;
   means.log = options_.log;
   means.strict = options_.strict;

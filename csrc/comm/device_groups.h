@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ class DeviceGroups {
   struct Options {
     cuda::DriverSearch driver;
     nccl::Surroundings nccl;
+    std::string host_id = {};  // DeviceCalls::Means
     Logger log = Logger();
     bool strict = false;  // DeviceCalls::Means
   };

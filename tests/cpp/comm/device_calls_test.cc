@@ -318,6 +318,16 @@ TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goe
   EXPECT_EQ(reasons.size(), 2U);
 }
 
+TEST_P(DeviceWorld, ranks_that_share_a_gpu_go_by_nccl_where_it_takes_them_to_be_on_hosts_of_their_own) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    DeviceCalls::Means with = means(0);
+    with.host_id = "host " + std::to_string(group.rank());
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_the_others_wait) {
   nccl_->init_waits_for_all(1);
   nccl_->fail_next("CommInitRankConfig", 2, 0);
