@@ -80,8 +80,16 @@ py::object export_capsule(py::handle exporter, bool written) {
 }  // namespace
 
 bool ViewBuilder::fill(const dlpack::Tensor& t) {
-  if (t.device.type == dlpack::kCuda && device_.type != DeviceType::kCuda)  // nobody has said on which stream
-    return refuse_gpu("GPU " + std::to_string(t.device.index));
+  if (t.device.type == dlpack::kCuda && device_.type != DeviceType::kCuda) {
+    const std::string where = "GPU " + std::to_string(t.device.index);
+    if (!use_.on_gpu) return refuse_gpu(where);
+    return refuse_it(
+        "lies on " + where + ", and " + type_name() +
+            " does not say on which stream it works: pass a copy on the CPU, or where there is CuPy "
+            "cupy.from_dlpack(" +
+            use_.argument + ")",
+        Code::kUnsupported);
+  }
   if (t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost && t.device.type != dlpack::kCuda) {
     return refuse_it("lies on another device than CPU or CUDA (DLPack device " +
                          std::to_string(t.device.type) + ":" + std::to_string(t.device.index) +
