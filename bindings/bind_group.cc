@@ -98,7 +98,7 @@ PyMethodDef* group_methods() {
       {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
       {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
       {"split", fast(on_group<split>), kFast, docs::kSplit},
-      {"_join_gpus", fast(on_group<join_gpus>), kFast, nullptr},
+      {"_join_gpus", fast(on_group<join_gpus>), kFast, docs::kJoinGpus},
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},

@@ -223,6 +223,8 @@ Example:
 )";
 
 // Not public: what pycollective/groups.py and staged.py use.
+inline constexpr const char* kJoinGpus =
+    "_join_gpus(device, /)\n--\n\nJoins the ranks on their GPUs, as their first call of arrays there would.";
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kQuit = "_quit()\n--\n\nSee Communicator::quit().";
