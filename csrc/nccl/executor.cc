@@ -126,7 +126,7 @@ Status Executor::ready(const cuda::DeviceCall& call) {
 Result<void*> Executor::barrier_word() {
   if (!gpu_->word) {
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory word, cuda::DeviceMemory::allocate(shared_->context, 4));
-    gpu_->word.emplace(std::move(word));
+    gpu_->word = std::make_unique<cuda::DeviceMemory>(std::move(word));
   }
   return reinterpret_cast<void*>(gpu_->word->at());
 }

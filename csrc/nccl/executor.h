@@ -10,7 +10,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
@@ -26,8 +25,8 @@ class Executor final : public cuda::DeviceExecutor {
  public:
   struct Gpu {  // this rank's
     cuda::Context context;
-    cuda::Stream stream, graph_stream;            // the second for calls that go into graphs
-    std::optional<cuda::DeviceMemory> word = {};  // 4 bytes, for barriers, once there was one
+    cuda::Stream stream, graph_stream;              // the second for calls that go into graphs
+    std::unique_ptr<cuda::DeviceMemory> word = {};  // 4 bytes, for barriers, once there was one
     static Result<Gpu> take(const cuda::Context& context);
   };
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
