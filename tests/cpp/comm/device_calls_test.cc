@@ -30,47 +30,6 @@ bool has(const Status& status, const std::string& part) {
 }
 Status wrong(const std::string& what) { return Status(Code::kInternal, what); }
 
-// ---- the way, from what the ranks say
-
-DeviceFacts facts(const std::string& gpu, int minor = 28) {
-  DeviceFacts made;
-  made.set_gpu(gpu);
-  made.nccl_major = 2;
-  made.nccl_minor = minor;
-  made.nccl_patch = 9;
-  return made;
-}
-
-TEST(DevicePath, ranks_with_a_gpu_each_and_one_nccl_go_by_it) {
-  const DeviceFacts all[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-c")};
-  EXPECT_TRUE(can_go_by_nccl(all).is_ok());
-  EXPECT_TRUE(can_go_by_nccl({all, 1}).is_ok());
-}
-
-TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
-  const DeviceFacts shared[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-a")};
-  EXPECT_TRUE(has(can_go_by_nccl(shared), "rank 0 and rank 2 share one GPU, GPU-a"));
-  const DeviceFacts older[] = {facts("GPU-a"), facts("GPU-b", 27)};
-  EXPECT_TRUE(has(can_go_by_nccl(older), "rank 0 has NCCL 2.28.9 and rank 1 2.27.9"));
-  DeviceFacts bare;
-  bare.lacks("no libnccl.so.2 was found");
-  bare.lacks("something else");
-  const DeviceFacts without[] = {facts("GPU-a"), bare};
-  const Status status = can_go_by_nccl(without);
-  EXPECT_EQ(status.code(), Code::kUnsupported);
-  EXPECT_TRUE(has(status, "rank 1: no libnccl.so.2 was found. This version")) << status.to_string();
-}
-
-TEST(DevicePath, texts_of_any_length_end) {
-  DeviceFacts made;
-  made.set_gpu(std::string(1000, 'u'));
-  made.lacks(std::string(1000, 'w'));
-  const DeviceFacts all[] = {made};
-  EXPECT_LT(can_go_by_nccl(all).message().size(), 500U);
-}
-
-// ---- calls
-
 class DeviceWorld : public ::testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
