@@ -29,7 +29,8 @@ bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<Backg
   if (waits(group)) on_end = [call] { call->ended(); };
   call->self_ = call;  // first: it may end at once
   const Status status = run(group, [&](Communicator& communicator) {
-    Result<std::shared_ptr<AsyncCall>> begun = call->prepared_->begin(communicator, std::move(on_end));
+    Result<std::shared_ptr<AsyncCall>> begun =
+        call->prepared_->begin(communicator, {call->prepared_->timeout_s, std::move(on_end)});
     if (!begun.is_ok()) return begun.status();
     call->call_ = std::move(begun).value();
     return Status();

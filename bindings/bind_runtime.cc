@@ -17,6 +17,7 @@
 #include "bind_group.h"
 #include "comm/bootstrap.h"
 #include "comm/runtime.h"
+#include "cuda/device_nodes.h"
 #include "print_request.h"
 #include "store/memory.h"
 #include "store/prefix.h"
@@ -192,6 +193,8 @@ class PyRuntime {
     };
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (print_request_) native.print_request = print_request_->event();
+    native.joins_gpus = value_or_raise(*state, env_text(Env::kGpu)) == "auto" &&
+                        cuda::may_have_gpu(value_or_raise(*state, env_text(Env::kCudaLib)));
     native.epoch = options.epoch;
     native.bind_ips = options.listen;
     native.interrupted = session_->interrupted = interrupt_probe();

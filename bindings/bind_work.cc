@@ -63,6 +63,8 @@ void work_dealloc(PyObject* self) {
     static_cast<void>(new std::shared_ptr<GpuCall>(std::move(work.gpu)));
   } else if (!work.heard && work.call != nullptr) {
     work.call->call().leave_alone();
+  } else if (!work.heard && work.gpu != nullptr) {
+    work.gpu->started().leave_alone();
   }
   work.gpu.~shared_ptr();
   work.call.~shared_ptr();
@@ -93,6 +95,7 @@ std::optional<Status> wait_for_gpu(WorkObject& work, double timeout_s) {
                  outcome->code() == Code::kTimeout ? gave_up_waiting(work, call, timeout_s) : *outcome);
     outcome.reset();
   }
+  work.heard = work.heard || outcome.has_value();
   return outcome;
 }
 
@@ -143,7 +146,8 @@ bool take_timeout(WorkObject& work, const char* function, PyObject* const* args,
 PyObject* wait(WorkObject& work, double timeout_s, bool host) {
   const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
   std::optional<Status> outcome;
-  if (work.gpu != nullptr && !host) outcome = work.gpu->precede();
+  if (work.gpu != nullptr && !host) outcome = work.gpu->precede(*work.session);
+  work.heard = work.heard || outcome.has_value();
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!outcome) outcome = wait_for_end(work, timeout_s);
   if (!outcome) return nullptr;
@@ -326,7 +330,9 @@ PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prep
   if (is_on_gpu(*prepared)) {
     const auto gpu = std::make_shared<GpuCall>(*prepared);
     const Ref work(new_work(group, nullptr, gpu, result));
-    return work && gpu->begin(group, *prepared) ? Py_NewRef(work.get()) : nullptr;
+    if (!work || !gpu->begin(group, *prepared)) return nullptr;
+    work_of(work.get()).heard = false;
+    return Py_NewRef(work.get());
   }
   const auto call = std::make_shared<BackgroundCall>(group, std::move(prepared));
   const Ref work(new_work(group, call, nullptr, result));  // first: once the call has begun, nothing may fail

@@ -183,23 +183,20 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   return status;
 }
 
-struct How {
-  bool in_line;
-  std::function<void()> on_end = {};
-};
-
-Status queue(GroupObject& group, PreparedCall& call, How how, std::shared_ptr<StartedDeviceCall>* started) {
+// Calls `make(gpus, call, has_stream)`, with `gpus` the way of the call's group, without the GIL.
+template <class Make>
+Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;
   if (!stream_of(*group.state, call, &stream)) return Status(Code::kInvalidArgument, {});
-  cuda::DeviceCall queued{call.request, how.in_line, kept(*group.state, call)};
-  queued.request.stream = stream.value_or(nullptr);
+  CallOnGpu made{call, kept(*group.state, call)};
+  Request& request = made.call.request;
+  request.stream = stream.value_or(nullptr);
   return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
     int device = 0;
-    PC_TRY(place(gpus, queued.request, &device));
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> calls,
-                        gpus.of(communicator, device, queued.request.stream, call.timeout_s));
-    PC_ASSIGN_OR_RETURN(*started, calls->launch(queued, call.timeout_s, std::move(how.on_end)));
-    return stream || !how.in_line ? Status::ok() : (*started)->wait(-1);
+    PC_TRY(place(gpus, request, &device));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
+                        gpus.of(communicator, device, request.stream, call.timeout_s));
+    return make(*way, made, stream.has_value());
   });
 }
 
@@ -225,8 +222,9 @@ bool is_on_gpu(const PreparedCall& call) {
 }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  std::shared_ptr<StartedDeviceCall> started;
-  const Status status = queue(group, call, {true}, &started);
+  const Status status = on_gpus(group, call, [&](GroupOnGpus& way, const CallOnGpu& made, bool has_stream) {
+    return way.run(made, call.timeout_s, has_stream);
+  });
   PyObject* const result = finished(group, call, status, call.result);
   group.state->ended_calls->settle();  // last: letting arrays go may run code
   return result;
@@ -238,7 +236,7 @@ PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
     return PyErr_Format(PyExc_TypeError, "_join_gpus() takes one argument");
   if (!to_integer(*group.state, "_join_gpus", "device", args[0], INT16_MAX, &device)) return nullptr;
   const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
-    return gpus.of(communicator, static_cast<int>(device), nullptr, -1).status();
+    return gpus.of(communicator, static_cast<int>(device), nullptr, -1, true).status();
   });
   return finish(group, status, nullptr, Py_None);
 }
@@ -252,30 +250,39 @@ GpuCall::GpuCall(const PreparedCall& call)
 GpuCall::~GpuCall() { Py_DECREF(array_); }
 
 bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
-  const Status status = queue(group, call, {false, [bell = bell_] { bell->ring(); }}, &started_);
+  const Status status = on_gpus(group, call, [&](GroupOnGpus& way, const CallOnGpu& made, bool) -> Status {
+    PC_ASSIGN_OR_RETURN(started_, way.begin(made, call.timeout_s, [bell = bell_] { bell->ring(); }));
+    return Status::ok();
+  });
   gpus_ = group.session->gpus;
   const Ref returned(finished(group, call, status, Py_None));
   return static_cast<bool>(returned);
 }
 
-std::optional<Status> GpuCall::precede() const {
-  std::optional<void*> stream;
-  if (!stream_.ask(array_, &stream) || !stream) return std::nullopt;
-  return started_->precede(static_cast<cuda::CUstream>(plain(*stream)));
-}
-
-std::optional<Status> GpuCall::wait_on_host(const Session& session, double timeout_s) const {
+// `wait()` without the GIL, with the world kept alive. Null: a signal handler raised.
+template <class Wait>
+std::optional<Status> GpuCall::without_gil(const Session& session, Wait&& wait) const {
   std::shared_ptr<Runtime> runtime = session.alive.lock();
   std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
   std::optional<Status> ended;
   {
     const py::gil_scoped_release released;
-    ended = started_->wait(timeout_s);
+    ended = wait();
     gpus.reset();
     runtime.reset();
   }
   if (PyErr_Occurred() != nullptr) ended.reset();
   return ended;
+}
+
+std::optional<Status> GpuCall::precede(const Session& session) const {
+  std::optional<void*> stream;
+  if (!stream_.ask(array_, &stream) || !stream) return std::nullopt;
+  return without_gil(session, [&] { return started_->precede(static_cast<cuda::CUstream>(plain(*stream))); });
+}
+
+std::optional<Status> GpuCall::wait_on_host(const Session& session, double timeout_s) const {
+  return without_gil(session, [&] { return started_->wait(timeout_s); });
 }
 
 }  // namespace pc

@@ -31,16 +31,19 @@ class GpuCall {
   bool begin(GroupObject& group, PreparedCall& call);
   // Puts what the arrays' library queues from now on, in this thread, behind the call. Null: the library has no stream to say, so
   // the host has to wait. An error of Python's may be set then.
-  std::optional<Status> precede() const;
+  std::optional<Status> precede(const Session& session) const;
   // Null: a signal handler raised. kTimeout while started().state() is still kRunning: `timeout_s` is over, and not the call's own.
   std::optional<Status> wait_on_host(const Session& session, double timeout_s) const;
 
-  const StartedDeviceCall& started() const { return *started_; }
+  StartedDeviceCall& started() const { return *started_; }
   EndBell& bell() const { return *bell_; }
   const char* function() const { return function_; }
   std::size_t nbytes() const { return nbytes_; }
 
  private:
+  template <class Wait>
+  std::optional<Status> without_gil(const Session& session, Wait&& wait) const;
+
   const char* const function_;
   const std::size_t nbytes_;
   PyObject* const array_;  // owned: its library says the stream

@@ -49,6 +49,10 @@ struct Address {
   }
 };
 
+std::span<const int64_t> shape_of(const View& view) {
+  return {view.shape(), static_cast<std::size_t>(view.ndim())};
+}
+
 bool refuse_any_rank(const State& state, const char* function) {
   return refuse(state, std::string(function) +
                            ": ANY_SOURCE is for recv(), which waits until somebody sends: name one rank");
@@ -68,8 +72,9 @@ bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   if (!to.read(group, function, given[1], given[2], given[3])) return false;
   if (to.peer == kAnyRank) return refuse_any_rank(state, function);
   const bool held = waits(group) || form == Form::kAsync;
-  if (!call.in_view.take(state, given[0], {function, "x", false, held})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", false, held, true})) return false;
   call.kind = PreparedCall::Kind::kSend;
+  call.shape = shape_of(call.in_view);
   call.request.in = call.in_view.buffer();
   call.request.root = static_cast<Rank>(to.peer);
   call.request.site = site;
@@ -99,7 +104,7 @@ bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   }
   call.is_staged = from.peer == kAnyRank || given[0] == Py_None || is_given(given[4]);
   if (call.is_staged) return false;
-  if (!call.in_view.take(state, given[0], {function, "x", true, waits(group) || !kWaits})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", true, waits(group) || !kWaits, true})) return false;
   call.kind = PreparedCall::Kind::kRecv;
   call.request.out = call.in_view.buffer();
   call.request.root = static_cast<Rank>(from.peer);
@@ -126,7 +131,7 @@ bool prepare_sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t narg
     return false;
   }
   if (to.peer == kAnyRank || from.peer == kAnyRank) return refuse_any_rank(state, function);
-  if (!call.in_view.take(state, given[0], {function, "x", false, true})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", false, true, true})) return false;
   PyObject* out = given[3];
   if (!is_given(out)) {
     call.made = std::make_unique<Ref>(
@@ -135,8 +140,9 @@ bool prepare_sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t narg
     call.is_staged = out == nullptr && PyErr_Occurred() == nullptr;
     if (out == nullptr) return false;
   }
-  if (!call.out_view.take(state, out, {function, "out", true, true})) return false;
+  if (!call.out_view.take(state, out, {function, "out", true, true, true})) return false;
   call.kind = PreparedCall::Kind::kSendrecv;
+  call.shape = shape_of(call.in_view);
   call.request.in = call.in_view.buffer();
   call.request.out = call.out_view.buffer();
   call.request.root = static_cast<Rank>(to.peer);

@@ -7,35 +7,6 @@
 
 namespace pc {
 
-Status PreparedCall::run(Communicator& communicator) const {
-  switch (kind) {
-    case Kind::kSend: return communicator.send(outgoing(), timeout_s);
-    case Kind::kSendrecv: return communicator.sendrecv(outgoing(), request.out, source, tag, timeout_s);
-    case Kind::kRecv:
-      return communicator.recv({request.out, request.root, tag, request.site, request.bundle}, timeout_s);
-    case Kind::kCollective: break;
-  }
-  return communicator.run(request, timeout_s);
-}
-
-Result<std::shared_ptr<AsyncCall>> PreparedCall::begin(Communicator& communicator,
-                                                       std::function<void()> on_end) const {
-  Communicator::Async how{timeout_s, std::move(on_end)};
-  switch (kind) {
-    case Kind::kSend: return communicator.begin_send(outgoing(), std::move(how));
-    case Kind::kRecv:
-      return communicator.begin_recv(request.out, request.root, tag, request.site, std::move(how));
-    case Kind::kSendrecv:  // has no such form
-    case Kind::kCollective: break;
-  }
-  return communicator.begin(request, std::move(how));
-}
-
-OutgoingMessage PreparedCall::outgoing() const {
-  const std::span<const int64_t> shape(in_view.shape(), static_cast<std::size_t>(in_view.ndim()));
-  return {request.in, request.root, tag, request.site, shape, request.bundle};
-}
-
 std::size_t PreparedCall::nbytes() const { return std::max(request.in.nbytes(), request.out.nbytes()); }
 
 bool PreparedCall::note_write(const State& state) const {
@@ -55,7 +26,7 @@ bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || 
 
 PyObject* run_prepared(GroupObject& group, PreparedCall& call) {
   if (is_on_gpu(call)) return run_on_gpu(group, call);
-  const Status status = run(group, [&](Communicator& c) { return call.run(c); });
+  const Status status = run(group, [&](Communicator& c) { return call.run(c, call.timeout_s); });
   if (call.list != nullptr)
     return finish_blocks(group, status, call.writes_list ? call.list.get() : nullptr, call.result);
   return finish(group, status, call.written, call.result);

@@ -8,27 +8,21 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "blocks.h"
+#include "comm/user_call.h"
 #include "in_python.h"
 #include "ref.h"
 #include "view.h"
 
 namespace pc {
 
-class AsyncCall;
-
 // Stays where it is: its request points into it, and so may its views.
-struct PreparedCall {
-  enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv };
+struct PreparedCall : UserCall {
   PreparedCall() = default;
   PreparedCall(const PreparedCall&) = delete;
   PreparedCall& operator=(const PreparedCall&) = delete;
 
   const char* function = "";  // "allreduce", for people; lives as long as the process
   bool is_staged = false;     // what prepares it has seen that pycollective.staged must make it
-  Kind kind = Kind::kCollective;
-  Request request;  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
-  uint32_t tag = 0;
-  Rank source = 0;  // of a sendrecv
   double timeout_s = -1;
   View in_view, out_view;
   const View* written = nullptr;  // one of these, or null: nothing is written
@@ -39,11 +33,8 @@ struct PreparedCall {
   std::unique_ptr<Ref> made;                       // the same, where it was made for this call
   std::vector<uint64_t> counts, recv_counts = {};  // the request's
 
-  Status run(Communicator& communicator) const;
-  Result<std::shared_ptr<AsyncCall>> begin(Communicator& communicator, std::function<void()> on_end) const;
   std::size_t nbytes() const;
-  bool note_write(const State& state) const;  // as View's, of what is written
-  OutgoingMessage outgoing() const;
+  bool note_write(const State& state) const;       // as View's, of what is written
   int traverse(visitproc visit, void* arg) const;  // all references that it owns, for the garbage collector
 };
 

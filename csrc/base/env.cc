@@ -96,6 +96,11 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "`nvidia-nccl`, "
      "`lib` below `NCCL_ROOT`, `NCCL_HOME`, `CONDA_PREFIX` and `CUDA_HOME`, what the loader finds.",
      "0.1"},
+    {Env::kGpu, "PYCOLLECTIVE_GPU", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto staged", 0, 0,
+     "Which way arrays on GPUs go. `auto`: by NCCL where all ranks of a group can, else through the host. "
+     "`staged`: "
+     "through the host, in every group that this rank is in.",
+     "0.1"},
 }};
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {

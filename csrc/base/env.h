@@ -33,8 +33,9 @@ enum class Env : uint8_t {
   kProfile,
   kCudaLib,
   kNcclLib,
+  kGpu,
 };
-inline constexpr int kEnvCount = 21;
+inline constexpr int kEnvCount = 22;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

@@ -27,14 +27,14 @@ struct Member {
 std::string encode(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
          m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key + kField +
-         m.invitation + kField + std::to_string(m.tcp_sockets);
+         m.invitation + kField + std::to_string(m.tcp_sockets) + kField + (m.entry.joins_gpus ? "1" : "0");
 }
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
   PC_TRY(published_error(text));
   const std::vector<std::string> fields = cut(text, kField);
   Member m;
-  if (fields.size() != 8 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid) ||
+  if (fields.size() != 9 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid) ||
       !number_from(fields[7], m.tcp_sockets)) {
     return Status(Code::kMismatch, "rank " + std::to_string(rank) +
                                        " published something unreadable; do all ranks run the same version?")
@@ -45,6 +45,7 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   m.entry.host_key = fields[3];
   m.entry.pid_key = fields[5];
   m.invitation = fields[6];
+  m.entry.joins_gpus = fields[8] == "1";
   return m;
 }
 
@@ -324,7 +325,8 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
-  PC_ASSIGN_OR_RETURN(const HostMap::Entry here, this_process());
+  PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
+  here.joins_gpus = options.joins_gpus;
   PC_ASSIGN_OR_RETURN(const int64_t claims, store.add(keys.claim(options.rank), 1, patience));
   if (claims != 1) {
     (void)store.add(keys.claim(options.rank), -1, Deadline::after(kNamingS));

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/arguments.h"
 #include "comm/async_call.h"
+#include "comm/device_arguments.h"
 #include "nccl/executor.h"
 
 namespace pc {
@@ -106,6 +106,31 @@ Result<nccl::UniqueId> meet(Communicator& group, const nccl::Api& api, double ti
 
 }  // namespace
 
+// One call. Thread-safety: all methods.
+class DeviceCalls::Call final : public StartedDeviceCall {
+ public:
+  Status precede(cuda::CUstream stream) override;
+  Status wait(double timeout_s) override;
+  bool done() const override { return on_gpu_->done() && on_cpu_->outcome().has_value(); }
+  void leave_alone() override {}  // an error ends the group: every later call raises it
+
+ private:
+  friend class DeviceCalls;
+  Call() = default;
+  void end(State how) {
+    if (how != State::kDone || !on_gpu_->in_graph())
+      StartedDeviceCall::end(how);  // else its end is the graph's
+  }
+  void tell() {
+    if (on_end_ && !on_gpu_->in_graph()) on_end_();
+  }
+  std::shared_ptr<cuda::DeviceWork> on_gpu_;
+  Deadline deadline_{TimePoint::max()};
+  TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
+  std::weak_ptr<DeviceCalls> calls_;
+  std::function<void()> on_end_;  // used by the watcher alone
+};
+
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
                                                        double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
@@ -162,8 +187,8 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
 
 DeviceCalls::~DeviceCalls() {
   stop_watching();
-  for (const std::shared_ptr<StartedDeviceCall>& each : running_) {
-    each->end(StartedDeviceCall::State::kFailed);
+  for (const std::shared_ptr<Call>& each : running_) {
+    each->end(Call::State::kFailed);
     each->tell();
   }
 }
@@ -177,27 +202,17 @@ void DeviceCalls::stop_watching() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-std::vector<std::shared_ptr<StartedDeviceCall>> DeviceCalls::running() const {
+std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
   const std::lock_guard lock(mutex_);
   return {running_.begin(), running_.end()};
 }
 
-// Also brings it into the form that executors expect. The rules are those of arrays of the CPU.
+// Also brings it into the form that executors expect.
 Status DeviceCalls::check(Request& request) const {
-  const Device here = {DeviceType::kCuda, static_cast<int16_t>(device_)};
-  const auto is_there = [](const ConstBuffer& buffer) {
-    return buffer.data != nullptr || buffer.list != nullptr;
-  };
-  const auto misplaced = [&](const ConstBuffer& buffer) {
-    return is_there(buffer) && (buffer.device.type != here.type || buffer.device.index != here.index);
-  };
-  if (misplaced(request.in) || misplaced(request.out))
-    return Status(Code::kInvalidArgument, "an array of this call does not lie on GPU " +
-                                              std::to_string(device_) + ", which this group uses here");
-  request.in.device = request.out.device = {};
-  PC_TRY(check_request(request, group_.rank(), group_.size()));
-  if (is_there(request.in)) request.in.device = here;
-  if (is_there(request.out)) request.out.device = here;
+  UserCall call;
+  call.request = request;
+  PC_TRY(check_on_gpu(call, device_, group_));
+  request = call.request;
   return executor_->can(request);
 }
 
@@ -212,17 +227,16 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
         Code::kInvalidArgument,
         "a signal handler that runs while this group queues a call on the GPU cannot make another there");
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
-  const std::shared_ptr<StartedDeviceCall> started(new StartedDeviceCall);
+  const std::shared_ptr<Call> started(new Call);
   started->deadline_ = Deadline::after(seconds);
   started->due_ = Deadline::after(seconds, clock_.now()).when();
   started->calls_ = weak_from_this();
   const std::lock_guard in_one_order(turn_);
   in_turn_ = std::this_thread::get_id();
   const std::shared_ptr<void> out_of_turn(nullptr, [this](void*) { in_turn_ = std::thread::id(); });
-  PC_ASSIGN_OR_RETURN(
-      started->comparison_,
-      group_.begin_comparison(checked.request, by_nccl(checked.request.collective), {seconds}));
-  started->operation_ = started->comparison_->operation();
+  PC_ASSIGN_OR_RETURN(started->on_cpu_, group_.begin_comparison(
+                                            checked.request, by_nccl(checked.request.collective), {seconds}));
+  started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
   if (!queued.is_ok()) {  // the others have queued theirs, or will
@@ -236,21 +250,21 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
     running_.push_back(started);
   }
   changed_.notify_all();
-  return started;
+  return std::shared_ptr<StartedDeviceCall>(started);
 }
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
-Status DeviceCalls::all_have_made(const StartedDeviceCall& call) {
+Status DeviceCalls::all_have_made(const Call& call) {
   const std::optional<Status> compared = this->compared(call, TimePoint::max());
-  if (call.comparison_->outcome()) return *compared;
+  if (call.on_cpu_->outcome()) return *compared;
   const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
   fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
   return first_failure();
 }
 
 // How the comparison ended, which its own deadline does too. Null: `until` came first.
-std::optional<Status> DeviceCalls::compared(const StartedDeviceCall& call, TimePoint until) const {
-  return call.comparison_->wait(group_.waiting_until(Deadline(until)));
+std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until) const {
+  return call.on_cpu_->wait(group_.waiting_until(Deadline(until)));
 }
 
 Status DeviceCalls::first_failure() {
@@ -289,9 +303,9 @@ void DeviceCalls::watch() {
 }
 
 void DeviceCalls::look_at_calls() {
-  std::vector<std::shared_ptr<StartedDeviceCall>> ended;
-  for (const std::shared_ptr<StartedDeviceCall>& each : running()) {
-    const std::optional<Status> compared = each->comparison_->outcome();
+  std::vector<std::shared_ptr<Call>> ended;
+  for (const std::shared_ptr<Call>& each : running()) {
+    const std::optional<Status> compared = each->on_cpu_->outcome();
     const std::optional<Status> on_gpu =
         each->on_gpu_->in_graph() ? std::optional(Status::ok()) : each->on_gpu_->outcome();
     if (compared && !compared->is_ok()) {
@@ -309,14 +323,14 @@ void DeviceCalls::look_at_calls() {
   if (const Status trouble = executor_->look_around(); !trouble.is_ok()) fail(trouble, true);
   {
     const std::lock_guard lock(mutex_);
-    for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->end(StartedDeviceCall::State::kDone);
+    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kDone);
     if (!failure_.is_ok()) ended.assign(running_.begin(), running_.end());
-    std::erase_if(running_, [&](const std::shared_ptr<StartedDeviceCall>& each) {
+    std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
       return std::find(ended.begin(), ended.end(), each) != ended.end();
     });
-    for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->end(StartedDeviceCall::State::kFailed);
+    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed);
   }
-  for (const std::shared_ptr<StartedDeviceCall>& each : ended) each->tell();
+  for (const std::shared_ptr<Call>& each : ended) each->tell();
 }
 
 Status DeviceCalls::close(double timeout_s) {
@@ -325,7 +339,7 @@ Status DeviceCalls::close(double timeout_s) {
     if (!failure_.is_ok()) return std::exchange(raised_, true) ? Status::ok() : failure_;
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  for (const std::shared_ptr<StartedDeviceCall>& each : running()) {
+  for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
   }
@@ -335,37 +349,19 @@ Status DeviceCalls::close(double timeout_s) {
 
 void DeviceCalls::abort(const Status& why) { fail(why, false); }
 
-bool StartedDeviceCall::done() const { return on_gpu_->done() && comparison_->outcome().has_value(); }
-
-void StartedDeviceCall::end(State how) {
-  if (how == State::kDone && on_gpu_->in_graph()) return;  // its end is the graph's
-  TimePoint::rep never = 0;
-  ended_at_.compare_exchange_strong(never, steady_clock::now().time_since_epoch().count());
-  State running = State::kRunning;
-  state_.compare_exchange_strong(running, how);
-}
-
-TimePoint StartedDeviceCall::ended_at() const {
-  return state_ == State::kRunning ? steady_clock::now() : TimePoint(TimePoint::duration(ended_at_));
-}
-
-void StartedDeviceCall::tell() {
-  if (on_end_ && !on_gpu_->in_graph()) on_end_();
-}
-
-Status StartedDeviceCall::precede(cuda::CUstream stream) {
+Status DeviceCalls::Call::precede(cuda::CUstream stream) {
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) PC_TRY(calls->first_failure());
   return on_gpu_->precede(stream);
 }
 
-Status StartedDeviceCall::wait(double timeout_s) {
-  if (state_ == State::kDone) return Status::ok();
+Status DeviceCalls::Call::wait(double timeout_s) {
+  if (state() == State::kDone) return Status::ok();
   const std::shared_ptr<DeviceCalls> calls = calls_.lock();
   if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   const std::optional<Status> compared = calls->compared(*this, until);
   if (compared && !compared->is_ok()) {
-    if (!comparison_->outcome()) return *compared;  // this wait was refused; the call goes on
+    if (!on_cpu_->outcome()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
     this->end(State::kFailed);
     return calls->first_failure();

@@ -17,49 +17,14 @@
 #include <thread>
 #include <vector>
 
-#include "comm/async_call.h"
 #include "comm/communicator.h"
 #include "comm/device_path.h"
+#include "comm/started_device_call.h"
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
 #include "nccl/communicator.h"
 
 namespace pc {
-
-class DeviceCalls;
-
-// One call. Thread-safety: all methods.
-class StartedDeviceCall {
- public:
-  StartedDeviceCall(const StartedDeviceCall&) = delete;
-  StartedDeviceCall& operator=(const StartedDeviceCall&) = delete;
-  // What is queued on `stream` from now on comes after the call. Returns at once; what goes wrong later is raised by the next call.
-  Status precede(cuda::CUstream stream);
-  // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
-  Status wait(double timeout_s);
-  bool done() const;
-  enum class State : uint8_t { kRunning, kDone, kFailed };
-  State state() const { return state_; }  // may be behind done() for some milliseconds
-  const std::string& operation() const { return operation_; }
-  uint64_t sequence() const { return comparison_->sequence(); }  // 0: in a world of one
-  TimePoint began() const { return comparison_->began(); }
-  TimePoint ended_at() const;  // now, if state() is kRunning
-
- private:
-  friend class DeviceCalls;
-  void end(State how);  // the first word counts
-  void tell();          // on_end
-  StartedDeviceCall() = default;
-  std::shared_ptr<cuda::DeviceWork> on_gpu_;
-  std::shared_ptr<AsyncCall> comparison_;
-  std::string operation_;
-  Deadline deadline_{TimePoint::max()};
-  TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
-  std::weak_ptr<DeviceCalls> calls_;
-  std::function<void()> on_end_;  // used by the watcher alone
-  std::atomic<State> state_{State::kRunning};
-  std::atomic<TimePoint::rep> ended_at_{0};  // set before state_
-};
 
 // Thread-safety: all methods. The group must outlive it.
 class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
@@ -83,6 +48,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
+  // OK, or kUnsupported and why not: a function of what all ranks know.
+  Status can(const Request& request) const { return executor_->can(request); }
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
@@ -92,16 +59,16 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
 
  private:
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
+  class Call;
   Status check(Request& request) const;
-  std::optional<Status> compared(const StartedDeviceCall& call, TimePoint until) const;
-  Status all_have_made(const StartedDeviceCall& call);
+  std::optional<Status> compared(const Call& call, TimePoint until) const;
+  Status all_have_made(const Call& call);
   Status first_failure();  // which is raised now
   void fail(const Status& why, bool tell);
-  std::vector<std::shared_ptr<StartedDeviceCall>> running() const;
+  std::vector<std::shared_ptr<Call>> running() const;
   void watch();
   void stop_watching();
   void look_at_calls();
-  friend class StartedDeviceCall;
 
   Communicator& group_;
   const int device_;
@@ -113,7 +80,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<StartedDeviceCall>> running_;
+  std::deque<std::shared_ptr<Call>> running_;
   Status failure_;
   bool raised_ = false;  // failure_, by some call
   bool stopping_ = false;

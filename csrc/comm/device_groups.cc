@@ -56,8 +56,8 @@ Status DeviceGroups::may_join(int device, void* stream) {
       "their GPUs yet: make one call of this group on arrays of the GPU before");
 }
 
-Result<std::shared_ptr<DeviceCalls>> DeviceGroups::of(Communicator& group, int device, void* stream,
-                                                      double timeout_s) {
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int device, void* stream,
+                                                      double timeout_s, bool insists) {
   std::shared_ptr<Group> its;
   {
     const std::lock_guard lock(mutex_);
@@ -70,24 +70,33 @@ Result<std::shared_ptr<DeviceCalls>> DeviceGroups::of(Communicator& group, int d
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while this group joins on its GPUs cannot make a call there");
   const std::lock_guard joining(its->joining);
-  if (its->calls != nullptr) return its->calls;
-  PC_TRY(its->no_way);
-  PC_TRY(may_join(device, stream));
+  if (its->way != nullptr) return its->way;
   its->joins = std::this_thread::get_id();
-  Result<std::shared_ptr<DeviceCalls>> joined = DeviceCalls::join(group, means(device), timeout_s);
-  its->joins = std::thread::id();
-  if (!joined.is_ok()) {
-    if (joined.status().code() == Code::kUnsupported) its->no_way = joined.status();
-    return joined.status();
-  }
-  its->calls = std::move(joined).value();
+  const std::shared_ptr<void> no_more(nullptr, [&](void*) { its->joins = std::thread::id(); });
+  PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, timeout_s, insists));
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) {  // meanwhile
-    std::exchange(its->calls, nullptr)->abort(ended_);
+    std::exchange(its->way, nullptr)->abort(ended_);
     return ended_;
   }
-  joined_.push_back(its->calls);
-  return its->calls;
+  joined_.push_back(its->way);
+  return its->way;
+}
+
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
+                                                            double timeout_s, bool insists) {
+  const Status may = insists ? Status::ok() : group.gpus_may_join();
+  Result<std::shared_ptr<DeviceCalls>> joined = may.is_ok() ? Status(Code::kInternal, "") : may;
+  if (may.is_ok()) {
+    PC_TRY(may_join(device, stream));
+    joined = DeviceCalls::join(group, means(device), timeout_s);
+    if (!joined.is_ok() && joined.status().code() != Code::kUnsupported) return joined.status();
+    if (!joined.is_ok() && !insists && group.rank() == 0)
+      options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message());
+  }
+  if (!joined.is_ok() && insists) return joined.status();
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
+  return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined));
 }
 
 Result<int> DeviceGroups::device_of(const void* array) {
@@ -110,14 +119,14 @@ Result<int> DeviceGroups::current_device() {
 }
 
 Status DeviceGroups::close(double timeout_s) {
-  std::vector<std::shared_ptr<DeviceCalls>> all;
+  std::vector<std::shared_ptr<GroupOnGpus>> all;
   {
     const std::lock_guard lock(mutex_);
     all = joined_;
   }
   const Deadline deadline = Deadline::after(timeout_s);
   Status first;
-  for (const std::shared_ptr<DeviceCalls>& each : all) {
+  for (const std::shared_ptr<GroupOnGpus>& each : all) {
     const Status closed = each->close(std::max(deadline.remaining_s(), 0.0));
     if (first.is_ok()) first = closed;
   }
@@ -127,14 +136,14 @@ Status DeviceGroups::close(double timeout_s) {
 }
 
 void DeviceGroups::abort(const Status& why) {
-  std::vector<std::shared_ptr<DeviceCalls>> all;
+  std::vector<std::shared_ptr<GroupOnGpus>> all;
   {
     const std::lock_guard lock(mutex_);
     if (!ended_.is_ok()) return;
     ended_ = why;
     all = joined_;
   }
-  for (const std::shared_ptr<DeviceCalls>& each : all) each->abort(why);
+  for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
 }
 
 }  // namespace pc

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device_calls.h"
+#include "comm/group_on_gpus.h"
 #include "cuda/driver.h"
 #include "nccl/clock.h"
 #include "nccl/search.h"
@@ -32,10 +32,11 @@ class DeviceGroups {
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
-  // Those of `group`. The first call of all its members joins them, as a collective does; if there is no way between them, each
-  // later call says so at once. `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into
-  // a CUDA graph nobody can be joined: kInvalidArgument.
-  Result<std::shared_ptr<DeviceCalls>> of(Communicator& group, int device, void* stream, double timeout_s);
+  // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
+  // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
+  // joined: kInvalidArgument. `insists`: whoever has no GPU is to say why.
+  Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
+                                          bool insists = false);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
 
@@ -50,12 +51,13 @@ class DeviceGroups {
   struct Group {
     std::atomic<std::thread::id> joins;  // which thread holds `joining`
     std::mutex joining;                  // guards what follows; held while the ranks join
-    std::shared_ptr<DeviceCalls> calls;
-    Status no_way;
+    std::shared_ptr<GroupOnGpus> way;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
+  Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
+                                                double timeout_s, bool insists);
 
   const Options options_;
   nccl::SteadyClock clock_;
@@ -64,7 +66,7 @@ class DeviceGroups {
   std::shared_ptr<const cuda::Driver> driver_;
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
-  std::vector<std::shared_ptr<DeviceCalls>> joined_;
+  std::vector<std::shared_ptr<GroupOnGpus>> joined_;
   Status ended_;
 };
 

@@ -25,9 +25,7 @@ std::string version_text(const DeviceFacts& facts) {
          std::to_string(facts.nccl_patch);
 }
 Status cannot(const std::string& why) {
-  return Status(Code::kUnsupported,
-                "these ranks cannot go by NCCL: " + why +
-                    ". This version has no other way between GPUs: copy the array to the CPU for this call");
+  return Status(Code::kUnsupported, "these ranks cannot go by NCCL: " + why);
 }
 
 }  // namespace

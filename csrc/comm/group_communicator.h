@@ -27,6 +27,7 @@ class GroupCommunicator final : public Communicator {
     bool shares_memory = false;  // the executor runs collectives without plans
     shm::Islands islands = {};   // worth it: the executor is one that goes by islands
     const Profile* profile = nullptr;
+    Status gpus_may_join = {};
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);
@@ -50,6 +51,7 @@ class GroupCommunicator final : public Communicator {
   WaitContext waiting_until(Deadline deadline) const override {
     return {deadline, shared_->calls.word(), parts_.interrupted, nullptr};
   }
+  Status gpus_may_join() const override { return parts_.gpus_may_join; }
   Status alive() override {
     PC_TRY(shared_->calls.alive());
     return shared_->calls.quit_by_others();

@@ -135,6 +135,7 @@ struct Runtime::State {
   SelectionTable selection_for(const std::vector<Rank>& ranks) const {
     return profile.tuning.selection(selection, {static_cast<Rank>(ranks.size()), hosts.count(ranks)});
   }
+  Status gpus_may_join(const std::vector<Rank>& ranks) const;
   void make_world(SelectionTable selection);
 
   RuntimeOptions options;
@@ -201,8 +202,18 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;
+  parts.gpus_may_join = gpus_may_join(ranks);
   if (options.interrupted) parts.interrupted = &options.interrupted;
   return parts;
+}
+
+Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (!hosts.ranks[static_cast<std::size_t>(ranks[i])].joins_gpus)
+      return Status(Code::kUnsupported,
+                    "rank " + std::to_string(i) + " has no GPU, or PYCOLLECTIVE_GPU=staged");
+  }
+  return Status::ok();
 }
 
 // Whoever names algorithms gets them: they are plans, which run over connections.
@@ -279,6 +290,7 @@ Status Runtime::State::start(Deadline deadline) {
   if (options.size == 1) {
     PC_ASSIGN_OR_RETURN(SelectionTable table, SelectionTable::parse(options.tune));
     PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
+    here.joins_gpus = options.joins_gpus;
     here.why_alone = "the world has one rank";
     hosts.ranks.push_back(std::move(here));
     make_world(std::move(table));

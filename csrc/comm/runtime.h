@@ -38,15 +38,16 @@ struct RuntimeOptions {
   double timeout_s = 600;  // default deadline of every call
   // "auto"; "tcp": never shared memory; "shm": nothing but shared memory. Rank 0's word counts, a word of no transport is refused.
   std::string transport = "auto";
-  int tcp_sockets = 1;                   // for data, between two ranks; the same on all
-  bool single_copy = true;               // neighbours may read each other's private memory
-  std::vector<std::string> bind_ips;     // where the data listener binds; empty: loopback
-  std::string tune;                      // selection overrides of rank 0
-  std::string profile = "off";           // rank 0's word: see load_profile()
-  std::string tuning;                    // instead of a profile, rank 0's: see Tuning::parse()
-  std::function<bool()> interrupted;     // Ctrl-C probe; asked only by the thread that waits, in slices
-  Logger log = Logger();                 // gets this rank's number
-  Check check = Check::kOn;              // rank 0's counts
+  int tcp_sockets = 1;                // for data, between two ranks; the same on all
+  bool single_copy = true;            // neighbours may read each other's private memory
+  std::vector<std::string> bind_ips;  // where the data listener binds; empty: loopback
+  std::string tune;                   // selection overrides of rank 0
+  std::string profile = "off";        // rank 0's word: see load_profile()
+  std::string tuning;                 // instead of a profile, rank 0's: see Tuning::parse()
+  std::function<bool()> interrupted;  // Ctrl-C probe; asked only by the thread that waits, in slices
+  Logger log = Logger();              // gets this rank's number
+  Check check = Check::kOn;           // rank 0's counts
+  bool joins_gpus = false;  // this rank may have a GPU, and nobody has said that it shall not be asked
   std::function<void()> before_leaving;  // called by shutdown() before it waits for the others; may be empty
   double warn_after_s = 30;              // of waiting in one call: a warning names the late ranks
   // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.
@@ -65,9 +66,10 @@ struct HostMap {
     std::string host_name;  // for people
     std::string host_key;   // equal: same kernel and network namespace, as far as names can tell
     int64_t pid = 0;
-    std::string pid_key;    // equal: pids mean the same processes
-    int32_t island = 0;     // the lowest rank that it shares memory with; its own if it is alone
-    std::string why_alone;  // in one line; empty if it is not
+    std::string pid_key;      // equal: pids mean the same processes
+    int32_t island = 0;       // the lowest rank that it shares memory with; its own if it is alone
+    std::string why_alone;    // in one line; empty if it is not
+    bool joins_gpus = false;  // RuntimeOptions
   };
   std::vector<Entry> ranks;
   Rank local_rank = 0, local_size = 1;

@@ -16,7 +16,7 @@ import threading
 import traceback
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import fake_gpus
@@ -238,9 +238,8 @@ def what_cannot_be_right_is_refused_before_anything_is_sent(group: _core.Group, 
             lambda: group.allreduce(x, out=changed(stream=gpu.stream())),
         ),
         (pc.InvalidArgument, "shape", lambda: group.allreduce(x, out=Array(gpu, [1.0]))),
-        (pc.Unsupported, "min", lambda: group.allreduce(x, "min")),
-        (pc.Unsupported, "scan", lambda: group.scan(x)),
-        (pc.Unsupported, "GPU", lambda: group.send(x, 1 - group.rank)),
+        (pc.InvalidArgument, "this rank itself", lambda: group.send(x, group.rank)),
+        (pc.InvalidArgument, "sent and what is received", lambda: group.sendrecv(x, 1 - group.rank, out=x)),
         (pc.InvalidArgument, "not all lie on one GPU", lambda: group.allreduce([x, np.ones(2)])),  # type: ignore[list-item]
         (pc.InvalidArgument, r"x\[0\] and x\[1\] share memory", lambda: group.allreduce([x, x])),  # type: ignore[list-item]
         (pc.Unsupported, "GPU", lambda: group.plan_allreduce([x])),  # type: ignore[type-var]
@@ -431,16 +430,29 @@ def a_call_in_a_cuda_graph_runs_whenever_that_is_launched(group: _core.Group, gp
         group.barrier()
 
 
+@contextlib.contextmanager
+def variable(group: _core.Group, name: str, value: str) -> Iterator[None]:
+    """Set for all ranks, which are threads of one process."""
+    before = os.environ.get(name)
+    group.barrier()
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        group.barrier()
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
 @ranks(2)
-def without_nccl_all_ranks_say_so_and_the_cpu_goes_on(group: _core.Group, gpu: Gpu) -> None:
+def without_nccl_calls_go_through_the_host(group: _core.Group, gpu: Gpu) -> None:
     x = Array(gpu, [1.0])
-    library = os.environ["PYCOLLECTIVE_NCCL_LIB"]
-    group.barrier()
-    os.environ["PYCOLLECTIVE_NCCL_LIB"] = "/nowhere/libnccl.so.2"
-    for _ in range(2):
-        raises(pc.Unsupported, r"rank 0: .*/nowhere/libnccl\.so\.2", lambda: group.allreduce(x))
-    group.barrier()
-    os.environ["PYCOLLECTIVE_NCCL_LIB"] = library
+    with variable(group, "PYCOLLECTIVE_NCCL_LIB", "/nowhere/libnccl.so.2"):
+        raises(pc.Unsupported, r"rank 0: .*/nowhere/libnccl\.so\.2", lambda: group._join_gpus(gpu.ordinal))
+        for value in (2.0, 4.0):
+            group.allreduce(x)
+            assert x.host.tolist() == [value]
     assert group.allreduce(np.array([1])).tolist() == [2]
 
 

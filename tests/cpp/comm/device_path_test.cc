@@ -38,7 +38,7 @@ TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
   const DeviceFacts without[] = {facts("GPU-a"), bare};
   const Status status = can_go_by_nccl(without);
   EXPECT_EQ(status.code(), Code::kUnsupported);
-  EXPECT_TRUE(has(status, "rank 1: no libnccl.so.2 was found. This version")) << status.to_string();
+  EXPECT_TRUE(has(status, "rank 1: no libnccl.so.2 was found")) << status.to_string();
 }
 
 TEST(DevicePath, texts_of_any_length_end) {

@@ -1,0 +1,46 @@
+// A call of arrays on a GPU that goes on without its caller, whatever moves it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/async_call.h"
+#include "cuda/driver.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class StartedDeviceCall {
+ public:
+  StartedDeviceCall(const StartedDeviceCall&) = delete;
+  StartedDeviceCall& operator=(const StartedDeviceCall&) = delete;
+  virtual ~StartedDeviceCall() = default;
+  // What is queued on `stream` from now on comes after the call. The host waits for it only where the host moves the data.
+  virtual Status precede(cuda::CUstream stream) = 0;
+  // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
+  virtual Status wait(double timeout_s) = 0;
+  virtual bool done() const = 0;
+  // Nobody is going to ask how it ends.
+  virtual void leave_alone() = 0;
+
+  enum class State : uint8_t { kRunning, kDone, kFailed };
+  State state() const { return state_; }  // may be behind done() for some milliseconds
+  const std::string& operation() const { return operation_; }
+  uint64_t sequence() const { return on_cpu_->sequence(); }  // 0: a message, or a world of one
+  TimePoint began() const { return on_cpu_->began(); }
+  TimePoint ended_at() const;  // now, if state() is kRunning
+
+ protected:
+  StartedDeviceCall() = default;
+  void end(State how);                 // the first word counts
+  std::shared_ptr<AsyncCall> on_cpu_;  // compares the ranks meanwhile, or moves the data
+  std::string operation_;
+
+ private:
+  std::atomic<State> state_{State::kRunning};
+  std::atomic<TimePoint::rep> ended_at_{0};  // set before state_
+};
+
+}  // namespace pc

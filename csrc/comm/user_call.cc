@@ -1,0 +1,43 @@
+#include "comm/user_call.h"
+
+#include <utility>
+
+#include "comm/arguments.h"
+#include "comm/async_call.h"
+
+namespace pc {
+
+Status UserCall::run(Communicator& group, double timeout_s) const {
+  switch (kind) {
+    case Kind::kSend: return group.send(outgoing(), timeout_s);
+    case Kind::kSendrecv: return group.sendrecv(outgoing(), request.out, source, tag, timeout_s);
+    case Kind::kRecv:
+      return group.recv({request.out, request.root, tag, request.site, request.bundle}, timeout_s);
+    case Kind::kCollective: break;
+  }
+  return group.run(request, timeout_s);
+}
+
+Result<std::shared_ptr<AsyncCall>> UserCall::begin(Communicator& group, Communicator::Async how) const {
+  switch (kind) {
+    case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
+    case Kind::kRecv: return group.begin_recv(request.out, request.root, tag, request.site, std::move(how));
+    case Kind::kSendrecv: return Status(Code::kInternal, "a sendrecv has no form that does not wait");
+    case Kind::kCollective: break;
+  }
+  return group.begin(request, std::move(how));
+}
+
+Status UserCall::check(const Communicator& group) {
+  switch (kind) {
+    case Kind::kSend: return check_message(request.in, request.root, group.rank(), group.size(), "send to");
+    case Kind::kRecv:
+      return check_message(request.out, request.root, group.rank(), group.size(), "recv from");
+    case Kind::kSendrecv:
+      return check_sendrecv(request.in, request.root, request.out, source, group.rank(), group.size());
+    case Kind::kCollective: break;
+  }
+  return check_request(request, group.rank(), group.size());
+}
+
+}  // namespace pc

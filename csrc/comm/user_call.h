@@ -1,0 +1,36 @@
+// What a user can ask a group for: a collective or a message. One thing that can be made at once, begun, or made with other memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "comm/communicator.h"
+#include "engine/request.h"
+
+namespace pc {
+
+// A view: what it points to must outlive the call.
+struct UserCall {
+  enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv };
+  Kind kind = Kind::kCollective;
+  Request request;  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
+  uint32_t tag = 0;
+  Rank source = 0;                                     // of a sendrecv
+  std::optional<std::span<const int64_t>> shape = {};  // of what is sent: OutgoingMessage
+
+  Status run(Communicator& group, double timeout_s) const;
+  // There is none for a sendrecv.
+  Result<std::shared_ptr<AsyncCall>> begin(Communicator& group, Communicator::Async how) const;
+  // What the group would say of its arguments. Also brings a collective into the form that executors expect.
+  Status check(const Communicator& group);
+
+ private:
+  OutgoingMessage outgoing() const {
+    return {request.in, request.root, tag, request.site, shape, request.bundle};
+  }
+};
+
+}  // namespace pc
