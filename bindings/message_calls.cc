@@ -188,19 +188,24 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
     return nullptr;
   }
   if (address.peer == kAnyRank) return refuse_any_rank(state, kName), nullptr;
-  Blocks blocks;
-  if (!blocks.take(*group.state, args[0], {kName, "x", !kSends, true})) return nullptr;
-  const Rank peer = static_cast<Rank>(address.peer);
-  const uint32_t tag = static_cast<uint32_t>(address.tag);
-  const uint64_t list = static_cast<uint64_t>(bundle);
-  const Status status = run(group, [&](Communicator& c) {
-    if (!kSends) return c.recv({blocks.buffer(), peer, tag, site, list}, address.timeout_s);
-    OutgoingMessage message{blocks.buffer(), peer, tag, site, {}, list};
-    if (const View* const view = blocks.single(); view != nullptr)
-      message.shape = std::span(view->shape(), static_cast<std::size_t>(view->ndim()));
-    return c.send(message, address.timeout_s);
-  });
-  return finish_blocks(group, status, kSends ? nullptr : &blocks, args[0]);
+  PreparedCall call;
+  call.function = kName;
+  call.kind = kSends ? UserCall::Kind::kSend : UserCall::Kind::kRecv;
+  call.list = std::make_unique<Blocks>();
+  if (!call.list->take(*group.state, args[0], {kName, "x", !kSends, true, true})) return nullptr;
+  if (kSends)
+    call.request.in = call.list->buffer();
+  else
+    call.request.out = call.list->buffer();
+  call.request.root = static_cast<Rank>(address.peer);
+  call.request.site = site;
+  call.request.bundle = static_cast<uint64_t>(bundle);
+  call.tag = static_cast<uint32_t>(address.tag);
+  call.timeout_s = address.timeout_s;
+  if (const View* const view = call.list->single(); kSends && view != nullptr) call.shape = shape_of(*view);
+  call.writes_list = !kSends;
+  call.arrays[0] = call.result = args[0];
+  return run_prepared(group, call);
 }
 
 PyObject* shape_of(const std::vector<int64_t>& lengths) {
@@ -267,19 +272,25 @@ PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t na
     return PyErr_Format(PyExc_TypeError, "_receive(x, token, bundle)");
   Found& found = *static_cast<Found*>(PyCapsule_GetPointer(args[1], kToken));
   if (!found.message) return PyErr_Format(PyExc_TypeError, "_receive(): it has been received");
-  int64_t number = 0;
-  const bool has_bundle = args[2] != Py_None;
-  Blocks blocks;
-  if ((has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], INT64_MAX, &number)) ||
-      !blocks.take(*group.state, args[0], {"recv", "x", true, true})) {
+  int64_t bundle = 0;
+  PreparedCall call;
+  call.function = "recv";
+  call.kind = UserCall::Kind::kRecvFound;
+  call.has_bundle = args[2] != Py_None;
+  call.list = std::make_unique<Blocks>();
+  if ((call.has_bundle && !to_integer(*group.state, "recv", "bundle", args[2], INT64_MAX, &bundle)) ||
+      !call.list->take(*group.state, args[0], {"recv", "x", true, true, true})) {
     let_go(found);
     return nullptr;
   }
-  std::optional<uint64_t> bundle;
-  if (has_bundle) bundle = static_cast<uint64_t>(number);
   const FoundMessage message = *std::exchange(found.message, std::nullopt);
-  const Status status = run(group, [&](Communicator& c) { return c.recv(blocks.buffer(), message, bundle); });
-  return finish_blocks(group, status, &blocks, args[0]);
+  call.found = &message;
+  call.request.out = call.list->buffer();
+  call.request.bundle = static_cast<uint64_t>(bundle);
+  call.request.site = message.site;
+  call.writes_list = true;
+  call.arrays[0] = call.result = args[0];
+  return run_prepared(group, call);
 }
 
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

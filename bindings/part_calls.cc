@@ -287,8 +287,8 @@ bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& c
   request.fixed_order = args[8] == Py_True;
   const bool has_in = is_given(args[1]), has_out = is_given(args[2]), in_place = args[1] == args[2];
   View &in = call.in_view, &out = call.out_view;
-  if (has_in && !in.take(state, args[1], {function, "x", in_place, true})) return false;
-  if (has_out && !in_place && !out.take(state, args[2], {function, "out", true, true})) return false;
+  if (has_in && !in.take(state, args[1], {function, "x", in_place, true, true})) return false;
+  if (has_out && !in_place && !out.take(state, args[2], {function, "out", true, true, true})) return false;
   const View& written = in_place ? in : out;
   request.in = in.buffer();
   if (has_out) {

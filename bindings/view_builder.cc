@@ -46,7 +46,7 @@ bool ViewBuilder::refuse_read_only() const {
 }
 
 bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const {
-  view_.stageable_ = device_.type == DeviceType::kCpu;
+  view_.stageable_ = true;
   const std::string name = use_.argument;
   std::string copy = "numpy.ascontiguousarray(" + name + ")", back = name + "[...] = copy";
   if (view_.torch_tensor_ != nullptr) copy = name + ".contiguous()", back = name + ".copy_(copy)";

@@ -81,6 +81,7 @@ bool ViewBuilder::from_cuda_interface() {
     const py::dict facts(py::handle(array_).attr(kInterface));
     const int version = facts["version"].cast<int>();
     if (version < kVersion) {
+      view_.stageable_ = true;  // JAX copies by itself
       return refuse_it("(" + type_name() + ") speaks version " + std::to_string(version) +
                            " of the CUDA array interface, which does not say on which stream it is made: "
                            "version 3 does",
@@ -129,6 +130,7 @@ bool ViewBuilder::take_stream(const dlpack::ExchangeApi& exchange, int32_t devic
 }
 
 bool ViewBuilder::refuse_gpu(const std::string& where) const {
+  view_.stageable_ = true;  // a call that is planned: Python makes it anew each time
   return refuse_it("lies on " + where + ", and " + use_.function +
                        " takes arrays of the CPU alone in this form (docs/gpu.md): pass a copy on the CPU",
                    Code::kUnsupported);

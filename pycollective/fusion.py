@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pycollective.arrays import Library, library_of
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.numbers import is_number
 from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
@@ -194,9 +195,11 @@ class Planned:
 
 
 def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
-    """What the calls on `x` need that write it; None if they would copy."""
+    """What the calls on `x` need that write it; None if they would copy, or lie on a GPU."""
     members = _members(function, "x", x)
     _check(function, members, op, writes=True)
+    if any(is_on_gpu(member.array) for member in members):
+        return None
     if not all(member.library.mutable and member.library.is_block(member.array) for member in members):
         return None
     blocks = [[members[place].array for place in places] for places in _by_dtype(members)]

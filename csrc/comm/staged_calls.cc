@@ -61,10 +61,12 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
 bool reads_output(const UserCall& call) {
   return call.kind == UserCall::Kind::kCollective && call.request.collective == Collective::kExscan;
 }
-// The root of a broadcast has one, which is its input.
+// The root of a broadcast may have one that is its input.
 bool writes_output(const UserCall& call, Rank rank) {
+  const Request& request = call.request;
   if (call.kind != UserCall::Kind::kCollective) return call.kind != UserCall::Kind::kSend;
-  return call.request.collective != Collective::kBroadcast || call.request.root != rank;
+  return request.collective != Collective::kBroadcast || request.root != rank ||
+         request.in.data != request.out.data || request.in.list != request.out.list;
 }
 
 }  // namespace

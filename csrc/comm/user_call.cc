@@ -13,6 +13,8 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
     case Kind::kSendrecv: return group.sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv:
       return group.recv({request.out, request.root, tag, request.site, request.bundle}, timeout_s);
+    case Kind::kRecvFound:  // by its own deadline
+      return group.recv(request.out, *found, has_bundle ? std::optional(request.bundle) : std::nullopt);
     case Kind::kCollective: break;
   }
   return group.run(request, timeout_s);
@@ -22,7 +24,8 @@ Result<std::shared_ptr<AsyncCall>> UserCall::begin(Communicator& group, Communic
   switch (kind) {
     case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
     case Kind::kRecv: return group.begin_recv(request.out, request.root, tag, request.site, std::move(how));
-    case Kind::kSendrecv: return Status(Code::kInternal, "a sendrecv has no form that does not wait");
+    case Kind::kRecvFound:
+    case Kind::kSendrecv: return Status(Code::kInternal, "this call has no form that does not wait");
     case Kind::kCollective: break;
   }
   return group.begin(request, std::move(how));
@@ -35,6 +38,8 @@ Status UserCall::check(const Communicator& group) {
       return check_message(request.out, request.root, group.rank(), group.size(), "recv from");
     case Kind::kSendrecv:
       return check_sendrecv(request.in, request.root, request.out, source, group.rank(), group.size());
+    case Kind::kRecvFound:
+      return check_message(request.out, found->peer, group.rank(), group.size(), "recv from");
     case Kind::kCollective: break;
   }
   return check_request(request, group.rank(), group.size());

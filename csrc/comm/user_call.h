@@ -14,15 +14,17 @@ namespace pc {
 
 // A view: what it points to must outlive the call.
 struct UserCall {
-  enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv };
+  enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv, kRecvFound };
   Kind kind = Kind::kCollective;
   Request request;  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
   uint32_t tag = 0;
   Rank source = 0;                                     // of a sendrecv
   std::optional<std::span<const int64_t>> shape = {};  // of what is sent: OutgoingMessage
+  const FoundMessage* found = nullptr;                 // of a kRecvFound
+  bool has_bundle = true;                              // likewise: the request's counts
 
   Status run(Communicator& group, double timeout_s) const;
-  // There is none for a sendrecv.
+  // There is none for a sendrecv, and none for a message that was found.
   Result<std::shared_ptr<AsyncCall>> begin(Communicator& group, Communicator::Async how) const;
   // What the group would say of its arguments. Also brings a collective into the form that executors expect.
   Status check(const Communicator& group);

@@ -11,15 +11,25 @@ import numpy as np
 from pycollective.arrays.library import Memory, Shape, span_of
 from pycollective.errors import Unsupported
 
-__all__ = ["GpuArrays", "empty"]
+__all__ = ["GpuArrays", "empty", "is_on_gpu"]
 
 INTERFACE = "__cuda_array_interface__"
 
 
+def is_on_gpu(x: Any) -> bool:
+    """Whether an array of any library lies on a GPU."""
+    kind = getattr(getattr(x, "device", None), "type", None)  # torch: the type of its tensors says nothing
+    return kind == "cuda" if isinstance(kind, str) else hasattr(x, INTERFACE)
+
+
+def cupy_of(x: Any) -> Any:
+    """CuPy, if `x` is an array of it."""
+    return sys.modules["cupy"] if type(x).__module__.partition(".")[0] == "cupy" else None
+
+
 def empty(like: Any, shape: Shape) -> Any:
     """An array of this shape beside `like`: of the same library, dtype and GPU. torch's tensors make their own."""
-    if type(like).__module__.partition(".")[0] == "cupy":
-        cupy = sys.modules["cupy"]
+    if cupy := cupy_of(like):
         with cupy.cuda.Device(like.device):
             return cupy.empty(shape, like.dtype)
     raise Unsupported(
@@ -28,7 +38,7 @@ def empty(like: Any, shape: Shape) -> Any:
 
 
 class GpuArrays:
-    """The core takes them as they lie, or refuses them. Nothing here copies between a GPU and the host."""
+    """Those in one block the core takes as they lie. CuPy copies the others, on the GPU and on its current stream."""
 
     name = "gpu"
     mutable = True
@@ -48,7 +58,13 @@ class GpuArrays:
         return int(math.prod(self.shape(x)) * np.dtype(getattr(x, INTERFACE)["typestr"]).itemsize)
 
     def is_block(self, x: Any) -> bool:
-        return True
+        facts = getattr(x, INTERFACE)
+        strides = facts.get("strides")
+        itemsize, shape = np.dtype(facts["typestr"]).itemsize, tuple(facts["shape"])
+        if strides is None or 0 in shape:
+            return True
+        rows = (itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return all(n == 1 or have == row for n, have, row in zip(shape, strides, rows, strict=True))
 
     def order(self, x: Any) -> Shape:
         return tuple(range(len(self.shape(x))))
@@ -62,25 +78,31 @@ class GpuArrays:
         return span_of(facts["data"][0], shape, tuple(strides), itemsize)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
-        self._refuse(like)
+        if not cupy_of(like):
+            self._refuse(like)
+        return empty(like, shape)  # the memory is the host's
 
     def empty(self, like: Any, shape: Shape) -> Any:
         return empty(like, shape)
 
     def assign(self, target: Any, source: Any) -> None:
-        self._refuse(source)
+        if not cupy_of(target):
+            self._refuse(target)
+        target[...] = source
 
     def finished(self, block: Any, like: Any) -> Any:
         return block
 
     def moved(self, x: Any, source: int, target: int) -> Any:
-        self._refuse(x)
+        if not (cupy := cupy_of(x)):
+            self._refuse(x)
+        return cupy.moveaxis(x, source, target)
 
     def why_not_written(self, x: Any) -> str:
         return "is read-only" if getattr(x, INTERFACE)["data"][1] else ""
 
     def _refuse(self, x: Any) -> NoReturn:
         raise Unsupported(
-            f"the {type(x).__name__} lies on a GPU, and this form of the call takes arrays of the CPU alone "
-            "(docs/gpu.md): pass a copy on the CPU"
+            f"the {type(x).__name__} lies on a GPU, and pycollective cannot copy it there: pass an array that lies in "
+            "one block, row by row, and axis=0"
         )

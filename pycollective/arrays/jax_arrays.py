@@ -14,7 +14,7 @@ __all__ = ["JaxArrays"]
 
 
 class JaxArrays(NumpyArrays):
-    """jax.Array on the CPU. As blocks they are NumPy arrays."""
+    """jax.Array. As blocks they are NumPy arrays: on the CPU its memory, else a copy that JAX makes and takes back."""
 
     name = "jax"
     mutable = False
@@ -35,15 +35,12 @@ class JaxArrays(NumpyArrays):
             raise InvalidArgument(
                 "the array is being traced by jax.jit or a like transformation: call outside of it"
             )
-        platforms = {device.platform for device in x.devices()}
-        if platforms != {"cpu"}:
-            raise Unsupported(
-                f"the array lies on {', '.join(sorted(platforms))}, and this build moves CPU memory only"
-            )
         if not x.is_fully_addressable:
             raise Unsupported(
                 "the array is spread over several processes by JAX itself: pass this process's part"
             )
+        if len(x.devices()) > 1 and not x.is_fully_replicated:
+            raise Unsupported(f"the array is spread over {len(x.devices())} devices: pass the part of one")
         return np.asarray(x)
 
     def shape(self, x: Any) -> Shape:
@@ -59,7 +56,11 @@ class JaxArrays(NumpyArrays):
         np.copyto(target, self.array(source), casting="no")
 
     def finished(self, block: Any, like: Any) -> Any:
-        return self._jax.numpy.asarray(block)
+        result = self._jax.numpy.asarray(block)
+        return self._jax.device_put(result, like.sharding) if self._is_elsewhere(like) else result
+
+    def _is_elsewhere(self, x: Any) -> bool:
+        return isinstance(x, self._jax.Array) and {device.platform for device in x.devices()} != {"cpu"}
 
     def moved(self, x: Any, source: int, target: int) -> Any:
         return np.moveaxis(self.array(x), source, target)

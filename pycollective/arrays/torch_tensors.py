@@ -34,7 +34,7 @@ class TorchTensors:
 
     def is_block(self, x: Any) -> bool:
         # What has no strides or lies on another device is left to the core, which refuses it.
-        if x.layout != self._torch.strided or x.device.type != "cpu":
+        if x.layout != self._torch.strided or x.device.type not in ("cpu", "cuda"):
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
 
@@ -48,12 +48,12 @@ class TorchTensors:
         return span_of(x.data_ptr(), tuple(x.shape), tuple(s * size for s in x.stride()), size)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
-        if not memory.size:
-            return self._torch.empty(shape, dtype=like.dtype)
+        if not memory.size or like.device.type != "cpu":
+            return self.empty(like, shape)
         return self._torch.from_numpy(memory).view(like.dtype).view(shape)
 
     def empty(self, like: Any, shape: Shape) -> Any:
-        return self._torch.empty(shape, dtype=like.dtype)
+        return self._torch.empty(shape, dtype=like.dtype, device=like.device)
 
     def assign(self, target: Any, source: Any) -> None:
         target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place

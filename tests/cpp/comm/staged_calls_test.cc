@@ -1,0 +1,401 @@
+// Calls of arrays on GPUs that go through the host: what the CPU can do, with its results and its errors. On a fake driver.
+#include "comm/staged_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "device_world.h"
+
+namespace pc::testing {
+namespace {
+
+class StagedWorld : public DeviceWorld {
+ protected:
+  void SetUp() override {
+    DeviceWorld::SetUp();
+    fake_.set_device_count(8);
+  }
+  // Its thread has no copies on the way when it is let go, so that nothing is leaked.
+  Result<std::shared_ptr<StagedCalls>> stage(Communicator& group) {
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> made, StagedCalls::create(group, driver_, group.rank()));
+    StagedCalls* const calls = made.get();
+    return std::shared_ptr<StagedCalls>(
+        calls, [this, rank = group.rank(), kept = std::move(made)](StagedCalls*) mutable {
+          fake_.drain_device(rank);
+          kept.reset();
+        });
+  }
+  static CallOnGpu sum_of(const Array& x) {
+    CallOnGpu made;
+    made.call.request = x.sum().request;
+    return made;
+  }
+  static CallOnGpu message(const Array& x, UserCall::Kind kind, Rank peer) {
+    CallOnGpu made = sum_of(x);
+    made.call.kind = kind;
+    made.call.request.root = peer;
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, StagedWorld, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+// ---- the same call, on the GPU and on the CPU
+
+struct Cell {
+  Collective collective;
+  ReduceOp op;
+  DType dtype;
+  bool in_place = false, uneven = false;
+  std::string text() const {
+    return std::string(name_of(collective)) + " " + std::string(name_of(op)) + " " +
+           std::string(name_of(dtype)) + (in_place ? " in place" : "") + (uneven ? " uneven" : "");
+  }
+};
+
+// One rank's part in it: elements, and where the output lies in the input or the other way round.
+struct Sizes {
+  std::size_t in = 0, out = 0, part_begin = 0;
+  bool has_in = true, has_out = true;
+  std::vector<uint64_t> counts = {};
+};
+
+Sizes sizes_of(const Cell& cell, Rank rank, Rank size, std::size_t count) {
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  const bool at_root = rank == size - 1;
+  std::vector<uint64_t> parts(ranks, count);
+  if (cell.uneven) std::iota(parts.begin(), parts.end(), count);
+  const auto part = parts.begin() + rank;
+  Sizes sizes;
+  sizes.part_begin = std::accumulate(parts.begin(), part, std::size_t{0});
+  if (cell.uneven) sizes.counts = parts;
+  const std::size_t whole = std::accumulate(parts.begin(), parts.end(), std::size_t{0});
+  switch (cell.collective) {
+    case Collective::kAllgather: sizes.in = *part, sizes.out = whole; break;
+    case Collective::kGather: sizes.in = *part, sizes.out = whole, sizes.has_out = at_root; break;
+    case Collective::kReduceScatter: sizes.in = whole, sizes.out = *part; break;
+    case Collective::kScatter: sizes.in = whole, sizes.out = *part, sizes.has_in = at_root; break;
+    case Collective::kAlltoall: sizes.in = sizes.out = ranks * count; break;
+    case Collective::kReduce: sizes.in = sizes.out = count, sizes.has_out = at_root; break;
+    case Collective::kBroadcast: sizes.in = sizes.out = count, sizes.has_in = at_root; break;
+    default: sizes.in = sizes.out = count;
+  }
+  return sizes;
+}
+
+void fill(std::byte* at, std::size_t count, DType dtype, Rank rank) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t value = (i + 7 * static_cast<std::size_t>(rank)) % 5;
+    const float f = static_cast<float>(value);
+    const int16_t s = static_cast<int16_t>(value);
+    if (dtype == DType::kF32) std::memcpy(at + i * sizeof f, &f, sizeof f);
+    if (dtype == DType::kI16) std::memcpy(at + i * sizeof s, &s, sizeof s);
+    if (dtype == DType::kU8) at[i] = static_cast<std::byte>(value);
+  }
+}
+
+// Its arrays in one block of memory that begins at `memory`: the input, and the output behind it if not in place.
+Request request_of(const Cell& cell, const Sizes& sizes, std::byte* memory, Device device, Rank root) {
+  const std::size_t element = size_of(cell.dtype);
+  const bool in_is_part = sizes.in < sizes.out || cell.collective == Collective::kGather ||
+                          cell.collective == Collective::kAllgather;
+  const std::size_t shift = sizes.in == sizes.out && cell.collective != Collective::kGather &&
+                                    cell.collective != Collective::kAllgather
+                                ? 0
+                                : sizes.part_begin * element;
+  std::byte *in = memory, *out = memory + sizes.in * element;
+  if (cell.in_place) {
+    in = memory + (in_is_part ? shift : 0);
+    out = memory + (in_is_part ? 0 : shift);
+  }
+  Request request;
+  request.collective = cell.collective;
+  request.op = cell.op;
+  request.root = root;
+  request.counts = sizes.counts;
+  if (sizes.has_in) request.in = {in, sizes.in, cell.dtype, device};
+  if (sizes.has_out) request.out = {out, sizes.out, cell.dtype, device};
+  return request;
+}
+
+TEST_P(StagedWorld, what_the_cpu_can_do_arrays_on_gpus_can_with_the_same_bits) {
+  std::vector<Cell> cells;
+  for (const DType dtype : {DType::kF32, DType::kI16, DType::kU8}) {
+    for (const bool in_place : {false, true}) {
+      for (const Collective each : {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatter,
+                                    Collective::kScan, Collective::kExscan})
+        cells.push_back({each, dtype == DType::kF32 ? ReduceOp::kMin : ReduceOp::kBXor, dtype, in_place});
+      for (const Collective each :
+           {Collective::kBroadcast, Collective::kAllgather, Collective::kGather, Collective::kScatter})
+        cells.push_back({each, ReduceOp::kSum, dtype, in_place});
+    }
+    cells.push_back({Collective::kAlltoall, ReduceOp::kSum, dtype});
+  }
+  std::erase_if(cells, [](const Cell& cell) {
+    return cell.op == ReduceOp::kMin && cell.collective == Collective::kExscan;  // floats have their own
+  });
+  for (const Collective each :
+       {Collective::kAllgather, Collective::kGather, Collective::kScatter, Collective::kReduceScatter})
+    cells.push_back({each, ReduceOp::kSum, DType::kF32, false, true});
+  for (const Rank size : {1, 2, 3, 4, 5, 8}) {
+    const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+      const Rank rank = group.rank();
+      PC_ASSIGN_OR_RETURN(Array memory, array_of(rank, std::size_t{16} * 2 * 1000 * 2));
+      const std::size_t n = static_cast<std::size_t>(size);
+      for (const Cell& cell : cells) {
+        for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000}}) {
+          const Sizes sizes = sizes_of(cell, rank, size, count);
+          const std::size_t elements = std::max(sizes.in, sizes.out) * (cell.in_place ? 1 : 2);
+          std::vector<std::byte> host(elements * size_of(cell.dtype) + 1);
+          std::byte* const there = reinterpret_cast<std::byte*>(memory.begin());
+          for (std::byte* at : {host.data(), there}) fill(at, elements, cell.dtype, rank);
+          PC_TRY(group.run(request_of(cell, sizes, host.data(), {}, size - 1)));
+          CallOnGpu call;
+          call.call.request =
+              request_of(cell, sizes, there, {DeviceType::kCuda, static_cast<int16_t>(rank)}, size - 1);
+          call.call.request.stream = memory.stream.get();
+          PC_TRY(calls->run(call, -1));
+          if (std::memcmp(host.data(), there, elements * size_of(cell.dtype)) != 0)
+            return wrong(cell.text() + " of " + std::to_string(count));
+        }
+      }
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+  EXPECT_EQ(fake_.calls("pageable"), 0);  // every copy is of pinned memory
+}
+
+TEST_P(StagedWorld, ranks_whose_arrays_lie_on_the_cpu_are_in_the_same_call) {
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    if (group.rank() == 1) {
+      std::vector<float> x(kCount, 2);
+      Request request;
+      request.collective = Collective::kAllreduce;
+      request.out = {reinterpret_cast<std::byte*>(x.data()), kCount, DType::kF32};
+      request.in = request.out;
+      PC_TRY(group.run(request));
+      PC_TRY(group.recv(request.out, 0, 5));
+      return x[0] == 6 && x[kCount - 1] == 6 ? Status::ok() : wrong("the CPU has another sum");
+    }
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_TRY(calls->run(sum_of(x), -1));
+    PC_TRY(expect(x, 6));
+    if (group.rank() != 0) return Status::ok();
+    CallOnGpu send = message(x, UserCall::Kind::kSend, 1);
+    send.call.tag = 5;
+    return calls->run(send, -1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, messages_go_round_a_ring_and_both_ways_at_once) {
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+    const Rank next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
+    PC_ASSIGN_OR_RETURN(const auto receiving, calls->begin(message(y, UserCall::Kind::kRecv, before), -1));
+    PC_ASSIGN_OR_RETURN(const auto sending, calls->begin(message(x, UserCall::Kind::kSend, next), -1));
+    PC_TRY(receiving->wait(-1));
+    PC_TRY(sending->wait(-1));
+    PC_TRY(expect(y, static_cast<float>(before + 1)));
+    CallOnGpu both = message(y, UserCall::Kind::kSendrecv, next);
+    both.call.request.out = x.sum().request.out;
+    both.call.source = before;
+    PC_TRY(calls->run(both, -1));
+    PC_TRY(expect(x, static_cast<float>((group.rank() + 1) % 3 + 1)));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank(), 7));
+    auto list = std::make_unique<Scattered>();
+    list->add(reinterpret_cast<std::byte*>(x.begin()), kCount * sizeof(float));
+    list->add(reinterpret_cast<std::byte*>(y.begin()), 7 * sizeof(float));
+    CallOnGpu call = sum_of(x);
+    Request& request = call.call.request;
+    request.in.data = nullptr;
+    request.out.data = nullptr;
+    request.in.count = request.out.count = kCount + 7;
+    request.in.list = request.out.list = list.get();
+    PC_ASSIGN_OR_RETURN(const auto started, calls->begin(call, -1));
+    list.reset();
+    PC_TRY(started->wait(-1));
+    PC_TRY(expect(x, 3));
+    PC_TRY(expect(y, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+    for (const bool blocks : {true, false}) {
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(produce(x, std::vector<float>(kCount, static_cast<float>(10 + group.rank()))));
+      auto later = std::async(std::launch::async, [&] { fake_.release_stream(x.stream.get()); });
+      if (blocks) {
+        PC_TRY(calls->run(sum_of(x), -1));
+      } else {
+        PC_ASSIGN_OR_RETURN(const auto started, calls->begin(sum_of(x), -1));
+        fake_.hold_stream(y.stream.get());
+        PC_TRY(started->precede(y.stream.get()));
+        PC_TRY(copy(y, x, y.stream.get()));
+        fake_.release_stream(y.stream.get());
+        drain(y);
+        PC_TRY(expect(y, 21));
+        PC_TRY(started->wait(-1));
+        if (!started->done() || started->state() != StartedDeviceCall::State::kDone)
+          return wrong("not done after its end");
+      }
+      later.wait();
+      PC_TRY(expect(x, 21));
+    }
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goes_on) {
+  const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    CallOnGpu call = sum_of(x);
+    if (group.rank() == 1) call.call.request.op.op = ReduceOp::kProd;
+    const auto started = calls->begin(call, -1);
+    const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
+    if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
+    if (started.is_ok() && started.value()->state() != StartedDeviceCall::State::kFailed)
+      return wrong("it has not failed");
+    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // untouched
+    PC_TRY(group.resync());
+    PC_TRY(calls->run(sum_of(x), -1));
+    PC_TRY(expect(x, 6));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, what_makes_an_array_too_late_is_told_on_its_rank_and_the_group_goes_on) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    if (group.rank() == 0) {
+      fake_.hold_stream(x.stream.get());
+      const Status ended = calls->run(sum_of(x), 0.05);
+      if (ended.code() != Code::kTimeout || !has(ended, "what makes its array"))
+        return wrong(ended.to_string());
+      fake_.release_stream(x.stream.get());
+    }
+    PC_TRY(
+        calls->run(sum_of(x), -1));  // the first of rank 1, and, with what was left behind, right on rank 0
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
+  const Outcomes outcomes = run(
+      3,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        const auto started = calls->begin(sum_of(x), -1);
+        return started.is_ok() ? started.value()->precede(x.stream.get()) : started.status();
+      },
+      false);
+  for (const std::size_t rank : {0UL, 1UL})
+    EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, what_cannot_be_right_is_refused_before_anything_is_sent) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    if (group.rank() == 0) {
+      CallOnGpu call = sum_of(x);
+      call.call.request.in.device.index = call.call.request.out.device.index = 1;
+      Status refused = calls->run(call, -1);
+      if (refused.code() != Code::kInvalidArgument || !has(refused, "GPU 0"))
+        return wrong(refused.to_string());
+      refused = calls->run(message(x, UserCall::Kind::kSend, 2), -1);
+      if (refused.code() != Code::kInvalidArgument) return wrong(refused.to_string());
+      fake_.begin_capture(x.stream.get());
+      refused = calls->run(sum_of(x), -1);
+      fake_.end_capture(x.stream.get());
+      if (refused.code() != Code::kUnsupported || !has(refused, "CUDA graph"))
+        return wrong(refused.to_string());
+    }
+    PC_TRY(calls->run(sum_of(x), -1));
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_go) {
+  std::atomic<int> heard{0};
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    std::promise<void> first, second;
+    CallOnGpu call = sum_of(x);
+    call.keeps = std::make_shared<int>(0);
+    const std::weak_ptr<const void> kept = call.keeps;
+    {
+      PC_ASSIGN_OR_RETURN(const auto good, calls->begin(call, -1, [&] { ++heard, first.set_value(); }));
+      call.keeps = nullptr;
+      first.get_future().wait();
+      if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
+    }
+    if (!kept.expired()) return wrong("it still keeps its arrays");
+    if (group.rank() == 1) call.call.request.op.op = ReduceOp::kProd;
+    PC_ASSIGN_OR_RETURN(const auto bad, calls->begin(call, -1, [&] { ++heard, second.set_value(); }));
+    second.get_future().wait();
+    if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
+    return group.resync();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_EQ(heard, 4);
+}
+
+TEST_P(StagedWorld, a_call_that_nobody_waits_for_ends_and_its_world_may_end_before_it) {
+  std::vector<std::shared_ptr<StartedDeviceCall>> left(2);
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(left[static_cast<std::size_t>(group.rank())], calls->begin(sum_of(x), -1));
+    PC_TRY(calls->close(-1));
+    return expect(x, 3);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const std::shared_ptr<StartedDeviceCall>& each : left) {
+    ASSERT_NE(each, nullptr);
+    EXPECT_TRUE(each->done());
+    EXPECT_TRUE(each->wait(-1).is_ok());
+  }
+}
+
+}  // namespace
+}  // namespace pc::testing

@@ -1,0 +1,76 @@
+// Pinned memory is used again, and never while the GPU uses it.
+#include "cuda/pinned_pool.h"
+
+#include <optional>
+#include <utility>
+
+#include "cuda/fake_gpu.h"
+#include "cuda/stream.h"
+
+namespace pc::cuda {
+namespace {
+
+class PinnedPoolTest : public FakeGpu {};
+
+TEST_F(PinnedPoolTest, a_block_comes_back_to_whoever_fits_in_it) {
+  const Context context = gpu();
+  PinnedPool pool(context);
+  std::byte* first = nullptr;
+  {
+    PinnedPool::Lent lent = value_of(pool.take(5000));
+    EXPECT_GE(lent.bytes().size(), 5000U);
+    first = lent.bytes().data();
+  }
+  EXPECT_EQ(value_of(pool.take(8192)).bytes().data(), first);
+  const PinnedPool::Lent small = value_of(pool.take(0)), large = value_of(pool.take(9000));
+  EXPECT_EQ(small.bytes().data(), first);
+  EXPECT_NE(large.bytes().data(), first);
+  EXPECT_EQ(fake.live("pinned"), 2);
+}
+
+TEST_F(PinnedPoolTest, nobody_gets_what_the_gpu_still_uses) {
+  const Context context = gpu();
+  PinnedPool pool(context);
+  EventPool events(context);
+  const Stream stream = value_of(Stream::create(context));
+  const ContextGuard current = value_of(context.enter());
+  fake.hold_stream(stream.get());
+  std::byte* busy = nullptr;
+  {
+    PinnedPool::Lent lent = value_of(pool.take(100));
+    busy = lent.bytes().data();
+    EventPool::Lent end = value_of(events.take());
+    ASSERT_TRUE(record(context.driver(), end.get(), stream.get()).is_ok());
+    EXPECT_TRUE(lent.is_free());
+    lent.busy_until(std::move(end));
+    EXPECT_FALSE(lent.is_free());
+  }
+  EXPECT_NE(value_of(pool.take(100)).bytes().data(), busy);
+  fake.release_stream(stream.get());
+  fake.drain(stream.get());
+  const PinnedPool::Lent one = value_of(pool.take(100)), two = value_of(pool.take(100));
+  EXPECT_TRUE(one.bytes().data() == busy || two.bytes().data() == busy);
+  EXPECT_EQ(fake.live("pinned"), 2);
+}
+
+TEST_F(PinnedPoolTest, all_is_given_back_when_the_pool_and_what_it_lent_are_gone) {
+  std::optional<PinnedPool> pool(gpu());
+  {
+    const PinnedPool::Lent lent = value_of(pool->take(100));
+    pool.reset();
+    EXPECT_EQ(fake.live("pinned"), 1);
+  }
+  EXPECT_EQ(fake.live("pinned"), 0);
+}
+
+TEST_F(PinnedPoolTest, no_memory_is_an_error_that_says_how_much) {
+  const Context context = gpu();
+  PinnedPool pool(context);
+  fake.fail_next("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+  const auto refused = pool.take(1 << 20);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_HAS(refused.status().message(), "1 MiB");
+}
+
+}  // namespace
+}  // namespace pc::cuda
