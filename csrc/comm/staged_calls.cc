@@ -105,7 +105,7 @@ class StagedCalls::Call final : public StartedDeviceCall {
     PC_TRY(until_on_cpu(*calls, until));
     const Result<WaitEnd> end =
         cuda::wait_on_host([&] { return reached(*calls); }, {calls->group_.waiting_until(Deadline(until))});
-    const Status ended = calls->settled(end, staging_.call.request, "its result has not reached the GPU");
+    const Status ended = calls->settled(end, staging_.call, "its result has not reached the GPU");
     if (ended.is_ok()) StartedDeviceCall::end(State::kDone);
     if (!end.is_ok()) StartedDeviceCall::end(State::kFailed);
     return ended;
@@ -229,7 +229,7 @@ Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
   };
   // The call has ended well on all ranks, so what is left to do here has its time anew.
   const WaitContext again = group_.waiting_until(Deadline::after(seconds));
-  return settled(cuda::wait_on_host(is_back, {again}), checked.request, "its result has not reached the GPU");
+  return settled(cuda::wait_on_host(is_back, {again}), checked, "its result has not reached the GPU");
 }
 
 Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
@@ -303,7 +303,7 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
   PC_TRY(queue_copies_out(call, staging, stream));
   const Result<WaitEnd> read =
       cuda::wait_on_host([&]() -> Result<bool> { return staging.memory.is_free(); }, {context});
-  PC_TRY(settled(read, call.request, "what makes its array has not ended on the GPU"));
+  PC_TRY(settled(read, call, "what makes its array has not ended on the GPU"));
   return staging;
 }
 
@@ -343,7 +343,7 @@ Result<cuda::CUevent> StagedCalls::queue_copies_back(Staging& staging, cuda::CUs
 }
 
 // What the end of a wait for this GPU means. `what`: why it took too long.
-Status StagedCalls::settled(const Result<WaitEnd>& end, const Request& request, const char* what) {
+Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, const char* what) {
   PC_TRY(end.status());
   switch (end.value()) {
     case WaitEnd::kReady: return Status::ok();
@@ -351,7 +351,7 @@ Status StagedCalls::settled(const Result<WaitEnd>& end, const Request& request, 
     case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted");
     case WaitEnd::kTimeout: break;
   }
-  return Status(Code::kTimeout, what).with_operation(name_of(request.collective)).with_rank(group_.rank());
+  return Status(Code::kTimeout, what).with_operation(call.name()).with_rank(group_.rank());
 }
 
 Status StagedCalls::start_watching() {

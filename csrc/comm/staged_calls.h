@@ -55,7 +55,7 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   Result<Staging> to_host(const UserCall& call, cuda::CUstream stream, const WaitContext& context);
   Status queue_copies_out(const UserCall& call, Staging& staging, cuda::CUstream stream);
   Result<cuda::CUevent> queue_copies_back(Staging& staging, cuda::CUstream stream);
-  Status settled(const Result<WaitEnd>& end, const Request& request, const char* what);
+  Status settled(const Result<WaitEnd>& end, const UserCall& call, const char* what);
   Status start_watching();  // mutex_ held
   void watch();
   bool look_at_calls();

@@ -31,6 +31,17 @@ Result<std::shared_ptr<AsyncCall>> UserCall::begin(Communicator& group, Communic
   return group.begin(request, std::move(how));
 }
 
+std::string_view UserCall::name() const {
+  switch (kind) {
+    case Kind::kSend: return "send";
+    case Kind::kSendrecv: return "sendrecv";
+    case Kind::kRecv:
+    case Kind::kRecvFound: return "recv";
+    case Kind::kCollective: break;
+  }
+  return name_of(request.collective);
+}
+
 Status UserCall::check(const Communicator& group) {
   switch (kind) {
     case Kind::kSend: return check_message(request.in, request.root, group.rank(), group.size(), "send to");
