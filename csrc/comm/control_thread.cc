@@ -1,6 +1,5 @@
 #include "comm/control_thread.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,8 +10,9 @@
 #include <csignal>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <thread>
+
+#include "base/start_thread.h"
 
 namespace pc {
 namespace {
@@ -342,18 +342,7 @@ Result<std::unique_ptr<ControlThread>> ControlThread::create(ControlOptions opti
 
 Status ControlThread::start() {
   State& state = *state_;
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  Status started;
-  try {
-    state.thread = std::thread([&state] { state.run(); });
-    ::pthread_setname_np(state.thread.native_handle(), "pc-control");
-  } catch (const std::system_error& error) {
-    started = system_error("starting the control thread", error.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return start_thread(state.thread, "pc-control", "starting the control thread", [&state] { state.run(); });
 }
 
 void ControlThread::stop() {

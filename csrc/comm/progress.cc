@@ -1,11 +1,9 @@
 #include "comm/progress.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <system_error>
 #include <vector>
+
+#include "base/start_thread.h"
 
 namespace pc {
 namespace {
@@ -18,18 +16,7 @@ Status Progress::start() {
   const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return Status::ok();
   if (stopping_) return Status(Code::kNotInitialized, "this world is shut down");
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  Status started;
-  try {
-    thread_ = std::thread([this] { run(); });
-    ::pthread_setname_np(thread_.native_handle(), "pc-progress");
-  } catch (const std::system_error& error) {
-    started = system_error("starting the progress thread", error.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return start_thread(thread_, "pc-progress", "starting the progress thread", [this] { run(); });
 }
 
 std::shared_ptr<AsyncCall> Progress::add(AsyncCall::Start start) {

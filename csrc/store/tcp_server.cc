@@ -1,6 +1,5 @@
 #include "store/tcp_server.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -11,13 +10,13 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 
 #include "base/fd.h"
 #include "base/refusals.h"
 #include "base/socket.h"
+#include "base/start_thread.h"
 #include "session/greeting.h"
 #include "store/protocol.h"
 #include "store/table.h"
@@ -123,21 +122,10 @@ Status TcpStoreServer::State::open(const std::vector<std::string>& wanted) {
   epoll_event event{EPOLLIN, {.fd = stop.get()}};
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop.get(), &event) != 0 || !listen(true))
     return system_error("epoll_ctl for the store", errno);
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  Status started;
-  try {
-    thread = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {  // how the library says that the system has no more threads
-    started = system_error("start the store's thread", error.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return start_thread(thread, "pc-store", "start the store's thread", [this] { serve(); });
 }
 
 void TcpStoreServer::State::serve() {
-  ::pthread_setname_np(::pthread_self(), "pc-store");  // what top -H and gdb show
   for (;;) {
     std::array<epoll_event, 64> events;
     const int n = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()),
