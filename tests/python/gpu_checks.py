@@ -1,66 +1,26 @@
-"""What test_gpu_arrays.py checks, in a process of its own: on fakes of the driver and NCCL, ranks as threads.
-
-`python gpu_checks.py` prints the tracebacks of the checks that failed, by name, as JSON.
-"""
+"""What test_gpu_arrays.py checks of arrays that NCCL moves: gpu_checking.py."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import json
-import os
-import re
 import sys
 import threading
-import traceback
 import types
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import fake_gpus
 import numpy as np
-import numpy.typing as npt
+from fake_cupy import fake_cupy
 from fake_gpu_tensors import GpuTensor, gpu_tensor
-from fake_gpus import Array, Gpu, on_ranks
+from fake_gpus import Array, Gpu
+from gpu_checking import check, on_ranks, raises, ranks, run_checks
 from waiting import eventually
 
 import pycollective as pc
 from pycollective import _core
-
-GPUS = 4
-Check = Callable[[], None]
-CHECKS: dict[str, Check] = {}
-driver = None if __name__ != "__main__" else fake_gpus.Driver(GPUS)
-
-
-def check(function: Check) -> Check:
-    CHECKS[function.__name__] = function
-    return function
-
-
-def ranks(size: int) -> Callable[[Callable[[_core.Group, Gpu], None]], Check]:
-    """The function is a check, made by each of so many ranks."""
-
-    def decorated(body: Callable[[_core.Group, Gpu], None]) -> Check:
-        def run() -> None:
-            assert driver is not None
-            on_ranks(size, body, driver)
-
-        run.__name__ = body.__name__
-        return check(run)
-
-    return decorated
-
-
-def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
-    try:
-        call()
-    except kind as error:
-        assert re.search(text, str(error)), f"{error} has no {text!r}"
-    else:
-        raise AssertionError(f"no {kind.__name__}")
 
 
 def _same_on_gpu_and_cpu(group: _core.Group, gpu: Gpu) -> None:
@@ -269,8 +229,7 @@ def what_nobody_has_heard_of_is_raised_by_the_end_of_the_world() -> None:
         assert eventually(lambda: work.info()["state"] == "failed")
         group.resync()
 
-    assert driver is not None
-    raises(pc.CollectiveMismatch, "prod", lambda: on_ranks(2, body, driver))
+    raises(pc.CollectiveMismatch, "prod", lambda: on_ranks(2, body))
 
 
 @ranks(2)
@@ -338,46 +297,15 @@ def arrays_without_elements_take_part(group: _core.Group, gpu: Gpu) -> None:
     assert group.allreduce_async(empty).wait(host=True) is empty
 
 
-class FakeCupy(types.ModuleType):
-    """As much of CuPy as makes an array, on the GPU of the thread."""
-
-    def __init__(self) -> None:
-        super().__init__("cupy")
-        self.here = threading.local()
-        self.cuda = types.SimpleNamespace(Device=contextlib.nullcontext)
-
-        class ndarray(Array):
-            __module__ = "cupy"
-            device = 0
-
-            @property
-            def elements(self) -> npt.NDArray[Any]:
-                base: npt.NDArray[Any] = self.host.reshape(-1)
-                return np.lib.stride_tricks.as_strided(base, self.shape, self.strides)
-
-            def __setitem__(self, key: Any, source: Any) -> None:
-                cupy.here.gpu.drain(source.stream)  # as if it were queued there
-                self.elements[key] = source.elements
-
-        self.ndarray = ndarray
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        self.here.made = self.ndarray(self.here.gpu, np.zeros(shape), dtype=dtype)
-        return cast(Array, self.here.made)
-
-
-cupy = FakeCupy()
-
-
 @ranks(2)
 def results_are_made_by_the_library_of_the_array(group: _core.Group, gpu: Gpu) -> None:
-    sys.modules["cupy"] = cupy
-    cupy.here.gpu = gpu
-    x = cupy.ndarray(gpu, [group.rank, group.rank], dtype=np.int64)
+    sys.modules["cupy"] = fake_cupy
+    fake_cupy.here.gpu = gpu
+    x = fake_cupy.ndarray(gpu, [group.rank, group.rank], dtype=np.int64)
     result = group.allgather_async(x).wait(host=True)
-    assert result is cupy.here.made
+    assert result is fake_cupy.here.made
     assert result.host.tolist() == [0, 0, 1, 1]
-    assert group.reduce_scatter(x) is cupy.here.made
+    assert group.reduce_scatter(x) is fake_cupy.here.made
     group.barrier()
     sys.modules.pop("cupy", None)
 
@@ -431,136 +359,6 @@ def a_call_in_a_cuda_graph_runs_whenever_that_is_launched(group: _core.Group, gp
         gpu.drain(stream)
         assert x.host.tolist() == [2 * (2 * value + 1)]
         group.barrier()
-
-
-@ranks(3)
-def what_nccl_has_not_goes_through_the_host(group: _core.Group, gpu: Gpu) -> None:
-    stream = gpu.stream()
-    values = np.arange(5, dtype=np.int16) + group.rank
-    for name, keywords in {
-        "allreduce": {"op": "max"},
-        "reduce": {"op": "bxor", "root": 0},
-        "scan": {},
-        "exscan": {},
-    }.items():
-        here, there = values.copy(), Array(gpu, values, stream)
-        getattr(group, name)(here, **keywords)
-        assert getattr(group, name)(there, **keywords) is there
-        assert np.array_equal(there.host, here), name
-        if name == "reduce":
-            continue
-        work = getattr(group, f"{name}_async")(again := Array(gpu, values, stream), **keywords)
-        assert work.wait() is again
-        gpu.drain(stream)
-        assert np.array_equal(again.host, here), name
-        assert work.wait(host=True) is again
-        assert work.done()
-    fixed = Array(gpu, [0.5 * group.rank], stream)
-    group.allreduce(fixed, reproducible="shape")
-    assert fixed.host.tolist() == [1.5]
-
-
-@ranks(3)
-def messages_between_gpus(group: _core.Group, gpu: Gpu) -> None:
-    after, before = (group.rank + 1) % 3, (group.rank + 2) % 3
-    x, y = Array(gpu, np.full(4, group.rank)), Array(gpu, np.zeros(4, np.int64))
-    receiving, sending = group.recv_async(y, before), group.send_async(x, after)
-    assert receiving.wait(host=True) is y
-    sending.wait(host=True)
-    assert y.host.tolist() == [before] * 4
-    assert group.sendrecv(x, before, after, out=y) is y
-    assert y.host.tolist() == [after] * 4
-    if group.rank == 0:
-        group.send(x, 1, tag=7)
-        group.send(Array(gpu, np.full(4, 5)), 1, tag=8)
-        group.send([Array(gpu, [1.5]), Array(gpu, [2.5, 3.5])], 1)  # type: ignore[list-item]
-    elif group.rank == 1:
-        assert group.recv(None, 0, tag=7).tolist() == [0] * 4
-        assert group.recv(y, pc.ANY_SOURCE, tag=8, with_source=True) == (y, 0)
-        assert y.host.tolist() == [5] * 4
-        parts: Any = [Array(gpu, [0.0]), Array(gpu, [0.0, 0.0])]
-        group.recv(parts, 0)
-        assert [part.host.tolist() for part in parts] == [[1.5], [2.5, 3.5]]
-
-
-@ranks(3)
-def parts_of_different_sizes(group: _core.Group, gpu: Gpu) -> None:
-    counts = [1, 2, 3]
-    mine = Array(gpu, np.full((counts[group.rank], 2), float(group.rank)))
-    whole = Array(gpu, np.zeros((6, 2)))
-    assert group.allgather(mine, out=whole, counts=counts) is whole
-    gpu.drain(whole.stream)
-    assert whole.host[:, 0].tolist() == [0, 1, 1, 2, 2, 2]
-    back = Array(gpu, np.zeros((counts[group.rank], 2)))
-    group.reduce_scatter(whole, out=back, counts=counts)
-    gpu.drain(back.stream)
-    assert np.array_equal(back.host, 3 * mine.host)
-
-
-@ranks(2)
-def a_planned_call_goes_behind_the_stream_of_the_moment(group: _core.Group, gpu: Gpu) -> None:
-    x, y = Array(gpu, [1.0], gpu.stream()), Array(gpu, [3.0], gpu.stream())
-    one: Any = group.plan_allreduce(x)
-    several: Any = group.plan_allreduce([x, y])  # type: ignore[type-var]
-    assert one() is x
-    x.stream = y.stream
-    several()
-    gpu.drain(y.stream)
-    assert (x.host.tolist(), y.host.tolist()) == ([4.0], [6.0])
-
-
-@check
-def ranks_whose_arrays_lie_on_the_cpu_take_part_where_calls_go_through_the_host() -> None:
-    def body(group: _core.Group, gpu: Gpu) -> None:
-        x: Any = np.array([1.0]) if group.rank == 1 else Array(gpu, [1.0])
-        group.allreduce(x)
-        assert (x if group.rank == 1 else x.host).tolist() == [3.0]
-
-    assert driver is not None
-    os.environ["PYCOLLECTIVE_GPU"] = "staged"
-    try:
-        on_ranks(3, body, driver)
-    finally:
-        del os.environ["PYCOLLECTIVE_GPU"]
-
-
-@ranks(2)
-def views_with_gaps_are_copied_by_cupy(group: _core.Group, gpu: Gpu) -> None:
-    sys.modules["cupy"] = cupy
-    cupy.here.gpu = gpu
-    x = cupy.ndarray(gpu, np.arange(4.0) + group.rank)
-    x.shape, x.strides = (2,), (16,)
-    assert group.allreduce(x) is x
-    gpu.drain(x.stream)
-    assert x.elements.tolist() == [1.0, 5.0]
-    group.barrier()
-    sys.modules.pop("cupy", None)
-
-
-@contextlib.contextmanager
-def variable(group: _core.Group, name: str, value: str) -> Iterator[None]:
-    """Set for all ranks, which are threads of one process."""
-    before = os.environ.get(name)
-    group.barrier()
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        group.barrier()
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
-
-
-@ranks(2)
-def without_nccl_calls_go_through_the_host(group: _core.Group, gpu: Gpu) -> None:
-    x = Array(gpu, [1.0])
-    with variable(group, "PYCOLLECTIVE_NCCL_LIB", "/nowhere/libnccl.so.2"):
-        raises(pc.Unsupported, r"rank 0: .*/nowhere/libnccl\.so\.2", lambda: group._join_gpus(gpu.ordinal))
-        for value in (2.0, 4.0):
-            group.allreduce(x)
-            assert x.host.tolist() == [value]
-    assert group.allreduce(np.array([1])).tolist() == [2]
 
 
 @ranks(2)
@@ -626,18 +424,5 @@ def lists_of_tensors_go_as_one(group: _core.Group, gpu: Gpu) -> None:
     assert all(x._version > version for x, version in zip(tensors, versions, strict=True))
 
 
-def main() -> None:
-    failed = {}
-    for name, each in CHECKS.items():
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
-        print(name, file=sys.stderr, flush=True)
-        try:
-            each()
-        except BaseException:
-            failed[name] = traceback.format_exc()
-    print(json.dumps(failed))
-
-
 if __name__ == "__main__":
-    main()
+    run_checks()

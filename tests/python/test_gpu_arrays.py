@@ -1,4 +1,4 @@
-"""Arrays on GPUs, as users pass them: on fakes of the driver and NCCL, in a process of its own (gpu_checks.py).
+"""Arrays on GPUs, as users pass them: on fakes of the driver and NCCL, in processes of their own (gpu_checking.py).
 
 What only a GPU can prove is in tests/cpp/gpu and `scripts/test gpu`.
 """
@@ -17,7 +17,9 @@ import fake_gpus
 import pytest
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^@(?:ranks\(\d+\)|check)\ndef (\w+)", (HERE / "gpu_checks.py").read_text(), re.MULTILINE)
+FILES = ("gpu_checks.py", "gpu_host_checks.py")
+DECORATED = re.compile(r"^@(?:ranks\(\d+\)|check)\ndef (\w+)", re.MULTILINE)
+NAMES = [name for file in FILES for name in DECORATED.findall((HERE / file).read_text())]
 NAMES += [f"collectives_have_the_results_of_the_cpu_on_{size}" for size in (1, 2, 3, 4)]
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
 
@@ -30,10 +32,12 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
         "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
     }
-    words = [sys.executable, "-X", "faulthandler", HERE / "gpu_checks.py"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
-    assert done.returncode == 0, done.stderr
-    failures: dict[str, str] = json.loads(done.stdout)
+    failures: dict[str, str] = {}
+    for file in FILES:
+        words = [sys.executable, "-X", "faulthandler", HERE / file]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
+        assert done.returncode == 0, done.stderr
+        failures |= json.loads(done.stdout)
     return failures
 
 
