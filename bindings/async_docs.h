@@ -50,7 +50,8 @@ Wait until the call has ended, and return what the blocking call would.
 May be called again, and by several threads.
 
 Of arrays on a GPU it is the GPU that waits: what their library queues there from now on, in this thread, comes after the
-call, and wait() itself returns at once. What goes wrong later is raised by the next call, or by wait(host=True).
+call, and wait() itself returns at once; of a call that goes through the host, when the other ranks have done their parts. What
+goes wrong later is raised by the next call, or by wait(host=True).
 
 Parameters:
     timeout: seconds to wait here. None: until the call has ended, which its own timeout bounds.

@@ -143,13 +143,21 @@ bool take_timeout(WorkObject& work, const char* function, PyObject* const* args,
   return to_timeout(*work.state, function, given[0], seconds);
 }
 
+// Of arrays on a GPU. Null: a Python error is set, and the call goes on.
+std::optional<Status> put_behind(WorkObject& work, double timeout_s, void* stream) {
+  std::optional<Status> outcome = work.gpu->precede(*work.session, timeout_s, stream);
+  work.heard = work.heard || outcome.has_value();
+  if (!outcome && PyErr_Occurred() == nullptr)
+    raise_status(*work.state, gave_up_waiting(work, work.gpu->started(), timeout_s));
+  return outcome;
+}
+
 PyObject* wait(WorkObject& work, double timeout_s, bool host) {
   const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
-  std::optional<Status> outcome;
-  if (work.gpu != nullptr && !host) outcome = work.gpu->precede(*work.session);
-  work.heard = work.heard || outcome.has_value();
-  if (PyErr_Occurred() != nullptr) return nullptr;
-  if (!outcome) outcome = wait_for_end(work, timeout_s);
+  std::optional<void*> stream;
+  if (work.gpu != nullptr && !host && !work.gpu->ask_stream(&stream)) return nullptr;
+  const std::optional<Status> outcome =
+      stream ? put_behind(work, timeout_s, *stream) : wait_for_end(work, timeout_s);
   if (!outcome) return nullptr;
   if (outcome->is_ok()) return Py_NewRef(work.result);
   return raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));

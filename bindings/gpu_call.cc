@@ -275,10 +275,12 @@ std::optional<Status> GpuCall::without_gil(const Session& session, Wait&& wait) 
   return ended;
 }
 
-std::optional<Status> GpuCall::precede(const Session& session) const {
-  std::optional<void*> stream;
-  if (!stream_.ask(array_, &stream) || !stream) return std::nullopt;
-  return without_gil(session, [&] { return started_->precede(static_cast<cuda::CUstream>(plain(*stream))); });
+bool GpuCall::ask_stream(std::optional<void*>* stream) const { return stream_.ask(array_, stream); }
+
+std::optional<Status> GpuCall::precede(const Session& session, double timeout_s, void* stream) const {
+  return without_gil(session, [&] {
+    return started_->precede_within(timeout_s, static_cast<cuda::CUstream>(plain(stream)));
+  });
 }
 
 std::optional<Status> GpuCall::wait_on_host(const Session& session, double timeout_s) const {

@@ -29,9 +29,12 @@ class GpuCall {
 
   // False: a Python error is set.
   bool begin(GroupObject& group, PreparedCall& call);
-  // Puts what the arrays' library queues from now on, in this thread, behind the call. Null: the library has no stream to say, so
-  // the host has to wait. An error of Python's may be set then.
-  std::optional<Status> precede(const Session& session) const;
+  // On which stream the arrays' library works now, in this thread. Empty: it has none to say, so the host has to wait. False: a
+  // Python error is set.
+  bool ask_stream(std::optional<void*>* stream) const;
+  // Puts what is queued there from now on behind the call. Null: a signal handler raised, or `timeout_s` is over, and not the call's
+  // own.
+  std::optional<Status> precede(const Session& session, double timeout_s, void* stream) const;
   // Null: a signal handler raised. kTimeout while started().state() is still kRunning: `timeout_s` is over, and not the call's own.
   std::optional<Status> wait_on_host(const Session& session, double timeout_s) const;
 

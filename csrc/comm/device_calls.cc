@@ -1,16 +1,13 @@
 #include "comm/device_calls.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/start_thread.h"
 #include "comm/async_call.h"
 #include "comm/device_arguments.h"
 #include "nccl/executor.h"
@@ -109,7 +106,7 @@ Result<nccl::UniqueId> meet(Communicator& group, const nccl::Api& api, double ti
 // One call. Thread-safety: all methods.
 class DeviceCalls::Call final : public StartedDeviceCall {
  public:
-  Status precede(cuda::CUstream stream) override;
+  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
   Status wait(double timeout_s) override;
   bool done() const override { return on_gpu_->done() && on_cpu_->outcome().has_value(); }
   void leave_alone() override {}  // an error ends the group: every later call raises it
@@ -173,16 +170,8 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       strict_(means.strict),
       clock_(*means.clock),
       executor_(std::move(executor)) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  try {
-    watcher_ = std::thread([this] { watch(); });
-    ::pthread_setname_np(watcher_.native_handle(), "pc-gpu-watch");
-  } catch (const std::system_error& error) {
-    failure_ = system_error("starting the watcher of calls on GPUs", error.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  failure_ =
+      start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
 }
 
 DeviceCalls::~DeviceCalls() {
@@ -349,7 +338,7 @@ Status DeviceCalls::close(double timeout_s) {
 
 void DeviceCalls::abort(const Status& why) { fail(why, false); }
 
-Status DeviceCalls::Call::precede(cuda::CUstream stream) {
+std::optional<Status> DeviceCalls::Call::precede_within(double /*timeout_s*/, cuda::CUstream stream) {
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) PC_TRY(calls->first_failure());
   return on_gpu_->precede(stream);
 }

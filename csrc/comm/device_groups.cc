@@ -70,7 +70,10 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while this group joins on its GPUs cannot make a call there");
   const std::lock_guard joining(its->joining);
-  if (its->way != nullptr) return its->way;
+  if (its->way != nullptr) {
+    if (insists) PC_TRY(its->way->by_nccl());
+    return its->way;
+  }
   its->joins = std::this_thread::get_id();
   const std::shared_ptr<void> no_more(nullptr, [&](void*) { its->joins = std::thread::id(); });
   PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, timeout_s, insists));
@@ -86,15 +89,12 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
 Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
                                                             double timeout_s, bool insists) {
   const Status may = insists ? Status::ok() : group.gpus_may_join();
-  Result<std::shared_ptr<DeviceCalls>> joined = may.is_ok() ? Status(Code::kInternal, "") : may;
-  if (may.is_ok()) {
-    PC_TRY(may_join(device, stream));
-    joined = DeviceCalls::join(group, means(device), timeout_s);
-    if (!joined.is_ok() && joined.status().code() != Code::kUnsupported) return joined.status();
-    if (!joined.is_ok() && !insists && group.rank() == 0)
-      options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message());
-  }
-  if (!joined.is_ok() && insists) return joined.status();
+  if (may.is_ok()) PC_TRY(may_join(device, stream));
+  Result<std::shared_ptr<DeviceCalls>> joined =
+      may.is_ok() ? DeviceCalls::join(group, means(device), timeout_s) : may;
+  if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
+  if (!joined.is_ok() && may.is_ok() && group.rank() == 0)
+    options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message());
   PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
   return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined));
 }

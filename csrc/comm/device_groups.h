@@ -34,7 +34,7 @@ class DeviceGroups {
 
   // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
   // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
-  // joined: kInvalidArgument. `insists`: whoever has no GPU is to say why.
+  // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.

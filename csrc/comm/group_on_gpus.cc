@@ -13,7 +13,7 @@ bool GroupOnGpus::goes_by_nccl(const UserCall& call) const {
 Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
   const std::lock_guard lock(mutex_);
   if (staged_ == nullptr) {
-    PC_ASSIGN_OR_RETURN(staged_, StagedCalls::create(group_, driver_, device_));
+    PC_ASSIGN_OR_RETURN(staged_, StagedCalls::create(group_, driver_, device_, group_.timeout_s()));
   }
   return staged_;
 }

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <mutex>
-#include <string_view>
 
 #include "comm/device_calls.h"
 #include "comm/staged_calls.h"

@@ -1,15 +1,12 @@
 #include "comm/staged_calls.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "comm/arguments.h"
 #include "comm/device_arguments.h"
 #include "cuda/context.h"
@@ -88,10 +85,11 @@ class StagedCalls::Call final : public StartedDeviceCall {
         staging_(std::move(staging)),
         keeps_(std::move(keeps)) {}
 
-  Status precede(cuda::CUstream stream) override {
+  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    PC_TRY(until_on_cpu(*calls, TimePoint::max()));
+    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline_of(timeout_s));
+    if (!on_its_way || !on_its_way->is_ok()) return on_its_way;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls->context_.enter());
     const std::lock_guard lock(mutex_);
     return end_ == nullptr ? Status::ok() : cuda::stream_waits(calls->context_.driver(), stream, end_);
@@ -101,13 +99,16 @@ class StagedCalls::Call final : public StartedDeviceCall {
     if (state() == State::kDone) return Status::ok();
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
-    PC_TRY(until_on_cpu(*calls, until));
-    const Result<WaitEnd> end =
-        cuda::wait_on_host([&] { return reached(*calls); }, {calls->group_.waiting_until(Deadline(until))});
-    const Status ended = calls->settled(end, staging_.call, "its result has not reached the GPU");
-    if (ended.is_ok()) StartedDeviceCall::end(State::kDone);
-    if (!end.is_ok()) StartedDeviceCall::end(State::kFailed);
+    const Deadline deadline = deadline_of(timeout_s);
+    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline);
+    if (!on_its_way) return Status(Code::kTimeout, "the call has not ended on the CPU");
+    PC_TRY(*on_its_way);
+    const Deadline patience = calls->patience();
+    const bool is_last = deadline.when() >= patience.when();
+    const Status ended =
+        calls->until_back(staging_.call, is_last ? patience : deadline, [&] { return reached(*calls); });
+    if (ended.is_ok()) end(State::kDone);
+    if (ended.code() == Code::kTimeout && is_last) end(State::kFailed);
     return ended;
   }
 
@@ -129,13 +130,16 @@ class StagedCalls::Call final : public StartedDeviceCall {
     return outcome && !outcome->is_ok() ? *outcome
                                         : Status(Code::kNotInitialized, "the group of this call was closed");
   }
-  // Until its result is on its way to the GPU. Errors: how it ended, or, with state() still kRunning, why this wait did.
-  Status until_on_cpu(StagedCalls& calls, TimePoint until) {
-    const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(Deadline(until)));
-    if (!ended) return Status(Code::kTimeout, "the call has not ended on the CPU");
-    if (!on_cpu_->outcome()) return *ended;  // this wait was refused
-    const Status on_its_way = *come_back(calls);
-    if (!on_its_way.is_ok()) StartedDeviceCall::end(State::kFailed);
+  static Deadline deadline_of(double timeout_s) {
+    return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+  }
+  // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while state() is still kRunning: it
+  // was refused.
+  std::optional<Status> until_on_its_way(StagedCalls& calls, Deadline deadline) {
+    const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
+    if (!ended || !on_cpu_->outcome()) return ended;
+    const std::optional<Status> on_its_way = come_back(calls);
+    if (on_its_way && !on_its_way->is_ok()) end(State::kFailed);
     return on_its_way;
   }
   // Once it has ended on the CPU: queues the copies back, and says how it went.
@@ -175,14 +179,16 @@ class StagedCalls::Call final : public StartedDeviceCall {
 
 Result<std::shared_ptr<StagedCalls>> StagedCalls::create(Communicator& group,
                                                          const std::shared_ptr<const cuda::Driver>& driver,
-                                                         int device) {
+                                                         int device, double patience_s) {
   PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver, device));
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
-  return std::shared_ptr<StagedCalls>(new StagedCalls(group, std::move(context), std::move(stream)));
+  return std::shared_ptr<StagedCalls>(
+      new StagedCalls(group, std::move(context), std::move(stream), patience_s));
 }
 
-StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream)
+StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double patience_s)
     : group_(group),
+      patience_s_(patience_s),
       context_(std::move(context)),
       stream_(std::move(stream)),
       events_(context_),
@@ -223,13 +229,10 @@ Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
   PC_TRY(staging.call.run(group_, std::max(deadline.remaining_s(), 0.0)));
   if (!is_there(staging.results)) return Status::ok();
   PC_ASSIGN_OR_RETURN(const cuda::CUevent end, queue_copies_back(staging, stream));
-  const auto is_back = [&]() -> Result<bool> {
+  return until_back(checked, patience(), [&]() -> Result<bool> {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
     return cuda::is_reached(context_.driver(), end);
-  };
-  // The call has ended well on all ranks, so what is left to do here has its time anew.
-  const WaitContext again = group_.waiting_until(Deadline::after(seconds));
-  return settled(cuda::wait_on_host(is_back, {again}), checked, "its result has not reached the GPU");
+  });
 }
 
 Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
@@ -342,6 +345,12 @@ Result<cuda::CUevent> StagedCalls::queue_copies_back(Staging& staging, cuda::CUs
   return event;
 }
 
+Status StagedCalls::until_back(const UserCall& call, Deadline deadline,
+                               const std::function<Result<bool>()>& reached) {
+  return settled(cuda::wait_on_host(reached, {group_.waiting_until(deadline)}), call,
+                 "its result has not reached the GPU");
+}
+
 // What the end of a wait for this GPU means. `what`: why it took too long.
 Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, const char* what) {
   PC_TRY(end.status());
@@ -356,18 +365,8 @@ Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, co
 
 Status StagedCalls::start_watching() {
   if (watcher_.joinable()) return Status::ok();
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  Status started;
-  try {
-    watcher_ = std::thread([this] { watch(); });
-    ::pthread_setname_np(watcher_.native_handle(), "pc-gpu-stage");
-  } catch (const std::system_error& error) {
-    started = system_error("starting the thread that copies results to the GPU", error.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return start_thread(watcher_, "pc-gpu-stage", "starting the thread that copies results to the GPU",
+                      [this] { watch(); });
 }
 
 void StagedCalls::watch() {

@@ -32,9 +32,10 @@ struct CallOnGpu {
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  public:
+  // `patience_s`: for the copy of a result to the GPU, when the call has ended well on all ranks.
   static Result<std::shared_ptr<StagedCalls>> create(Communicator& group,
                                                      const std::shared_ptr<const cuda::Driver>& driver,
-                                                     int device);
+                                                     int device, double patience_s);
   ~StagedCalls();  // what the GPU still uses is leaked
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
@@ -50,17 +51,20 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  private:
   class Call;
   struct Staging;
-  StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream);
+  StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double patience_s);
   Status check(UserCall& call) const;
   Result<Staging> to_host(const UserCall& call, cuda::CUstream stream, const WaitContext& context);
   Status queue_copies_out(const UserCall& call, Staging& staging, cuda::CUstream stream);
   Result<cuda::CUevent> queue_copies_back(Staging& staging, cuda::CUstream stream);
+  Deadline patience() const { return Deadline::after(patience_s_); }
+  Status until_back(const UserCall& call, Deadline deadline, const std::function<Result<bool>()>& reached);
   Status settled(const Result<WaitEnd>& end, const UserCall& call, const char* what);
   Status start_watching();  // mutex_ held
   void watch();
   bool look_at_calls();
 
   Communicator& group_;
+  const double patience_s_;
   const cuda::Context context_;
   const cuda::Stream stream_;  // beside the arrays' own
   cuda::EventPool events_;

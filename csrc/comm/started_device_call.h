@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/async_call.h"
@@ -17,8 +18,12 @@ class StartedDeviceCall {
   StartedDeviceCall(const StartedDeviceCall&) = delete;
   StartedDeviceCall& operator=(const StartedDeviceCall&) = delete;
   virtual ~StartedDeviceCall() = default;
-  // What is queued on `stream` from now on comes after the call. The host waits for it only where the host moves the data.
-  virtual Status precede(cuda::CUstream stream) = 0;
+  // What is queued on `stream` from now on comes after the call. The host waits for the call only where the host moves the
+  // data. Null: `timeout_s` (negative: none) was over before, or somebody pressed Ctrl-C, and the call goes on.
+  virtual std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) = 0;
+  Status precede(cuda::CUstream stream) {
+    return precede_within(-1, stream).value_or(Status(Code::kInterrupted, "interrupted"));
+  }
   // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
   virtual Status wait(double timeout_s) = 0;
   virtual bool done() const = 0;

@@ -22,7 +22,7 @@ struct UserCall {
   Rank source = 0;                                     // of a sendrecv
   std::optional<std::span<const int64_t>> shape = {};  // of what is sent: OutgoingMessage
   const FoundMessage* found = nullptr;                 // of a kRecvFound
-  bool has_bundle = true;                              // likewise: the request's counts
+  bool has_bundle = true;  // likewise; false: the message is taken whatever list it may be
 
   Status run(Communicator& group, double timeout_s) const;
   // There is none for a sendrecv, and none for a message that was found.

@@ -39,8 +39,6 @@ class JaxArrays(NumpyArrays):
             raise Unsupported(
                 "the array is spread over several processes by JAX itself: pass this process's part"
             )
-        if len(x.devices()) > 1 and not x.is_fully_replicated:
-            raise Unsupported(f"the array is spread over {len(x.devices())} devices: pass the part of one")
         return np.asarray(x)
 
     def shape(self, x: Any) -> Shape:

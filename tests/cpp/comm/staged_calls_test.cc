@@ -24,7 +24,8 @@ class StagedWorld : public DeviceWorld {
   }
   // Its thread has no copies on the way when it is let go, so that nothing is leaked.
   Result<std::shared_ptr<StagedCalls>> stage(Communicator& group) {
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> made, StagedCalls::create(group, driver_, group.rank()));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> made,
+                        StagedCalls::create(group, driver_, group.rank(), kLong));
     StagedCalls* const calls = made.get();
     return std::shared_ptr<StagedCalls>(
         calls, [this, rank = group.rank(), kept = std::move(made)](StagedCalls*) mutable {
@@ -309,6 +310,35 @@ TEST_P(StagedWorld, what_makes_an_array_too_late_is_told_on_its_rank_and_the_gro
         calls->run(sum_of(x), -1));  // the first of rank 1, and, with what was left behind, right on rank 0
     PC_TRY(expect(x, 3));
     return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StagedWorld, a_result_that_does_not_reach_the_gpu_is_an_error_in_time) {
+  constexpr double kSoon = 0.2;
+  std::promise<void*> reads;
+  std::promise<void> told;
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    if (group.rank() == 1) {
+      void* const theirs = reads.get_future().get();
+      while (fake_.calls("cuMemcpyDtoHAsync") == 0) std::this_thread::yield();
+      fake_.drain(theirs);
+      fake_.hold_stream(theirs);  // it waits for this rank, and its array has been read
+      PC_TRY(calls->run(sum_of(x), -1));
+      told.get_future().wait();
+      fake_.release_stream(theirs);
+      return calls->close(-1);
+    }
+    PC_ASSIGN_OR_RETURN(const auto impatient, StagedCalls::create(group, driver_, 0, kSoon));
+    reads.set_value(x.stream.get());
+    const Status ended = impatient->run(sum_of(x), -1);
+    told.set_value();
+    if (ended.code() != Code::kTimeout || !has(ended, "has not reached the GPU"))
+      return wrong(ended.to_string());
+    drain(x);  // memory that the GPU still used has stayed
+    return expect(x, 3);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
