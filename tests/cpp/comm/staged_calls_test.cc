@@ -323,7 +323,8 @@ TEST_P(StagedWorld, a_result_that_does_not_reach_the_gpu_is_an_error_in_time) {
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     if (group.rank() == 1) {
       void* const theirs = reads.get_future().get();
-      while (fake_.calls("cuMemcpyDtoHAsync") == 0) std::this_thread::yield();
+      while (fake_.calls("cuEventQuery") == 0)
+        std::this_thread::yield();  // it has queued the copy, and asks for it
       fake_.drain(theirs);
       fake_.hold_stream(theirs);  // it waits for this rank, and its array has been read
       PC_TRY(calls->run(sum_of(x), -1));
