@@ -164,7 +164,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   Status outcome = ended;
   if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
     outcome = await_verdict(call.sequence, probe);
-  if (outcome.code() == Code::kPeerExited) end_group(outcome.with_operation(operation));
+  if (outcome.code() == Code::kPeerExited) end_for_all(outcome.with_operation(operation), our_word(outcome));
   const std::lock_guard lock(mutex_);
   forget(call.sequence);
   if (const auto news = deferred_.find(call.sequence); news != deferred_.end()) (void)take_news(news);
@@ -343,6 +343,11 @@ void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
 
 void GroupCalls::quit(const Status& why) {
   if (*word() != 0) return;  // its members know
+  end_for_all(why, {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
+}
+
+// This rank takes part in no call of the group any more: nobody shall wait for it there.
+void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
   std::vector<uint64_t> unfinished;
   {
     const std::unique_lock in_turn = turn();
@@ -354,8 +359,7 @@ void GroupCalls::quit(const Status& why) {
   }
   end_group(why);
   if (parts_.control == nullptr) return;
-  for (const uint64_t sequence : unfinished)
-    parts_.control->gave_up(id(sequence), {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
+  for (const uint64_t sequence : unfinished) parts_.control->gave_up(id(sequence), told);
 }
 
 void GroupCalls::end_group(const Status& why) {
@@ -433,17 +437,20 @@ std::optional<CallRecord> GroupCalls::running_now(const CallId& question) const 
 }
 
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
-  bool made = false;
+  bool made = false, ahead = false;
   {
     const std::unique_lock in_turn = turn();  // not while a call is between its number and its launch
     made = sequence <= sequence_;
     const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
+    ahead = done && why.code == Code::kPeerExited && (!record || record->kind != CallRecord::Kind::kShutdown);
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
     if (!done && !endings_.try_emplace(sequence, Ending{why}).second) return;
     ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
   }
+  // The others have ended the group there, and make none of the calls that this rank is in by now.
+  if (ahead) end_group(verdict_of(why, {}, names_));
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
   if (made) parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
 }

@@ -158,6 +158,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status cause() const;  // mutex_ held
   Status told(const Status& ended, const Call& call, const std::string& operation) const;
   void end_group(const Status& why);
+  void end_for_all(const Status& why, const CallEnd& told);
   CallEnd our_word(const Status& ended) const;  // for the others
   bool note_ending(const Call& call,
                    const CallEnd& ours);  // mutex_ held; true: the others are still to be told

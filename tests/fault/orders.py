@@ -42,7 +42,7 @@ def perform(me: Rank, call: Call) -> Callable[[], object]:
     """The call, ready to be made."""
     x = np.full(call.count, me.rank + 1.0)
     if call.what == "allreduce":
-        return partial(pc.allreduce, x, timeout=call.timeout)
+        return partial(allreduce, me, x, call.timeout)
     if call.what == "broadcast":
         return partial(pc.broadcast, x, call.root, timeout=call.timeout)
     if call.what == "reduce":
@@ -57,6 +57,12 @@ def perform(me: Rank, call: Call) -> Callable[[], object]:
 
 
 # ---- what a rank does
+
+
+def allreduce(me: Rank, x: np.ndarray[Any, np.dtype[np.float64]], timeout: float) -> None:
+    pc.allreduce(x, timeout=timeout)
+    if not (x == me.size * (me.size + 1) / 2).all():
+        raise AssertionError(f"wrong result: {x}")
 
 
 def make(me: Rank, call: dict[str, Any]) -> None:

@@ -228,17 +228,17 @@ class World:
 
     def _until_asleep(self, ranks: Collection[int], within_s: float, *, all_threads: bool) -> None:
         until = time.monotonic() + within_s
-        looks = dict.fromkeys(ranks, 0)  # in a row that found it asleep
-        while busy := [rank for rank in looks if looks[rank] < LOOKS]:
+        looks = 0  # in a row that found all of them asleep at once: who is awake may wake another
+        while looks < LOOKS:
             self._pump(0.0005)
-            for rank in busy:
-                each = self.ranks[rank]
-                if not all_threads and (each.pending or not each.open):
-                    looks[rank] = LOOKS
-                else:
-                    looks[rank] = looks[rank] + 1 if each.sleeps(all_threads=all_threads) else 0
+            busy = [rank for rank in ranks if not self._rests(self.ranks[rank], all_threads=all_threads)]
+            looks = 0 if busy else looks + 1
             if time.monotonic() > until:
                 raise Hang(f"ranks {busy} neither wait nor return within {within_s:g} s\n{self.stacks(busy)}")
+
+    def _rests(self, each: Supervised, *, all_threads: bool) -> bool:
+        ended = not all_threads and (bool(each.pending) or not each.open)
+        return ended or each.sleeps(all_threads=all_threads)
 
     # ---- acting
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 #include <limits>
 #include <map>
 #include <string>
@@ -449,6 +450,28 @@ TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
     EXPECT_TRUE(has(outcomes[0], "rank 1")) << name << ": " << text_of(outcomes);
     EXPECT_FALSE(outcomes[1].is_ok()) << name << ": not everybody came";
     EXPECT_FALSE(has(outcomes[1], "another algorithm")) << name << ": " << text_of(outcomes);
+  }
+}
+
+// Rank 0 needs rank 1 in the reduce, of which rank 2's part is done without it. So rank 0 makes no allreduce, for its group
+// has ended; and rank 2 waits for rank 0 there.
+TEST_P(Failure, who_waits_for_one_whose_group_has_ended_hears_who_is_gone) {
+  for (int round = 0; round < 5; ++round) {
+    std::latch both(2);  // nobody goes before the other has heard
+    const Outcomes outcomes = run(3, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
+      if (group.rank() == 1) return runtime.shutdown(Deadline::after(kShort));
+      Elements x = contribution(DType::kF32, 100, group.rank(), 3), out = x;
+      Request reduce = request_of(Collective::kReduce, x, out);
+      if (group.rank() != 0) reduce.out = {};
+      const Status first = group.run(reduce);
+      const Status second = allreduce(group);
+      both.arrive_and_wait();
+      return first.is_ok() || first.code() == Code::kPeerExited ? second : first;
+    });
+    for (const std::size_t rank : {0, 2}) {
+      EXPECT_EQ(outcomes[rank].code(), Code::kPeerExited) << rank << ": " << text_of(outcomes);
+      EXPECT_TRUE(has(outcomes[rank], "rank 1")) << rank << ": " << text_of(outcomes);
+    }
   }
 }
 
