@@ -17,6 +17,8 @@ using CUevent = struct CUevent_st*;
 using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUfunction = struct CUfunc_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 using CUmemGenericAllocationHandle = unsigned long long;
 
 struct CUuuid {
@@ -202,6 +204,12 @@ inline constexpr int kOldestDriver = 12000;
   X(cuFuncLoad, 12040, (CUfunction function))                                                                          \
   X(cuStreamWriteValue32, 12000, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                    \
   X(cuStreamWaitValue32, 12000, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                     \
+  X(cuStreamBeginCapture, 12000, (CUstream stream, int mode))                                                           \
+  X(cuStreamEndCapture, 12000, (CUstream stream, CUgraph* graph))                                                       \
+  X(cuGraphInstantiateWithFlags, 12000, (CUgraphExec* made, CUgraph graph, unsigned long long flags))                   \
+  X(cuGraphLaunch, 12000, (CUgraphExec graph, CUstream stream))                                                         \
+  X(cuGraphExecDestroy, 12000, (CUgraphExec graph))                                                                     \
+  X(cuGraphDestroy, 12000, (CUgraph graph))                                                                             \
   X(cuIpcGetMemHandle, 12000, (CUipcMemHandle* handle, CUdeviceptr at))                                                \
   X(cuIpcOpenMemHandle, 12000, (CUdeviceptr* at, CUipcMemHandle handle, unsigned flags))                               \
   X(cuIpcCloseMemHandle, 12000, (CUdeviceptr at))                                                                      \

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "fakes/cuda/devices.h"
+#include "fakes/cuda/graphs.h"
 #include "fakes/cuda/kernels.h"
 #include "fakes/cuda/shared_memory.h"
 
@@ -102,6 +103,8 @@ void fake_cuda_reset() {
   w.default_streams.clear();
   w.kernels.clear();
   w.libraries.clear();
+  w.graphs.clear();
+  w.runnable_graphs.clear();
   w.attributes.clear();
   w.hidden.clear();
   w.failures.clear();

@@ -56,6 +56,13 @@ struct CUstream_st {
   std::thread thread = {};
 };
 
+struct CUgraph_st {
+  std::vector<Operation> operations;
+};
+struct CUgraphExec_st {
+  std::vector<Operation> operations;
+};
+
 struct CUlib_st {};
 struct CUkern_st {
   std::string name;
@@ -106,6 +113,8 @@ struct World {
   std::vector<CUevent> destroyed_events = {};
   std::map<std::string, std::unique_ptr<CUkern_st>> kernels = {};
   std::list<std::unique_ptr<CUlib_st>> libraries = {};
+  std::list<std::unique_ptr<CUgraph_st>> graphs = {};
+  std::list<std::unique_ptr<CUgraphExec_st>> runnable_graphs = {};
 };
 // Hidden, as all that is kept: several of these libraries may be in one process, and each has its own.
 __attribute__((visibility("hidden"))) inline World& world() {
