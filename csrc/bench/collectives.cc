@@ -58,13 +58,7 @@ bool all_but_first(const Asked&, Rank rank, Rank) { return rank > 0; }
 
 template <Collective collective>
 Status call(Communicator& group, const Asked& asked, const Arrays& arrays) {
-  Request request;
-  request.collective = collective;
-  request.in = arrays.in;
-  request.out = arrays.out;
-  request.op = asked.op;
-  request.root = asked.root;
-  return group.run(request);
+  return group.run(request_of(collective, asked, arrays));
 }
 
 Status barrier(Communicator& group, const Asked&, const Arrays&) { return group.run(Request{}); }
@@ -89,6 +83,7 @@ constexpr std::string_view kRunsAhead =
 
 constexpr std::array<Operation, 12> kOperations = {{
     {.name = "allreduce",
+     .collective = Collective::kAllreduce,
      .parts = whole,
      .bus_factor = there_and_back,
      .input = own_part,
@@ -98,6 +93,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = "2 (n - 1) / n * bytes / time",
      .reduces = true},
     {.name = "broadcast",
+     .collective = Collective::kBroadcast,
      .parts = whole,
      .bus_factor = one,
      .input = own_mark,
@@ -107,6 +103,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = kBytes,
      .rooted = true},
     {.name = "reduce",
+     .collective = Collective::kReduce,
      .parts = whole,
      .bus_factor = one,
      .input = own_part,
@@ -117,6 +114,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .reduces = true,
      .rooted = true},
     {.name = "allgather",
+     .collective = Collective::kAllgather,
      .parts = gathers,
      .bus_factor = all_but_own,
      .input = own_mark,
@@ -125,6 +123,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .has_result = everybody,
      .formula = kAllButOwn},
     {.name = "reduce_scatter",
+     .collective = Collective::kReduceScatter,
      .parts = scatters,
      .bus_factor = all_but_own,
      .input = own_part,
@@ -134,6 +133,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = kAllButOwn,
      .reduces = true},
     {.name = "alltoall",
+     .collective = Collective::kAlltoall,
      .parts = exchanges,
      .bus_factor = all_but_own,
      .input = own_mark,
@@ -143,6 +143,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = kAllButOwn,
      .in_place = false},
     {.name = "gather",
+     .collective = Collective::kGather,
      .parts = gathers,
      .bus_factor = all_but_own,
      .input = own_mark,
@@ -152,6 +153,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = kAllButOwn,
      .rooted = true},
     {.name = "scatter",
+     .collective = Collective::kScatter,
      .parts = scatters,
      .bus_factor = all_but_own,
      .input = own_mark,
@@ -161,6 +163,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .formula = kAllButOwn,
      .rooted = true},
     {.name = "scan",
+     .collective = Collective::kScan,
      .parts = whole,
      .bus_factor = one,
      .input = own_part,
@@ -172,6 +175,7 @@ constexpr std::array<Operation, 12> kOperations = {{
      .reduces = true,
      .averages = false},
     {.name = "exscan",
+     .collective = Collective::kExscan,
      .parts = whole,
      .bus_factor = one,
      .input = own_part,
@@ -204,6 +208,16 @@ constexpr std::array<Operation, 12> kOperations = {{
 }};
 
 }  // namespace
+
+Request request_of(Collective collective, const Asked& asked, const Arrays& arrays) {
+  Request request;
+  request.collective = collective;
+  request.in = arrays.in;
+  request.out = arrays.out;
+  request.op = asked.op;
+  request.root = asked.root;
+  return request;
+}
 
 std::span<const Operation> operations() { return kOperations; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -33,10 +34,14 @@ struct Element {
   uint64_t i = 0;
 };
 
+// One call of a collective.
+Request request_of(Collective collective, const Asked& asked, const Arrays& arrays);
+
 struct Operation {
   std::string_view name;
-  Parts (*parts)(Rank size);        // the size of a row is that of the larger array
-  double (*bus_factor)(Rank size);  // busbw = factor * bytes / time
+  std::optional<Collective> collective = {};  // which one call of is a run; nothing: run() alone knows
+  Parts (*parts)(Rank size);                  // the size of a row is that of the larger array
+  double (*bus_factor)(Rank size);            // busbw = factor * bytes / time
   double (*input)(const Asked& asked, const Element& element);
   Status (*run)(Communicator& group, const Asked& asked, const Arrays& arrays);
   double (*expected)(const Asked& asked, const Element& element);

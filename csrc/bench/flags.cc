@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "bench/gpu_flags.h"
 #include "bench/numbers.h"
 #include "bench/patterns.h"
 
@@ -93,6 +94,7 @@ Status set_check(Words& words, const std::string& value) {
 }
 
 Status set_place(Words& words, bool in, bool out) {
+  words.says_place = true;
   words.in_place = in;
   words.out_of_place = out;
   return Status::ok();
@@ -100,14 +102,8 @@ Status set_place(Words& words, bool in, bool out) {
 
 // ---- the flags
 
-using Set = Status (*)(Words&, const std::string&);
-struct Flag {
-  std::string_view brief, name;
-  bool has_value;
-  Set set;
-};
 constexpr uint64_t kMostIterations = 10'000'000;
-constexpr std::array<Flag, 24> kFlags = {{
+constexpr std::array<Flag, 25> kFlags = {{
     {"-n", "--ranks", true,
      [](Words& w, const std::string& v) { return take(whole_number(v, 1, 1024), w.options.ranks); }},
     {"-b", "--minbytes", true,
@@ -153,6 +149,8 @@ constexpr std::array<Flag, 24> kFlags = {{
      }},
     {"", "--timeout_s", true,
      [](Words& w, const std::string& v) { return take(seconds(v), w.options.timeout_s); }},
+    {"-T", "--timeout", true,
+     [](Words& w, const std::string& v) { return take(seconds(v), w.options.timeout_s); }},
     {"", "--json", false,
      [](Words& w, const std::string&) {
        w.options.json = true;
@@ -170,23 +168,39 @@ constexpr std::array<Flag, 24> kFlags = {{
      }},
 }};
 
-const Flag* find_flag(std::string_view name) {
-  const auto is_it = [&](const Flag& flag) {
-    return name == flag.name || (!name.empty() && name == flag.brief);
-  };
-  const auto found = std::find_if(kFlags.begin(), kFlags.end(), is_it);
-  return found == kFlags.end() ? nullptr : &*found;
+template <class Row>
+const Row* find_row(std::span<const Row> rows, std::string_view name) {
+  const auto is_it = [&](const Row& row) { return name == row.name || (!name.empty() && name == row.brief); };
+  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
+  return found == rows.end() ? nullptr : &*found;
 }
 
-// "-b 8", "-b8", "--minbytes 8", "--minbytes=8". Takes what it reads off the front of `rest`.
+// Where it does not go with one of the devices, that is noted.
+Result<const Flag*> find_flag(Words& words, const std::string& name, const std::string& word) {
+  constexpr std::array<std::string_view, 2> kCpuAlone = {"--ceilings", "--group"};
+  if (const Flag* const flag = find_row<Flag>(kFlags, name); flag != nullptr) {
+    const bool alone = std::find(kCpuAlone.begin(), kCpuAlone.end(), flag->name) != kCpuAlone.end();
+    if (alone && words.cpu_flag.empty()) words.cpu_flag = flag->name;
+    return flag;
+  }
+  if (const Flag* const flag = find_row(gpu_flags(), name); flag != nullptr) {
+    if (flag->name != "--device" && words.gpu_flag.empty()) words.gpu_flag = flag->name;
+    return flag;
+  }
+  if (const RefusedFlag* const refused = find_row(refused_flags(), name); refused != nullptr)
+    return invalid(std::string(refused->name) + " of nccl-tests is not here: " + std::string(refused->why));
+  return invalid("there is no option " + word);
+}
+
+// "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or, in place of --ops, "allreduce". Takes what it reads off the front of `rest`.
 Status read_flag(Words& words, std::span<const std::string>& rest) {
   const std::string word = rest.front();
   rest = rest.subspan(1);
+  if (!word.starts_with("-")) return set_operations(words, word);
   const bool brief = !word.starts_with("--");
   const std::size_t end =
       brief ? std::min<std::size_t>(2, word.size()) : std::min(word.find('='), word.size());
-  const Flag* const flag = find_flag(word.substr(0, end));
-  if (flag == nullptr) return invalid("there is no option " + word);
+  PC_ASSIGN_OR_RETURN(const Flag* const flag, find_flag(words, word.substr(0, end), word));
   const bool attached = end < word.size();
   if (!flag->has_value)
     return attached ? invalid(std::string(flag->name) + " takes no value") : flag->set(words, "");

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/options.h"
@@ -18,6 +19,14 @@ struct Words {
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
   std::optional<Rank> root;  // nothing: rotates
   bool in_place = true, out_of_place = false;
+  bool says_place = false;         // by a flag
+  std::string gpu_flag, cpu_flag;  // the first that needs --device cuda, or does not go with it
+};
+
+struct Flag {
+  std::string_view brief, name;
+  bool has_value;
+  Status (*set)(Words&, const std::string& value);
 };
 
 Result<Words> read_flags(const std::vector<std::string>& words);

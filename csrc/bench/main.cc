@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu_rank.h"
 #include "bench/options.h"
 #include "bench/output.h"
 #include "bench/place.h"
 #include "bench/rank.h"
 #include "bench/ranks_here.h"
+#include "bench/threads_here.h"
 
 namespace pc::bench {
 namespace {
@@ -25,13 +27,6 @@ int refuse(const Status& status, bool says_why) {
   return kUsage;
 }
 
-// As in Python, so that a launcher of ours that looks for the culprit knows who only reports another one's end.
-int complain(const Status& status) {
-  const char* const who = is_consequence(status) ? "pycollective.PeerFailure" : "pycollective-bench";
-  std::fprintf(stderr, "%s: %s\n", who, status.to_string().c_str());
-  return 1;
-}
-
 int run(const std::vector<std::string>& words) {
   const Result<std::optional<Place>> found = place_from_environment();
   if (!found.is_ok()) return complain(found.status());
@@ -41,15 +36,23 @@ int run(const std::vector<std::string>& words) {
   if (!parsed.is_ok()) return refuse(parsed.status(), speaks);
   const Options& options = parsed.value();
   if (options.help) return speaks ? std::fputs(usage().c_str(), stdout) < 0 : 0;
-  const Rank size = place ? place->size : options.ranks.value_or(kRanks);
+  const bool threads = options.gpu.threads != 0;
+  if (threads && place)
+    return refuse(Status(Code::kInvalidArgument, "-t: the launcher has started the ranks"), speaks);
+  const Rank size = place     ? place->size
+                    : threads ? static_cast<Rank>(options.gpu.threads)
+                              : options.ranks.value_or(kRanks);
   const Status usable = check(options, size);
   if (!usable.is_ok()) return refuse(usable, speaks);
   if (options.ceilings) {
     const Status measured = speaks ? print_ceilings(options) : Status::ok();
     return measured.is_ok() ? 0 : complain(measured);
   }
-  if (!place) return run_here(size, [&](const Place& here) { return run_rank(options, here); });
-  const Status ended = run_rank(options, *place);
+  const auto be_rank = [&](const Place& here) {
+    return options.gpu.asked ? run_rank_on_gpu(options, here) : run_rank(options, here);
+  };
+  if (!place) return threads ? run_threads_here(size, be_rank) : run_here(size, be_rank);
+  const Status ended = be_rank(*place);
   return ended.is_ok() ? 0 : complain(ended);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <vector>
 
 #include "bench/memory.h"
@@ -21,16 +20,10 @@ Status allreduce(Communicator& world, std::vector<int64_t>& values, ReduceOp op)
   return world.run(request);
 }
 
-// Roots to verify, of those that the timed calls have.
-std::set<Rank> roots(const Case& what, Rank size) {
-  if (what.root || !what.operation->rooted) return {what.root.value_or(0)};
-  return {0, size / 2, size - 1};
-}
-
 // Wrong elements over all ranks.
 Result<uint64_t> count_wrong(Communicator& world, const Case& what, ArrayMemory& memory) {
   std::vector<int64_t> wrong = {0};
-  for (const Rank root : roots(what, world.size())) {
+  for (const Rank root : roots_to_verify(what, world.size())) {
     const Asked asked = {what.op, root};
     memory.fill(asked);
     PC_TRY(what.operation->run(world, asked, memory.arrays()));
@@ -79,6 +72,11 @@ Result<Latencies> time_calls(const World& world, const Case& what, const Arrays&
 }
 
 }  // namespace
+
+std::set<Rank> roots_to_verify(const Case& what, Rank size) {
+  if (what.root || !what.operation->rooted) return {what.root.value_or(0)};
+  return {0, size / 2, size - 1};
+}
 
 Result<Row> measure(const World& world, const Case& what, uint64_t nbytes, const Effort& effort) {
   const Rank rank = world.group.rank(), size = world.group.size();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "bench/collectives.h"
 #include "bench/latencies.h"
@@ -36,6 +37,9 @@ struct Row {
   double algbw = 0, busbw = 0;    // GB/s
   std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked
 };
+
+// Of those that the timed calls have.
+std::set<Rank> roots_to_verify(const Case& what, Rank size);
 
 // Collective.
 Result<Row> measure(const World& world, const Case& what, uint64_t nbytes, const Effort& effort);

@@ -28,8 +28,8 @@ class ArrayMemory {
   static Result<ArrayMemory> create(const Kind& kind);
 
   const Arrays& arrays() const { return arrays_; }
-  void clear();  // to zeros
-  void fill(const Asked& asked);
+  void clear();                   // to zeros
+  void fill(const Asked& asked);  // the input; the output has something else
   // Elements of the output that are not as they must be, after a call that followed fill().
   uint64_t count_wrong(const Asked& asked) const;
 

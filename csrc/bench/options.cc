@@ -5,7 +5,9 @@
 #include "bench/flags.h"
 #include "bench/groups.h"
 #include "bench/patterns.h"
+#include "bench/raw_nccl.h"
 #include "kernels/reduce.h"
+#include "nccl/types.h"
 
 namespace pc::bench {
 namespace {
@@ -43,12 +45,14 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-bool measures(DType dtype, ReduceOp op) {
+bool measures(const GpuOptions& gpu, DType dtype, ReduceOp op) {
+  if (gpu.asked && gpu.way == GpuWay::kNccl && !nccl::reduced(dtype, {op}).is_ok()) return false;
   return can_reduce(dtype, op) && has_pattern(dtype) && has_pattern(op);
 }
 
-Status refused(DType dtype, ReduceOp op) {
+Status refused(const GpuOptions& gpu, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
+  if (gpu.asked && gpu.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
   if (can_reduce(dtype, op)) return invalid("there is no benchmark that reduces " + cell);
   return invalid("cannot reduce " + cell);
 }
@@ -57,6 +61,7 @@ Status refused(DType dtype, ReduceOp op) {
 void put_places(Words& words, Case what) {
   std::vector<Case>& cases = words.options.cases;
   what.root = words.root;
+  if (words.options.gpu.asked) return cases.push_back(what);  // a row has both
   what.in_place = words.in_place && what.operation->in_place;
   cases.push_back(what);
   what.in_place = false;
@@ -66,10 +71,10 @@ void put_places(Words& words, Case what) {
 // Of "all" only what can be measured is meant; what is named must be.
 Status put_reductions(Words& words, const Operation& operation, DType dtype, bool all) {
   for (const ReduceOp op : words.ops) {
-    if (measures(dtype, op) && (op != ReduceOp::kAvg || operation.averages)) {
+    if (measures(words.options.gpu, dtype, op) && (op != ReduceOp::kAvg || operation.averages)) {
       put_places(words, {&operation, dtype, op, {}});
     } else if (!all) {
-      if (!measures(dtype, op)) return refused(dtype, op);
+      if (!measures(words.options.gpu, dtype, op)) return refused(words.options.gpu, dtype, op);
       return invalid(std::string(operation.name) + " has no avg, which is over all ranks");
     }
   }
@@ -97,12 +102,51 @@ Status put_cases(Words& words) {
                                      : Status::ok();
 }
 
+// What a list of arrays can be reduced or sent as (docs/gpu.md), and in place alone.
+bool takes_lists(const Operation& operation) {
+  return operation.collective == Collective::kAllreduce || operation.collective == Collective::kReduce ||
+         operation.collective == Collective::kBroadcast;
+}
+
+Status put_gpu(Words& words) {
+  GpuOptions& gpu = words.options.gpu;
+  if (!gpu.asked)
+    return words.gpu_flag.empty() ? Status::ok() : invalid(words.gpu_flag + " goes with --device cuda");
+  if (!words.cpu_flag.empty()) return invalid(words.cpu_flag + " does not go with --device cuda");
+  gpu.in_place = words.in_place;
+  gpu.out_of_place = words.out_of_place || !words.says_place;
+  if (gpu.threads != 0 && words.options.ranks) return invalid("-t and -n: only one of them");
+  if (gpu.threads != 0 && gpu.share)
+    return invalid(
+        "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t");
+  if (gpu.graph_launches != 0 && gpu.blocking)
+    return invalid("-G and -z: what goes into a graph is not waited for");
+  if (gpu.way == GpuWay::kStaged && gpu.graph_launches != 0)
+    return invalid("-G: calls that go through the host cannot go into a CUDA graph");
+  if (gpu.way == GpuWay::kStaged && gpu.raw)
+    return invalid("--raw compares with NCCL: not with --way staged");
+  return Status::ok();
+}
+
+Status check_on_gpu(const GpuOptions& gpu, const Operation& operation) {
+  const std::string name(operation.name);
+  if (!operation.collective) return invalid("--device cuda does not measure " + name);
+  if (gpu.aggregated > 1 && !takes_lists(operation))
+    return invalid("-m: " + name + " takes no list of arrays; allreduce, broadcast and reduce do");
+  if (gpu.aggregated > 1 && !gpu.in_place) return invalid("-m: a list of arrays goes in place");
+  if (gpu.raw && !has_raw(operation)) return invalid("--raw: NCCL's own " + name + " is not timed");
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<Options> parse(const std::vector<std::string>& words) {
   PC_ASSIGN_OR_RETURN(Words read, read_flags(words));
+  PC_TRY(put_gpu(read));
   PC_TRY(put_sizes(read));
   PC_TRY(put_cases(read));
+  for (const Case& what : read.options.cases)
+    if (read.options.gpu.asked) PC_TRY(check_on_gpu(read.options.gpu, *what.operation));
   return read.options;
 }
 
@@ -128,6 +172,26 @@ Effort effort(const Options& options, uint64_t nbytes) {
   return {options.warm_up.value_or(std::max(kFewestWarmUp, by_size / 10)), iterations, options.checks};
 }
 
+namespace {
+
+std::string gpu_usage() {
+  return "  --device cpu|cuda      where the arrays lie (cpu). On GPUs, where each row has both places:\n"
+         "    --way auto|nccl|staged  by NCCL where it can go, or so or not at all, or through the host "
+         "(auto)\n"
+         "    --raw                times NCCL's own calls in turn with ours, and prints the difference\n"
+         "    --gpus LIST          of this host's ranks, in turn (local rank modulo how many there are)\n"
+         "    --allow-shared-gpu   tells NCCL that each rank is on another host, so that they may share one\n"
+         "    -t, --nthreads N     ranks are so many threads of one process, instead of -n\n"
+         "    -m, --agg_iters N    calls in one group (1)\n"
+         "    -G, --cudagraph N    captures the timed calls, and launches the graph so often (0: no graph)\n"
+         "    -z, --blocking 0|1   waits for each call and for the other ranks (0)\n"
+         "    -C, --report_cputime 0|1  until the calls are queued, instead of until they have ended (0)\n"
+         "    -a, --average N      of the ranks' times: 0 rank 0's, 1 the mean, 2 the least, 3 the most (1)\n"
+         "    -N, --run_cycles N   all rows so often (1; 0: without end)\n";
+}
+
+}  // namespace
+
 std::string usage() {
   std::string names;
   for (const Operation& operation : operations())
@@ -140,7 +204,7 @@ std::string usage() {
          "srun,\n"
          "torchrun, pycollective run) its processes are the ranks, else n are started on this host.\n"
          "  -n, --ranks N          how many to start (2)\n"
-         "  --ops LIST             of " +
+         "  LIST, --ops LIST       of " +
          names +
          ",\n"
          "                         or all (allreduce)\n"
@@ -163,7 +227,8 @@ std::string usage() {
          "  --ceilings             instead of collectives what this machine can do at best: memcpy, a += b,\n"
          "                         loopback TCP one way, waking a thread\n"
          "  --transport auto|tcp|shm, --tune RULES, --timeout_s S\n"
-         "                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S\n";
+         "                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S\n" +
+         gpu_usage();
 }
 
 }  // namespace pc::bench

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu_options.h"
 #include "bench/measure.h"
 
 namespace pc::bench {
@@ -20,6 +21,7 @@ struct Options {
   std::optional<double> timeout_s;  // likewise
   std::string group;                // empty: the world; see groups.h
   bool ceilings = false;            // they are measured, and nothing else
+  GpuOptions gpu;
   bool json = false, explain = false, help = false;
 };
 

@@ -6,16 +6,9 @@
 #include <cstdio>
 #include <set>
 
-namespace pc::bench {
-namespace {
+#include "bench/format.h"
 
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
-  const int length = std::snprintf(nullptr, 0, pattern, values...);
-  std::string text(static_cast<std::size_t>(length), '\0');
-  std::snprintf(text.data(), text.size() + 1, pattern, values...);
-  return text;
-}
+namespace pc::bench {
 
 std::string op_of(const Case& what) {
   return what.operation->reduces ? std::string(name_of(what.op)) : "none";
@@ -26,6 +19,8 @@ std::string root_of(const Case& what) {
   if (!what.operation->rooted) return "-1";
   return what.root ? std::to_string(*what.root) : "rotate";
 }
+
+namespace {
 
 std::string sizes_of(const std::vector<uint64_t>& sizes) {
   const std::string first = std::to_string(sizes.front()), last = std::to_string(sizes.back());

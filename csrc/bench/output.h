@@ -10,6 +10,10 @@
 
 namespace pc::bench {
 
+// The columns redop and root.
+std::string op_of(const Case& what);
+std::string root_of(const Case& what);
+
 std::string table_line(const Row& row);
 std::string json_line(const Row& row, Rank size, bool one_clock);
 std::string table_line(const Ceiling& ceiling);

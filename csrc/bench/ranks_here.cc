@@ -31,23 +31,19 @@ struct Child {
   Fd talk;  // to it: the store's address; from it: its last words; at its end: the end
 };
 
+// By what a rank's last words begin.
+enum Manner : char { kFailed = 'f', kConsequence = 'c', kUnsupported = 'u' };
+constexpr int kCannotHere = 77;
+
 struct Failure {
   Rank rank = 0;
-  bool consequence = false;
+  Manner manner = kFailed;
   std::string words;
 };
 
 int complain(const std::string& what) {
   std::fprintf(stderr, "pycollective-bench: %s\n", what.c_str());
   return 1;
-}
-
-Result<Credentials> new_job() {
-  JobId job;
-  JobKey::Bytes key;
-  PC_TRY(fill_randomly(job));
-  PC_TRY(fill_randomly(key));
-  return Credentials{job, JobKey(key), "pycollective-bench"};
 }
 
 std::string receive(const Fd& talk) {
@@ -71,7 +67,10 @@ int be_rank(Place place, const Fd& talk, pid_t parent, const std::function<Statu
   if (place.stores[0].empty()) return 1;
   const Status status = run(place);
   if (status.is_ok()) return 0;
-  (void)send(talk, (is_consequence(status) ? "c" : "f") + status.to_string());
+  const Manner manner = is_consequence(status)             ? kConsequence
+                        : exit_code(status) == kCannotHere ? kUnsupported
+                                                           : kFailed;
+  (void)send(talk, static_cast<char>(manner) + status.to_string());
   return 1;
 }
 
@@ -105,17 +104,17 @@ class Family {
     }
     if (status == 0) return;
     if (failures_.empty() || !stopping_) failures_.push_back(failure(each, words, status));
-    if (!stopping_ && !failures_.back().consequence) stop_ = Deadline::after(0);
+    if (!stopping_ && failures_.back().manner != kConsequence) stop_ = Deadline::after(0);
     if (!stop_) stop_ = Deadline::after(kSettleS);
   }
 
   static Failure failure(const Child& each, const std::string& words, int status) {
-    if (!words.empty()) return {each.rank, words[0] == 'c', words.substr(1)};
+    if (!words.empty()) return {each.rank, static_cast<Manner>(words[0]), words.substr(1)};
     const std::string process = "process " + std::to_string(each.pid) + " ";
     if (WIFEXITED(status))
-      return {each.rank, false, process + "ended with code " + std::to_string(WEXITSTATUS(status))};
+      return {each.rank, kFailed, process + "ended with code " + std::to_string(WEXITSTATUS(status))};
     const int number = WTERMSIG(status);
-    return {each.rank, false,
+    return {each.rank, kFailed,
             process + "was killed by signal " + std::to_string(number) + " (" + ::strsignal(number) + ")"};
   }
 
@@ -127,10 +126,14 @@ class Family {
 
   int report() {
     if (failures_.empty()) return 0;
-    const auto first =
-        std::find_if(failures_.begin(), failures_.end(), [](const Failure& f) { return !f.consequence; });
+    const auto first = std::find_if(failures_.begin(), failures_.end(),
+                                    [](const Failure& f) { return f.manner != kConsequence; });
     const std::size_t cause =
         first == failures_.end() ? 0 : static_cast<std::size_t>(first - failures_.begin());
+    if (failures_[cause].manner == kUnsupported) {  // which all ranks say
+      (void)complain(failures_[cause].words);
+      return kCannotHere;
+    }
     for (std::size_t i = 0; i < failures_.size(); ++i) {
       if (i != cause) complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
     }
@@ -150,6 +153,24 @@ bool is_consequence(const Status& status) {
   constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
                                  Code::kAborted};
   return std::find(kCodes.begin(), kCodes.end(), status.code()) != kCodes.end();
+}
+
+int exit_code(const Status& status) {
+  return status.is_ok() ? 0 : status.code() == Code::kUnsupported ? kCannotHere : 1;
+}
+
+int complain(const Status& status) {
+  const char* const who = is_consequence(status) ? "pycollective.PeerFailure" : "pycollective-bench";
+  std::fprintf(stderr, "%s: %s\n", who, status.to_string().c_str());
+  return exit_code(status);
+}
+
+Result<Credentials> new_job() {
+  JobId job;
+  JobKey::Bytes key;
+  PC_TRY(fill_randomly(job));
+  PC_TRY(fill_randomly(key));
+  return Credentials{job, JobKey(key), "pycollective-bench"};
 }
 
 int run_here(Rank count, const std::function<Status(const Place&)>& run) {

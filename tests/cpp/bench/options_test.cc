@@ -97,8 +97,8 @@ TEST(BenchOptions, all_means_all_that_can_be_reduced) {
 TEST(BenchOptions, what_cannot_be_meant_is_refused_and_named) {
   const std::vector<std::pair<std::string, std::string>> kRefused = {
       {"-b", "-b needs a value"},
-      {"-x 3", "no option -x"},
-      {"8", "no option 8"},
+      {"-X 3", "no option -X"},
+      {"8", "no operation '8'"},
       {"--min 8", "no option --min"},
       {"-", "no option -"},
       {"--", "no option --"},
@@ -186,6 +186,56 @@ TEST(BenchOptions, small_sizes_are_repeated_more_often_and_flags_decide) {
   EXPECT_EQ(effort(read(""), 1 << 30).warm_up, 5u);
   EXPECT_EQ(effort(read("--iters 3 -w 0"), 8).iterations, 3u);
   EXPECT_EQ(effort(read("--iters 3 -w 0"), 8).warm_up, 0u);
+}
+
+TEST(BenchOptions, on_gpus_a_row_has_both_places_and_the_flags_of_nccl_tests_arrive) {
+  const Options options = read(
+      "allreduce,broadcast --device cuda --way nccl --raw -t 4 -m 3 -G 2 -C 1 -a 3 -N 0 -g 1 --gpus 1,0 -T "
+      "9");
+  EXPECT_EQ(options.cases.size(), 2u);
+  EXPECT_EQ(options.cases[1].operation->name, "broadcast");
+  const GpuOptions& gpu = options.gpu;
+  EXPECT_TRUE(gpu.asked && gpu.raw && gpu.host_time && gpu.in_place && gpu.out_of_place);
+  EXPECT_EQ(gpu.way, GpuWay::kNccl);
+  EXPECT_EQ(gpu.average, Average::kMost);
+  EXPECT_EQ(gpu.threads, 4u);
+  EXPECT_EQ(gpu.aggregated, 3u);
+  EXPECT_EQ(gpu.graph_launches, 2u);
+  EXPECT_EQ(gpu.cycles, 0u);
+  EXPECT_EQ(gpu.devices, (std::vector<int>{1, 0}));
+  EXPECT_EQ(options.timeout_s, 9);
+  EXPECT_FALSE(read("--device cuda --in-place").gpu.out_of_place);
+  EXPECT_FALSE(read("--device cuda --out-of-place").gpu.in_place);
+  EXPECT_FALSE(read("--device cpu").gpu.asked);
+}
+
+TEST(BenchOptions, what_makes_no_sense_on_gpus_is_refused_with_the_reason) {
+  const std::pair<const char*, const char*> kRefused[] = {
+      {"-m 2", "--agg_iters goes with --device cuda"},
+      {"--device gpu", "there is no device 'gpu', there are cpu and cuda"},
+      {"--device cuda --way ipc", "there is no way 'ipc'"},
+      {"--device cuda --ceilings", "--ceilings does not go with --device cuda"},
+      {"--device cuda --group 0", "--group does not go with"},
+      {"--device cuda --ops barrier", "does not measure barrier"},
+      {"--device cuda --ops allgather -m 2", "-m: allgather takes no list"},
+      {"--device cuda -m 2 --out-of-place", "goes in place"},
+      {"--device cuda --ops alltoall --raw", "NCCL's own alltoall is not timed"},
+      {"--device cuda --way staged --raw", "--raw compares with NCCL"},
+      {"--device cuda --way staged -G 1", "cannot go into a CUDA graph"},
+      {"--device cuda -G 1 -z 1", "-G and -z"},
+      {"--device cuda -t 2 -n 2", "-t and -n: only one of them"},
+      {"--device cuda -t 2 --allow-shared-gpu", "not with -t"},
+      {"--device cuda -g 2", "a rank has one GPU"},
+      {"--device cuda -R 1", "--local_register of nccl-tests is not here: arrays are not registered"},
+      {"--device cuda --way nccl -o min", "NCCL cannot reduce float32 with min"},
+  };
+  for (const auto& [line, why] : kRefused)
+    EXPECT_NE(why_not(line).find(why), std::string::npos) << line << ": " << why_not(line);
+}
+
+TEST(BenchOptions, of_all_reductions_only_those_of_nccl_go_by_it_alone) {
+  for (const Case& what : read("--device cuda --way nccl -d all -o all").cases)
+    EXPECT_TRUE(what.dtype != DType::kI16 && (what.op != ReduceOp::kMin || what.dtype != DType::kF32));
 }
 
 TEST(BenchOptions, usage_names_every_operation) {

@@ -1,0 +1,43 @@
+#include "bench/gpu.h"
+
+#include <sched.h>
+
+#include <utility>
+
+#include "base/env.h"
+
+namespace pc::bench {
+
+Result<std::shared_ptr<const cuda::Driver>> Gpu::driver() {
+  PC_ASSIGN_OR_RETURN(const std::string path, env_text(Env::kCudaLib));
+  return cuda::open_driver({path});
+}
+
+Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> driver, int ordinal) {
+  if (ordinal >= driver->device_count)
+    return Status(Code::kInvalidArgument, "there is no GPU " + std::to_string(ordinal) + " here: there are " +
+                                              std::to_string(driver->device_count));
+  PC_ASSIGN_OR_RETURN(cuda::DeviceInfo info, cuda::describe_device(*driver, ordinal));
+  PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(std::move(driver), ordinal));
+  PC_ASSIGN_OR_RETURN(cuda::ContextGuard current, context.enter());
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  return std::unique_ptr<Gpu>(
+      new Gpu(std::move(context), std::move(info), std::move(current), std::move(stream)));
+}
+
+Status Gpu::drain(Communicator& group) const {
+  constexpr int kBetweenLooks = 256;  // at what is slower to ask
+  const Deadline deadline = Deadline::after(group.timeout_s());
+  for (int polls = 1;; ++polls) {
+    PC_ASSIGN_OR_RETURN(const bool done, cuda::is_done(driver_of(), stream()));
+    if (done) return Status::ok();
+    if (polls % kBetweenLooks == 0) {
+      PC_TRY(group.alive());
+      if (deadline.expired())
+        return Status(Code::kTimeout, "what was queued on the GPU has not ended in time");
+    }
+    ::sched_yield();  // NCCL has threads, and other ranks may want this core
+  }
+}
+
+}  // namespace pc::bench

@@ -1,0 +1,125 @@
+#include "bench/gpu_rank.h"
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "base/env.h"
+#include "bench/gpu.h"
+#include "bench/gpu_output.h"
+#include "bench/join.h"
+#include "bench/numbers.h"
+#include "comm/device_groups.h"
+#include "nccl/library.h"
+
+namespace pc::bench {
+namespace {
+
+// From pycollective/launching/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
+constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
+
+nccl::Surroundings surroundings() {
+  const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const bool none = folders == nullptr || *folders == '\0';
+  return nccl::surroundings_of_process(none ? std::vector<std::string>() : split(folders));
+}
+
+Result<DeviceGroups::Options> group_options() {
+  DeviceGroups::Options options;
+  options.nccl = surroundings();
+  options.host_id = options.nccl.variable("NCCL_HOSTID");
+  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
+  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
+  options.strict = check == "strict";
+  options.log = Logger(LogLevel::kError, -1);  // the way is in the table
+  return options;
+}
+
+// Before there is a second thread.
+void be_on_a_host_of_its_own(Rank rank) {
+  const std::string name = "pycollective-bench rank " + std::to_string(rank);
+  ::setenv("NCCL_HOSTID", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
+int device_of(const GpuOptions& options, Rank local_rank, int count) {
+  const std::size_t rank = static_cast<std::size_t>(local_rank);
+  if (options.devices.empty()) return static_cast<int>(rank % static_cast<std::size_t>(count));
+  return options.devices[rank % options.devices.size()];
+}
+
+// What was asked for and needs NCCL.
+Status may_measure(const GpuOptions& options, const Status& by_nccl) {
+  if (by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return Status::ok();
+  const std::string what =
+      options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";
+  return Status(Code::kUnsupported, what + ", and this call does not go there: " + by_nccl.message());
+}
+
+Status measure_all(const GpuStage& stage, const Options& options, GpuOutput& output) {
+  for (uint64_t cycle = 0; options.gpu.cycles == 0 || cycle < options.gpu.cycles; ++cycle) {
+    for (const Case& what : options.cases) {
+      const Status by_nccl = goes_by_nccl(stage, what);
+      PC_TRY(may_measure(options.gpu, by_nccl));
+      PC_TRY(output.begin(what, by_nccl));
+      for (const uint64_t nbytes : options.sizes) {
+        PC_ASSIGN_OR_RETURN(const GpuRow row, measure_on_gpu(stage, what, nbytes, effort(options, nbytes)));
+        PC_TRY(output.add(row, by_nccl));
+      }
+    }
+  }
+  return output.close();
+}
+
+// This rank's, once its way is known: what it is compared with, and the table.
+Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Options& options,
+                  uint64_t& wrong) {
+  Communicator& world = runtime.world();
+  GpuScene scene{gpu.info().name, {}, {}, world.size()};
+  std::unique_ptr<RawNccl> raw;
+  if (way.by_nccl().is_ok()) {
+    PC_ASSIGN_OR_RETURN(const nccl::Library library, nccl::Library::open(surroundings()));
+    const nccl::Version& version = library.api().version;
+    scene.nccl = std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+                 std::to_string(version.patch);
+    scene.nccl_from = library.to_string();
+    if (options.gpu.raw) {
+      PC_ASSIGN_OR_RETURN(raw, RawNccl::join(world, library.shared_api()));
+    }
+  }
+  const HostMap::Entry& here = runtime.hosts().ranks[static_cast<std::size_t>(world.rank())];
+  PC_ASSIGN_OR_RETURN(const std::vector<std::string> devices, device_lines(world, gpu, here.host_name));
+  GpuOutput output(options, std::move(scene), world.rank() == 0);
+  output.open(devices);
+  const Status measured = measure_all({world, gpu, way, raw.get(), options.gpu}, options, output);
+  wrong = output.wrong();
+  if (raw == nullptr) return measured;
+  if (measured.is_ok()) return raw->close();
+  raw->abort(measured);
+  return measured;
+}
+
+}  // namespace
+
+Status run_rank_on_gpu(const Options& options, const Place& place) {
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, Gpu::driver());
+  if (options.gpu.share) be_on_a_host_of_its_own(place.rank);
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
+  const int device = device_of(options.gpu, runtime->hosts().local_rank, driver->device_count);
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(std::move(driver), device));
+  PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
+  DeviceGroups groups(std::move(of_groups));
+  uint64_t wrong = 0;
+  const Status measured = [&]() -> Status {
+    PC_ASSIGN_OR_RETURN(
+        const std::shared_ptr<GroupOnGpus> way,
+        groups.of(runtime->world(), device, gpu->stream(), -1, options.gpu.way == GpuWay::kNccl));
+    return measure_by(*runtime, *gpu, *way, options, wrong);
+  }();
+  if (!measured.is_ok()) return groups.abort(measured), measured;
+  PC_TRY(groups.close(runtime->world().timeout_s()));
+  PC_TRY(runtime->shutdown(Deadline::after(runtime->world().timeout_s())));
+  if (wrong == 0 || place.rank != 0) return Status::ok();
+  return Status(Code::kInternal, std::to_string(wrong) + " elements of the results are wrong");
+}
+
+}  // namespace pc::bench

@@ -1,0 +1,208 @@
+#include "bench/measure_on_gpu.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/scattered.h"
+#include "bench/gpu_arrays.h"
+#include "nccl/collectives.h"
+
+namespace pc::bench {
+namespace {
+
+constexpr uint64_t kTurns = 10;  // in which ours and NCCL's own calls are timed
+
+// The arrays that a call takes: one pair, or several as a list.
+struct Taken {
+  std::vector<Arrays> each;
+  Scattered list;
+};
+
+std::shared_ptr<const Taken> taken(const GpuArrays& arrays) {
+  const auto made = std::make_shared<Taken>();
+  for (uint64_t i = 0; i < arrays.copies(); ++i) {
+    made->each.push_back(arrays.copy(i));
+    made->list.add(made->each.back().out.data, made->each.back().out.nbytes());
+  }
+  return made;
+}
+
+Request request_of(const Case& what, const Taken& arrays, cuda::CUstream stream) {
+  const Arrays& first = arrays.each.front();
+  Request request = bench::request_of(*what.operation->collective, {what.op, what.root.value_or(0)}, first);
+  request.stream = stream;
+  if (arrays.each.size() == 1) return request;
+  Buffer all = first.out;
+  all.data = nullptr;
+  all.count *= arrays.each.size();
+  all.list = &arrays.list;
+  request.in = request.out = all;
+  request.bundle = static_cast<uint64_t>(arrays.each.size()) << 32;
+  return request;
+}
+
+// Calls `with(root)`; without a fixed root the next call has the next.
+template <class With>
+Queue with_roots(const Case& what, Rank size, With with) {
+  return [with = std::move(with), root = what.root.value_or(0), rotates = !what.root, size]() mutable {
+    const Status status = with(root);
+    if (rotates) root = (root + 1) % size;
+    return status;
+  };
+}
+
+Queue ours(const GpuStage& stage, const Case& what, const std::shared_ptr<const Taken>& arrays) {
+  CallOnGpu call;
+  call.call.request = request_of(what, *arrays, stage.gpu.stream());
+  call.keeps = arrays;
+  return with_roots(what, stage.group.size(), [&way = stage.way, call](Rank root) mutable {
+    call.call.request.root = root;
+    return way.run(call, -1, true);
+  });
+}
+
+Queue nccls_own(const GpuStage& stage, const Case& what, const std::shared_ptr<const Taken>& arrays) {
+  return with_roots(what, stage.group.size(),
+                    [raw = stage.raw, what, arrays, stream = stage.gpu.stream()](Rank root) {
+                      return raw->queue(what, root, arrays->each, stream);
+                    });
+}
+
+// What is timed: `iterations` of it in all, in so many turns.
+struct Timed {
+  Batch batch;
+  uint64_t turns = 1, times = 1;  // and so often in each
+};
+
+Result<Timed> timed(const GpuStage& stage, Queue one, const Effort& effort) {
+  const GpuOptions& options = stage.options;
+  if (options.blocking) one = one_by_one(stage.gpu, stage.group, std::move(one));
+  const bool as_graph = options.graph_launches != 0;
+  const uint64_t most = as_graph ? options.graph_launches : effort.iterations;
+  const uint64_t turns = stage.raw == nullptr ? 1 : std::min(kTurns, most);
+  const uint64_t of_batch = as_graph ? effort.iterations : (effort.iterations + turns - 1) / turns;
+  PC_ASSIGN_OR_RETURN(Batch batch, batch_of(stage.gpu, std::move(one), of_batch, as_graph));
+  return Timed{std::move(batch), turns, as_graph ? (most + turns - 1) / turns : 1};
+}
+
+// In turns, each first as often as second.
+Status time_in_turns(const GpuStage& stage, const Timed& ours, const Timed* other, Spent& of_ours,
+                     Spent& of_other) {
+  for (uint64_t turn = 0; turn < ours.turns; ++turn) {
+    for (const bool second : {false, true}) {
+      const bool is_other = second != (turn % 2 == 1);
+      if (is_other && other == nullptr) continue;
+      PC_TRY(add_time(stage.gpu, stage.group, is_other ? other->batch : ours.batch, ours.times,
+                      is_other ? of_other : of_ours));
+    }
+  }
+  return Status::ok();
+}
+
+PerIteration per_call(const PerIteration& time, uint64_t calls) {
+  const double n = static_cast<double>(calls);
+  return {time.until_queued_s / n, time.until_done_s / n};
+}
+
+Status time_half(const GpuStage& stage, const Case& what, const std::shared_ptr<const Taken>& arrays,
+                 const Effort& effort, GpuHalf& half) {
+  const Queue own = ours(stage, what, arrays);
+  const Queue raw = stage.raw == nullptr ? Queue() : nccls_own(stage, what, arrays);
+  for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) {
+    PC_TRY(own());
+    if (raw) PC_TRY(raw());
+  }
+  PC_TRY(stage.gpu.drain(stage.group));
+  PC_ASSIGN_OR_RETURN(const Timed first, timed(stage, own, effort));
+  std::optional<Timed> second;
+  if (raw) {
+    PC_ASSIGN_OR_RETURN(second, timed(stage, raw, effort));
+  }
+  Spent of_ours, of_raw;
+  PC_TRY(time_in_turns(stage, first, second ? &*second : nullptr, of_ours, of_raw));
+  const Average average = stage.options.average;
+  PC_ASSIGN_OR_RETURN(half.time, average_over_ranks(stage.group, of_ours, average));
+  half.time = per_call(half.time, stage.options.aggregated);
+  if (!raw) return Status::ok();
+  PC_ASSIGN_OR_RETURN(half.raw, average_over_ranks(stage.group, of_raw, average));
+  half.raw = per_call(*half.raw, stage.options.aggregated);
+  return Status::ok();
+}
+
+// Wrong elements over all ranks, after one call as it was timed for each root to verify.
+Result<uint64_t> count_wrong(const GpuStage& stage, Case what, const std::shared_ptr<const Taken>& taken,
+                             GpuArrays& arrays) {
+  int64_t wrong = 0;
+  for (const Rank root : roots_to_verify(what, stage.group.size())) {
+    what.root = root;
+    const Asked asked = {what.op, root};
+    PC_TRY(arrays.fill(stage.group, asked));
+    PC_ASSIGN_OR_RETURN(const Batch one,
+                        batch_of(stage.gpu, ours(stage, what, taken), 1, stage.options.graph_launches != 0));
+    PC_TRY(one.queue());
+    PC_TRY(stage.gpu.drain(stage.group));
+    PC_ASSIGN_OR_RETURN(const uint64_t here, arrays.count_wrong(stage.group, asked));
+    wrong += static_cast<int64_t>(here);
+  }
+  Request sum;
+  sum.collective = Collective::kAllreduce;
+  sum.out = {reinterpret_cast<std::byte*>(&wrong), 1, DType::kI64};
+  sum.in = sum.out;
+  PC_TRY(stage.group.run(sum));
+  return static_cast<uint64_t>(wrong);
+}
+
+Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t count, const Effort& effort) {
+  const Rank rank = stage.group.rank(), size = stage.group.size();
+  PC_ASSIGN_OR_RETURN(ArrayMemory host,
+                      ArrayMemory::create({what.operation, what.dtype, what.in_place, count, rank, size}));
+  PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(stage.gpu, host, stage.options.aggregated));
+  const std::shared_ptr<const Taken> all = taken(arrays);
+  GpuHalf half;
+  PC_TRY(arrays.clear(stage.group));  // sums of zeros stay zeros, however often
+  PC_TRY(time_half(stage, what, all, effort, half));
+  if (effort.checks) {
+    PC_ASSIGN_OR_RETURN(half.wrong, count_wrong(stage, what, all, arrays));
+  }
+  arrays.may_go();
+  return half;
+}
+
+}  // namespace
+
+Status goes_by_nccl(const GpuStage& stage, const Case& what) {
+  if (stage.options.way == GpuWay::kStaged) return Status(Code::kUnsupported, "--way staged");
+  PC_TRY(stage.way.by_nccl());
+  Request request;
+  request.collective = *what.operation->collective;
+  request.op = what.op;
+  request.in.dtype = request.out.dtype = what.dtype;
+  return nccl::can_issue(request);
+}
+
+Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes,
+                              const Effort& effort) {
+  const Rank size = stage.group.size();
+  const uint64_t parts = static_cast<uint64_t>(what.operation->parts(size).most());
+  GpuRow row;
+  row.what = what;
+  row.iterations = effort.iterations;
+  row.count = std::max<uint64_t>(1, nbytes / size_of(what.dtype) / parts);
+  row.nbytes = row.count * parts * size_of(what.dtype);
+  for (const bool in_place : {false, true}) {
+    const bool wanted = in_place ? stage.options.in_place && what.operation->in_place
+                                 : stage.options.out_of_place && stage.options.aggregated == 1;
+    if (!wanted) continue;
+    Case half = what;
+    half.in_place = in_place;
+    PC_ASSIGN_OR_RETURN(GpuHalf measured, measure_half(stage, half, row.count, effort));
+    measured.algbw = static_cast<double>(row.nbytes) / measured.time.until_done_s / 1e9;
+    measured.busbw = measured.algbw * what.operation->bus_factor(size);
+    (in_place ? row.in_place : row.out_of_place) = measured;
+  }
+  return row;
+}
+
+}  // namespace pc::bench

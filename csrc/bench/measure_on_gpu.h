@@ -1,0 +1,45 @@
+// Times one operation at one size on arrays of GPUs, out of place and in place, and verifies its results.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bench/gpu.h"
+#include "bench/gpu_timing.h"
+#include "bench/measure.h"
+#include "bench/raw_nccl.h"
+#include "comm/group_on_gpus.h"
+
+namespace pc::bench {
+
+// With what a rank measures.
+struct GpuStage {
+  Communicator& group;
+  const Gpu& gpu;
+  GroupOnGpus& way;
+  RawNccl* raw = nullptr;  // null: it is not compared with
+  const GpuOptions& options;
+};
+
+// One half of a row. Times are of one call.
+struct GpuHalf {
+  PerIteration time;
+  std::optional<PerIteration> raw;
+  double algbw = 0, busbw = 0;    // GB/s, by time.until_done_s
+  std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked
+};
+
+struct GpuRow {
+  Case what;
+  uint64_t nbytes = 0, count = 0;  // Row
+  uint64_t iterations = 0;
+  std::optional<GpuHalf> out_of_place, in_place;  // nothing: not measured
+};
+
+// OK: by NCCL. Else why not, so through the host. The same on all ranks.
+Status goes_by_nccl(const GpuStage& stage, const Case& what);
+
+// Collective.
+Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes, const Effort& effort);
+
+}  // namespace pc::bench

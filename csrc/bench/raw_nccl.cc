@@ -1,0 +1,101 @@
+#include "bench/raw_nccl.h"
+
+#include <utility>
+
+#include "nccl/call_error.h"
+#include "nccl/types.h"
+
+namespace pc::bench {
+namespace {
+
+// NCCL's element type, operation, and how many of its elements one of ours is.
+nccl::Reduced in_nccls_words(const Case& what) {
+  const nccl::Moved moved = nccl::moved(what.dtype);
+  if (!what.operation->reduces) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
+  return nccl::reduced(what.dtype, {what.op}).value();  // ours has been queued, so NCCL has it
+}
+
+Result<nccl::UniqueId> tell_id(Communicator& group, const nccl::Api& api) {
+  nccl::UniqueId id = {};
+  if (group.rank() == 0) {
+    PC_ASSIGN_OR_RETURN(id, nccl::make_unique_id(api));
+  }
+  Request tell;
+  tell.collective = Collective::kBroadcast;
+  tell.out = {reinterpret_cast<std::byte*>(&id), sizeof id, DType::kU8};
+  if (group.rank() == 0) tell.in = tell.out;
+  PC_TRY(group.run(tell));
+  return id;
+}
+
+}  // namespace
+
+bool has_raw(const Operation& operation) {
+  if (!operation.collective) return false;
+  switch (*operation.collective) {
+    case Collective::kAllreduce:
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kAllgather:
+    case Collective::kReduceScatter: return true;
+    default: return false;
+  }
+}
+
+Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {
+  std::unique_ptr<RawNccl> raw(new RawNccl(group, std::move(api)));
+  PC_ASSIGN_OR_RETURN(const nccl::UniqueId id, tell_id(group, *raw->api_));
+  const WaitContext context = group.waiting_until(Deadline::after(group.timeout_s()));
+  const nccl::Means means{raw->api_, &raw->clock_};
+  PC_ASSIGN_OR_RETURN(raw->communicator_,
+                      nccl::Communicator::init(means, {id, group.rank(), group.size()}, {}, context));
+  PC_TRY(raw->communicator_->grouped(context, [&](nccl::Issue& issue) { raw->handle_ = issue.comm(); }));
+  return raw;
+}
+
+nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays,
+                               cuda::CUstream stream) const {
+  const nccl::Reduced as = in_nccls_words(what);
+  const void* const in = arrays.in.data;
+  void* const out = arrays.out.data;
+  const std::size_t sent = arrays.in.count * as.per_element, got = arrays.out.count * as.per_element;
+  switch (what.operation->collective.value_or(Collective::kBarrier)) {
+    case Collective::kAllreduce: return api_->all_reduce(in, out, sent, as.dtype, as.op, handle_, stream);
+    case Collective::kBroadcast: return api_->broadcast(in, out, sent, as.dtype, root, handle_, stream);
+    case Collective::kReduce: return api_->reduce(in, out, sent, as.dtype, as.op, root, handle_, stream);
+    case Collective::kAllgather: return api_->all_gather(in, out, sent, as.dtype, handle_, stream);
+    case Collective::kReduceScatter:
+      return api_->reduce_scatter(in, out, got, as.dtype, as.op, handle_, stream);
+    default: return nccl::ReturnCode::kInvalidUsage;  // has_raw()
+  }
+}
+
+// What is still in progress has to settle before the next call.
+Status RawNccl::settled(nccl::ReturnCode code) const {
+  const Deadline deadline = Deadline::after(group_.timeout_s());
+  while (code == nccl::ReturnCode::kInProgress && !deadline.expired()) {
+    nccl::ReturnCode now = nccl::ReturnCode::kSuccess;
+    const nccl::ReturnCode asked = api_->comm_get_async_error(handle_, &now);
+    code = asked == nccl::ReturnCode::kSuccess ? now : asked;
+  }
+  if (code == nccl::ReturnCode::kSuccess) return Status::ok();
+  return nccl::call_error(*api_, handle_, "NCCL's own call", code);
+}
+
+Status RawNccl::queue(const Case& what, Rank root, std::span<const Arrays> arrays, cuda::CUstream stream) {
+  if (arrays.size() == 1) return settled(call(what, root, arrays.front(), stream));
+  PC_TRY(settled(api_->group_start()));
+  nccl::ReturnCode refusal = nccl::ReturnCode::kSuccess;
+  for (const Arrays& each : arrays) {
+    const nccl::ReturnCode code = call(what, root, each, stream);
+    if (code != nccl::ReturnCode::kSuccess && code != nccl::ReturnCode::kInProgress) refusal = code;
+  }
+  const nccl::ReturnCode ended = api_->group_end();
+  return settled(refusal == nccl::ReturnCode::kSuccess ? ended : refusal);
+}
+
+Status RawNccl::close() {
+  return communicator_->close(group_.waiting_until(Deadline::after(group_.timeout_s())));
+}
+
+}  // namespace pc::bench

@@ -1,0 +1,39 @@
+// NCCL's own calls on a communicator of their own, straight through its function table: what ours are compared with.
+#pragma once
+
+#include <memory>
+
+#include "bench/gpu.h"
+#include "bench/measure.h"
+#include "nccl/communicator.h"
+
+namespace pc::bench {
+
+// Whether NCCL's own call is timed: one call of every version of NCCL does the same.
+bool has_raw(const Operation& operation);
+
+// Thread-safety: one thread.
+class RawNccl {
+ public:
+  // Together with the other ranks of `group`, which must outlive it. Its communicator is non-blocking, as ours is: its init and
+  // its end have deadlines.
+  static Result<std::unique_ptr<RawNccl>> join(Communicator& group, std::shared_ptr<const nccl::Api> api);
+
+  // One call for each element of `arrays`, in one group if there are several.
+  Status queue(const Case& what, Rank root, std::span<const Arrays> arrays, cuda::CUstream stream);
+  Status close();
+  void abort(const Status& why) { (void)communicator_->abort(why); }
+
+ private:
+  RawNccl(Communicator& group, std::shared_ptr<const nccl::Api> api) : group_(group), api_(std::move(api)) {}
+  nccl::ReturnCode call(const Case& what, Rank root, const Arrays& arrays, cuda::CUstream stream) const;
+  Status settled(nccl::ReturnCode code) const;
+
+  Communicator& group_;
+  const std::shared_ptr<const nccl::Api> api_;
+  nccl::SteadyClock clock_;
+  std::unique_ptr<nccl::Communicator> communicator_;
+  nccl::CommHandle handle_ = nullptr;
+};
+
+}  // namespace pc::bench

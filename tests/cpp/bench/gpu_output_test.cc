@@ -1,0 +1,72 @@
+// How a row of the benchmark on GPUs is printed: as nccl-tests prints its own.
+#include "bench/gpu_output.h"
+
+#include <gtest/gtest.h>
+
+namespace pc::bench {
+namespace {
+
+GpuRow row() {
+  GpuRow row;
+  row.what = {find_operation("allreduce"), DType::kF32, ReduceOp::kSum, {}};
+  row.nbytes = 33554432;
+  row.count = 8388608;
+  row.iterations = 20;
+  GpuHalf half;
+  half.time = {3.5e-6, 123.456e-6};
+  half.algbw = 271.793;
+  half.busbw = 271.793;
+  half.wrong = 0;
+  row.out_of_place = half;
+  half.time = {3.5e-6, 98.7654e-6};
+  half.wrong.reset();
+  row.in_place = half;
+  return row;
+}
+
+TEST(BenchGpuOutput, a_line_has_the_columns_and_widths_of_nccl_tests) {
+  EXPECT_EQ(gpu_table_line(row(), false),
+            "    33554432       8388608   float32     sum      -1"
+            "    123.5  271.79  271.79       0    98.77  271.79  271.79     N/A");
+}
+
+TEST(BenchGpuOutput, long_times_lose_digits_and_what_was_not_measured_is_said) {
+  GpuRow slow = row();
+  slow.out_of_place.reset();
+  slow.in_place->time.until_done_s = 0.0123456;
+  EXPECT_EQ(gpu_table_line(slow, false),
+            "    33554432       8388608   float32     sum      -1"
+            "      N/A     N/A     N/A     N/A    12346  271.79  271.79     N/A");
+}
+
+TEST(BenchGpuOutput, the_hosts_time_takes_the_place_of_the_other_if_it_is_asked_for) {
+  EXPECT_NE(gpu_table_line(row(), true).find("     3.50  271.79"), std::string::npos);
+}
+
+TEST(BenchGpuOutput, beside_nccls_own_call_both_differences_are_said) {
+  GpuRow compared = row();
+  compared.in_place.reset();
+  compared.out_of_place->raw = PerIteration{2.25e-6, 122.206e-6};
+  EXPECT_EQ(raw_line(compared),
+            "# NCCL's own call: out of place 122.21 us, ours +1.25, until queued 2.25 us, ours +1.25");
+}
+
+TEST(BenchGpuOutput, json_has_the_keys_of_nccl_tests_and_all_digits) {
+  GpuRow compared = row();
+  compared.in_place.reset();
+  compared.out_of_place->time = {0.000003, 0.125};
+  compared.out_of_place->algbw = compared.out_of_place->busbw = 0.5;
+  const GpuScene scene{"NVIDIA \"H100\"", "2.28.9", "", 1};
+  EXPECT_EQ(gpu_json_line(compared, scene, Status::ok()),
+            "{\"collective\": \"allreduce\", \"ranks\": 1, \"size\": 33554432, \"count\": 8388608, \"type\": "
+            "\"float32\", \"redop\": \"sum\", \"root\": -1, \"out_of_place\": {\"time\": 125000, \"alg_bw\": "
+            "0.5, \"bus_bw\": 0.5, \"nwrong\": 0, \"host_time\": 3}, \"in_place\": null, "
+            "\"actual_iterations\": 20, \"device\": \"cuda\", \"gpu\": \"NVIDIA \\\"H100\\\"\", "
+            "\"nccl_version\": \"2.28.9\", \"way\": \"nccl\", \"why_not_nccl\": null}");
+  const std::string staged = gpu_json_line(compared, {"", "", "", 1}, Status(Code::kUnsupported, "none"));
+  EXPECT_NE(staged.find("\"nccl_version\": null, \"way\": \"staged\", \"why_not_nccl\": \"none\""),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace pc::bench

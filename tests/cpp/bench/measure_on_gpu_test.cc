@@ -1,0 +1,215 @@
+// Rows on GPUs, measured by worlds of threads on FAKES of the driver and of NCCL: every way is right, and what is wrong is seen.
+#include "bench/measure_on_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "bench/gpu_arrays.h"
+#include "comm/device_calls.h"
+#include "fakes/cuda/fake_cuda.h"
+#include "nccl/fake_library.h"
+#include "world.h"
+
+namespace pc::bench {
+namespace {
+
+using testing::Outcomes;
+
+constexpr double kLong = 20;
+const Effort kLittle = {.warm_up = 1, .iterations = 7};
+
+class BenchOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake_.reset();
+    fake_.set_device_count(4);
+    driver_ = cuda::open_driver({FAKE_CUDA}).value();
+    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
+  }
+  void TearDown() override { fake_.reset(); }
+
+  Result<std::shared_ptr<DeviceCalls>> join(Communicator& group) {
+    DeviceCalls::Means means;
+    means.driver = driver_;
+    means.api = nccl_.shared_api();
+    means.device = group.rank();
+    means.clock = &clock_;
+    means.log = Logger(LogLevel::kError, group.rank(), -1);
+    return DeviceCalls::join(group, means, kLong);
+  }
+
+  Status measure_as_rank(Communicator& group, const GpuOptions& options, const Case& what, GpuRow& row,
+                         const Effort& effort) {
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank()));
+    Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
+    if (options.way != GpuWay::kStaged) joined = join(group);
+    GroupOnGpus way(group, driver_, group.rank(), joined);
+    std::unique_ptr<RawNccl> raw;
+    if (options.raw) {
+      PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, nccl_.shared_api()));
+    }
+    const GpuStage stage{group, *gpu, way, raw.get(), options};
+    PC_ASSIGN_OR_RETURN(row, measure_on_gpu(stage, what, 10'000, effort));
+    if (raw) PC_TRY(raw->close());
+    return way.close(kLong);
+  }
+
+  // The row of every rank.
+  std::vector<GpuRow> rows_of(Rank size, const GpuOptions& options, const Case& what,
+                              const Effort& effort = kLittle) {
+    std::vector<GpuRow> rows(static_cast<std::size_t>(size));
+    const Outcomes outcomes = testing::run_world(
+        {.size = size, .timeout_s = kLong, .log_fd = -1}, [&](Runtime&, Communicator& group) {
+          return measure_as_rank(group, options, what, rows[static_cast<std::size_t>(group.rank())], effort);
+        });
+    EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
+    return rows;
+  }
+
+  const FakeCuda fake_ = FakeCuda::at(FAKE_CUDA);
+  nccl::testing::FakeLibrary nccl_{FAKE_NCCL_22809};
+  nccl::SteadyClock clock_;
+  std::shared_ptr<const cuda::Driver> driver_;
+};
+
+GpuOptions asked(GpuWay way = GpuWay::kNccl) {
+  GpuOptions options;
+  options.asked = true;
+  options.way = way;
+  return options;
+}
+Case sum_of(const Operation& operation, std::optional<Rank> root = {}) {
+  return {&operation, DType::kF32, ReduceOp::kSum, root};
+}
+
+TEST_F(BenchOnGpu, every_operation_is_right_by_nccl_and_through_the_host_for_one_rank_and_more) {
+  for (const Operation& operation : operations()) {
+    if (!operation.collective) continue;
+    for (const Rank size : {1, 3}) {
+      for (const GpuWay way : {GpuWay::kNccl, GpuWay::kStaged}) {
+        const std::vector<GpuRow> rows = rows_of(size, asked(way), sum_of(operation));
+        for (const GpuRow& row : rows) {
+          ASSERT_TRUE(row.out_of_place) << operation.name;
+          EXPECT_EQ(row.out_of_place->wrong, 0u) << operation.name << " of " << size;
+          EXPECT_EQ(row.in_place.has_value(), operation.in_place);
+          EXPECT_EQ(row.in_place.value_or(GpuHalf{{}, {}, 0, 0, 0}).wrong, 0u)
+              << operation.name << ", in place";
+          EXPECT_EQ(row.out_of_place->time.until_done_s, rows[0].out_of_place->time.until_done_s);
+          EXPECT_LE(row.out_of_place->time.until_queued_s, row.out_of_place->time.until_done_s);
+          EXPECT_GT(row.out_of_place->algbw, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(BenchOnGpu, lists_graphs_and_waiting_calls_are_right_too) {
+  GpuOptions lists = asked(), graph = asked(), waiting = asked();
+  lists.aggregated = 3;
+  graph.graph_launches = 2;
+  waiting.blocking = true;
+  for (const char* const name : {"allreduce", "broadcast", "reduce"}) {
+    for (const GpuOptions& options : {lists, graph, waiting}) {
+      for (const GpuRow& row : rows_of(2, options, sum_of(*find_operation(name)))) {
+        EXPECT_EQ(row.out_of_place.has_value(), options.aggregated == 1);
+        ASSERT_TRUE(row.in_place);
+        EXPECT_EQ(row.in_place->wrong, 0u) << name;
+      }
+    }
+  }
+}
+
+TEST_F(BenchOnGpu, what_is_captured_is_compared_once_and_run_as_often_as_it_is_launched) {
+  GpuOptions graph = asked();
+  graph.graph_launches = 5;
+  graph.out_of_place = false;
+  rows_of(1, graph, sum_of(*find_operation("allreduce")), {.warm_up = 1, .iterations = 7, .checks = false});
+  EXPECT_EQ(fake_.calls("cuGraphLaunch"), 5);
+  EXPECT_EQ(fake_.calls("cuGraphInstantiateWithFlags"), 1);
+}
+
+TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_own) {
+  GpuOptions compared = asked();
+  compared.raw = true;
+  for (const Operation& operation : operations()) {
+    if (!has_raw(operation)) continue;
+    for (const Rank size : {1, 2}) {
+      for (const GpuRow& row : rows_of(size, compared, sum_of(operation))) {
+        ASSERT_TRUE(row.out_of_place && row.out_of_place->raw && row.in_place && row.in_place->raw);
+        EXPECT_GT(row.out_of_place->raw->until_done_s, 0);
+        EXPECT_EQ(row.out_of_place->wrong, 0u);
+      }
+    }
+  }
+  // One warm-up, and 7 timed ones in 7 turns, in both places.
+  const Effort effort = {.warm_up = 1, .iterations = 7, .checks = false};
+  rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
+  std::string calls = nccl_.calls_of_newest();
+  std::size_t number = 0;
+  for (std::size_t at = calls.find("AllReduce"); at != std::string::npos;
+       at = calls.find("AllReduce", at + 1))
+    ++number;
+  EXPECT_EQ(number, 16u) << calls;
+}
+
+TEST_F(BenchOnGpu, every_average_over_the_ranks_is_the_same_on_all) {
+  for (const Average average : {Average::kRank0, Average::kMean, Average::kLeast, Average::kMost}) {
+    GpuOptions options = asked();
+    options.average = average;
+    const std::vector<GpuRow> rows = rows_of(2, options, sum_of(*find_operation("allreduce")));
+    EXPECT_GT(rows[0].in_place->time.until_done_s, 0);
+    EXPECT_EQ(rows[0].in_place->time.until_done_s, rows[1].in_place->time.until_done_s);
+  }
+}
+
+TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
+  Operation other = *find_operation("allreduce");
+  other.expected = [](const Asked& how, const Element& e) {
+    return find_operation("allreduce")->expected(how, e) + (e.rank == 1 && e.i == 3 ? 1 : 0);
+  };
+  for (const GpuRow& row : rows_of(2, asked(), sum_of(other))) {
+    EXPECT_EQ(row.out_of_place->wrong, 3u);  // of 2500 elements: the pattern repeats after 1021
+    EXPECT_EQ(row.in_place->wrong, 3u);
+  }
+}
+
+TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
+  const Outcomes outcomes = testing::run_world({.size = 1}, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
+    PC_ASSIGN_OR_RETURN(ArrayMemory host,
+                        ArrayMemory::create({find_operation("allreduce"), DType::kF32, false, 2500, 0, 1}));
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, host, 2));
+    arrays.may_go();
+    PC_TRY(arrays.fill(group, {}));
+    PC_ASSIGN_OR_RETURN(const uint64_t before, arrays.count_wrong(group, {}));
+    EXPECT_EQ(before, 5000u);
+    const Arrays second = arrays.copy(1);  // the fake's memory is the host's
+    std::memcpy(second.out.data, second.in.data, second.in.nbytes());
+    PC_ASSIGN_OR_RETURN(const uint64_t after, arrays.count_wrong(group, {}));
+    EXPECT_EQ(after, 2500u);
+    return Status::ok();
+  });
+  EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
+}
+
+TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
+  const Outcomes outcomes =
+      testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
+        PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
+        GroupOnGpus way(group, driver_, 0, joined);
+        GpuOptions options = asked();
+        const GpuStage stage{group, *gpu, way, nullptr, options};
+        EXPECT_TRUE(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).is_ok());
+        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("scan"))).message(), "NCCL has no scan");
+        options.way = GpuWay::kStaged;
+        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).message(), "--way staged");
+        return way.close(kLong);
+      });
+  EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::bench
