@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from pycollective import _core
+from pycollective.availability import wheel_folders
 from pycollective.errors import CollectiveError
 from pycollective.launching import child, detect
 from pycollective.launching.detect.placement import Placement
@@ -49,7 +50,12 @@ def main() -> int:
 
 def become(words: Sequence[str]) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python's way with it is not everybody's
-    os.execv(BINARY, [BINARY.name, *words])
+    os.execve(BINARY, [BINARY.name, *words], {**os.environ, **nccl_folders()})
+
+
+def nccl_folders() -> dict[str, str]:
+    """Where Python's packages of NCCL are, which the program would not find (csrc/bench/gpu_rank.cc reads it)."""
+    return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
 
 
 def environment(placement: Placement, meeting: Meeting) -> dict[str, str]:
@@ -64,7 +70,11 @@ def environment(placement: Placement, meeting: Meeting) -> dict[str, str]:
         "BENCH_JOB": meeting.job.hex(),
         "BENCH_KEY_SOURCE": meeting.key_source,
     }
-    return {**os.environ, **{f"PYCOLLECTIVE_{name}": str(value) for name, value in given.items()}}
+    return {
+        **os.environ,
+        **nccl_folders(),
+        **{f"PYCOLLECTIVE_{name}": str(value) for name, value in given.items()},
+    }
 
 
 def run_rank(placement: Placement, meeting: Meeting, words: Sequence[str]) -> int:
