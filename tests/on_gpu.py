@@ -1,5 +1,6 @@
 """What only a GPU can prove, through Python, with torch and CuPy as they are there. `scripts/test gpu` runs it.
 
+usage: on_gpu.py [together | alone | list]: the checks of several ranks, or of one, instead of all; or their names.
 Prints a line for each check. Ends with 1 if one failed, or, with PYCOLLECTIVE_REQUIRE_GPU=1, if one could not be made.
 """
 
@@ -240,6 +241,10 @@ ALONE: list[Callable[[], str]] = [
 TOGETHER: list[Callable[[], str]] = [two_ranks_by_the_host_id_way, a_killed_rank_is_noticed_by_the_other]
 
 
+def name_of(check: Callable[[], str]) -> str:
+    return check.__name__.replace("_", " ")
+
+
 def made(check: Callable[[], str]) -> str:
     """Passed, failed or not made; prints a line that says so."""
     try:
@@ -249,23 +254,29 @@ def made(check: Callable[[], str]) -> str:
     except Exception as error:
         traceback.print_exc()
         said, how = f"{type(error).__name__}: {error}".splitlines()[0], "failed"
-    print(f"{how:9} {check.__name__.replace('_', ' ')}: {said}", flush=True)
+    print(f"{how:9} {name_of(check)}: {said}", flush=True)
     return how
 
 
 def main() -> int:
-    ended = (
-        [made(check) for check in TOGETHER] if pc.available("nccl") else []
-    )  # first: these start processes
-    if not ended:
+    which = sys.argv[1] if len(sys.argv) > 1 else "all"
+    if which == "list":
+        for kind, checks in (("together", TOGETHER), ("alone", ALONE)):
+            for check in checks:
+                print(f"{kind}: {name_of(check)}")
+        return 0
+    required = os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1"
+    if not pc.available("nccl"):
         print(f"not made: {pc.available('nccl')}")
-        return int(os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1")
-    pc.init(backend="nccl")
-    ended += [made(check) for check in ALONE]
-    pc.shutdown()
+        return int(required)
+    # First, since these start processes.
+    ended = [made(check) for check in TOGETHER] if which in ("all", "together") else []
+    if which in ("all", "alone"):
+        pc.init(backend="nccl")
+        ended += [made(check) for check in ALONE]
+        pc.shutdown()
     print(", ".join(f"{ended.count(how)} {how}" for how in ("passed", "failed", "not made")))
-    wanted = {"passed"} if os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1" else {"passed", "not made"}
-    return int(not set(ended) <= wanted)
+    return int(not set(ended) <= ({"passed"} if required else {"passed", "not made"}))
 
 
 if __name__ == "__main__":

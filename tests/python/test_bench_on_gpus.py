@@ -1,5 +1,7 @@
-"""`pycollective-bench --device cuda` as a whole program, on FAKES of the driver and of NCCL: ranks as threads go by NCCL, and as
-processes through the host, because the fake NCCL knows the ranks of one process."""
+"""`pycollective-bench --device cuda` as a whole program, on FAKES of the driver and of NCCL.
+
+Ranks as threads go by NCCL, and as processes through the host, because the fake NCCL knows the ranks of one process.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
 from fake_gpus import FAKES, build, build_nccl
 
 pytestmark = pytest.mark.timeout(120)

@@ -1,0 +1,85 @@
+"""The bars that GPUs have to meet, and by which checks each is judged: benchmarks/gpu.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .check import FAILED, FIGURE, PASSED, SKIPPED, Check
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`checks`: how the names of its checks begin, with their part."""
+
+    name: str
+    wanted: str
+    checks: tuple[str, ...]
+
+    def state(self, all_checks: Sequence[Check]) -> str:
+        mine = [each for each in all_checks if f"{each.part}: {each.name}".startswith(self.checks)]
+        failed = [each for each in mine if each.outcome == FAILED]
+        skipped = [each for each in mine if each.outcome == SKIPPED]
+        if failed:
+            return f"failed: {failed[0].name}: {failed[0].said}"
+        if not mine or len(skipped) == len(mine):
+            return NOT_RUN + (f": {skipped[0].said.removeprefix('not run: ')}" if skipped else "")
+        said = "; ".join(each.said for each in mine if each.outcome in (PASSED, FIGURE) and each.said)
+        return "passed" + (f", {len(skipped)} skipped" if skipped else "") + (f": {said}" if said else "")
+
+
+BARS = (
+    Bar(
+        "kernels, every type and operation",
+        "the bits of the CPU's, which a plain calculation in double proves",
+        ("C++: KernelsOnGpu.",),
+    ),
+    Bar(
+        "compute-sanitizer memcheck of the kernels' tests",
+        "no error",
+        ("compute-sanitizer: ",),
+    ),
+    Bar("NCCL with one rank", "right, in the order of streams, ended by an abort", ("C++: NcclOnGpu.",)),
+    Bar(
+        "allreduce of 8 B, 1 rank by NCCL",
+        "at most 2 us over NCCL's own call",
+        ("benchmark: 1 rank beside NCCL: 8 B",),
+    ),
+    Bar("every collective, 2 ranks on one GPU", "right", ("benchmark: 2 ranks on one GPU",)),
+    Bar("every collective, 4 ranks on one GPU", "right", ("benchmark: 4 ranks on one GPU",)),
+    Bar("every collective, 8 ranks on one GPU", "right", ("benchmark: 8 ranks on one GPU",)),
+    Bar(
+        "allreduce of 256 MiB, 2 ranks on one GPU",
+        "at least 60 % of 1,075 GB/s",
+        ("benchmark: 256 MiB on one GPU",),
+    ),
+    Bar(
+        "NCCL with two ranks that are processes, by NCCL_HOSTID",
+        "right; ranks that differ are found",
+        ("Python: two ranks by the host id way", "benchmark: 2 ranks by NCCL on one GPU"),
+    ),
+    Bar(
+        "streams with a delayed producer",
+        "no race",
+        (
+            "Python: torch tensors are behind",
+            "Python: torch work orders",
+            "Python: torch memory lives",
+            "Python: cupy arrays are behind",
+            "C++: NcclOnGpu.a_call_comes_after",
+        ),
+    ),
+    Bar(
+        "CUDA graphs",
+        "replays are right",
+        ("Python: torch graphs replay", "benchmark: CUDA graph"),
+    ),
+    Bar("kill -9 of a rank", "seen in less than 1 s", ("Python: a killed rank",)),
+)
+
+
+def markdown(checks: Sequence[Check]) -> str:
+    rows = [f"| {bar.name} | {bar.wanted} | {bar.state(checks).replace('|', '/')} |" for bar in BARS]
+    return "\n".join(["| | Bar | |", "|---|---|---|", *rows, ""])

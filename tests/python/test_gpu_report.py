@@ -1,0 +1,309 @@
+"""The table of `scripts/test gpu`: what canned output becomes in it; a part that hangs takes no time of the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from gpu_report import bars, parts, readers, table  # noqa: E402
+from gpu_report.__main__ import run_parts  # noqa: E402
+from gpu_report.check import FAILED, FIGURE, PASSED, SKIPPED, Check  # noqa: E402
+from gpu_report.ended import Ended, run  # noqa: E402
+from gpu_report.parts import Part, Places  # noqa: E402
+
+GTEST = """Running main() from gtest_main.cc
+[ RUN      ] KernelsOnGpu.copies
+[       OK ] KernelsOnGpu.copies (12 ms)
+[ RUN      ] KernelsOnGpu.sums/1
+gpu.h:52: Failure
+Value of: same
+  Actual: false
+[  FAILED  ] KernelsOnGpu.sums/1, where GetParam() = 3 (4 ms)
+[ RUN      ] NcclOnGpu.reduces
+/x/nccl_on_gpu_test.cc:15: Skipped
+no NCCL: libnccl.so.2: not found
+[  SKIPPED ] NcclOnGpu.reduces (0 ms)
+[ RUN      ] NcclOnGpu.hangs
+"""
+LISTED = """NcclOnGpu.
+  reduces
+  hangs
+KernelsOnGpu.
+  copies
+  sums/1  # GetParam() = 3
+"""
+
+
+def outcomes(checks: list[Check]) -> dict[str, tuple[str, str]]:
+    return {each.name: (each.outcome, each.said) for each in checks}
+
+
+def test_googletests_output_becomes_checks_and_what_was_not_reached_has_failed() -> None:
+    names = readers.listed_tests(LISTED)
+    assert names == ["NcclOnGpu.reduces", "NcclOnGpu.hangs", "KernelsOnGpu.copies", "KernelsOnGpu.sums/1"]
+    assert outcomes(readers.read_gtest("C++", names, Ended(None, GTEST, 70))) == {
+        "KernelsOnGpu.copies": (PASSED, ""),
+        "KernelsOnGpu.sums/1": (FAILED, "Value of: same Actual: false"),
+        "NcclOnGpu.reduces": (SKIPPED, "no NCCL: libnccl.so.2: not found"),
+        "NcclOnGpu.hangs": (FAILED, "not reached: its deadline of 70 s passed"),
+    }
+    (nothing,) = readers.read_gtest("C++", [], Ended(127, "cannot start test_gpu: no such file\n"))
+    assert nothing == Check(
+        "C++", "all of it", FAILED, "ended with code 127: cannot start test_gpu: no such file"
+    )
+
+
+def test_the_lines_of_on_gpu_become_checks() -> None:
+    said = "passed    torch graphs replay the call: 3 replays\nTraceback\n"
+    said += "not made  cupy arrays: No module named 'cupy'\n"
+    names = ["torch graphs replay the call", "cupy arrays", "last"]
+    assert outcomes(readers.read_on_gpu("Python", names, Ended(-9, said))) == {
+        "torch graphs replay the call": (PASSED, "3 replays"),
+        "cupy arrays": (SKIPPED, "No module named 'cupy'"),
+        "last": (FAILED, "not reached: killed by signal 9"),
+    }
+    none = readers.read_on_gpu("Python", names, Ended(0, "not made: no CUDA driver: not found\n"))
+    assert {(each.outcome, each.said) for each in none} == {(SKIPPED, "no CUDA driver: not found")}
+
+
+def test_the_names_of_on_gpu_are_those_that_its_lines_have() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "on_gpu.py", "list"], capture_output=True, text=True, timeout=60
+    )
+    names = done.stdout.splitlines()
+    assert "together: a killed rank is noticed by the other" in names
+    assert {name.partition(": ")[0] for name in names} == {"together", "alone"}
+
+
+def half(time_us: float, raw_us: float, wrong: int | None = 0, bus: float = 700.0) -> dict[str, Any]:
+    return {
+        "time": time_us,
+        "alg_bw": bus,
+        "bus_bw": bus,
+        "nwrong": wrong,
+        "host_time": time_us / 2,
+        "raw_time": raw_us,
+        "raw_host_time": raw_us / 2,
+    }
+
+
+def row(
+    size: int, out: dict[str, Any] | None, into: dict[str, Any] | None, way: str = "nccl"
+) -> dict[str, Any]:
+    why = None if way == "nccl" else "rank 0 and rank 1 share one GPU"
+    return {
+        "collective": "allreduce",
+        "size": size,
+        "out_of_place": out,
+        "in_place": into,
+        "way": way,
+        "why_not_nccl": why,
+        "nccl_version": "2.28.9" if way == "nccl" else None,
+    }
+
+
+def bench(judge: readers.Judge, *rows: dict[str, Any]) -> list[Check]:
+    text = "".join(json.dumps(each) + "\n" for each in rows)
+    return readers.read_bench("benchmark", "it", judge, Ended(0, text))
+
+
+def test_what_ours_adds_to_nccls_own_call_has_a_bar_at_the_smallest_size() -> None:
+    large = row(1 << 20, half(30, 29), half(30, 20))
+    good = outcomes(bench(readers.beside_nccl, row(8, half(5.5, 4), half(5, 4)), large))
+    assert good["it: results"] == (PASSED, "1 collectives, by nccl")
+    assert good["it: 8 B"][0] == PASSED
+    assert "out of place 5.50 us, NCCL's own 4.00: +1.50, until queued +0.75" in good["it: 8 B"][1]
+    assert good["it: 1 MiB"][0] == FIGURE
+    assert "busbw 700.0 GB/s" in good["it: 1 MiB"][1]
+    assert (
+        outcomes(bench(readers.beside_nccl, row(8, half(5.5, 4), half(6.1, 4)), large))["it: 8 B"][0]
+        == FAILED
+    )
+    without_bar = outcomes(bench(readers.figures_beside_nccl, row(8, half(50, 4), half(60, 4))))
+    assert without_bar["it: 8 B"][0] == FIGURE
+
+
+def test_wrong_elements_fail_and_the_way_is_said() -> None:
+    (right,) = bench(readers.all_right, row(8, half(1, 1), None, "staged"))
+    assert (right.outcome, right.said) == (
+        PASSED,
+        "1 collectives, by staged (rank 0 and rank 1 share one GPU)",
+    )
+    (wrong,) = bench(readers.all_right, row(8, half(1, 1, 3), half(1, 1, 2)))
+    assert wrong.outcome == FAILED
+    assert wrong.said.startswith("5 wrong elements")
+    (unchecked,) = bench(readers.all_right, row(8, half(1, 1, None), None))
+    assert unchecked.outcome == FAILED
+
+
+def test_bandwidth_is_held_against_the_memorys() -> None:
+    assert [each.outcome for each in bench(readers.bandwidth, row(256 << 20, half(1, 1), None))] == [
+        PASSED,
+        PASSED,
+    ]
+    slow = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=600), None))
+    assert [each.outcome for each in slow] == [PASSED, FAILED]
+    assert slow[1].said == "600.0 GB/s, by nccl; bar: 645"
+
+
+def test_a_benchmark_that_cannot_run_here_is_skipped_and_one_that_fails_is_not() -> None:
+    read = readers.read_bench
+    (skipped,) = read(
+        "benchmark", "it", readers.all_right, Ended(77, "pycollective-bench: no CUDA driver: x\n")
+    )
+    assert (skipped.outcome, skipped.said) == (SKIPPED, "no CUDA driver: x")
+    (failed,) = read(
+        "benchmark", "it", readers.all_right, Ended(1, "pycollective-bench: 3 elements are wrong\n")
+    )
+    assert failed.outcome == FAILED
+    (late,) = read("benchmark", "it", readers.all_right, Ended(None, "{}", 20))
+    assert (late.outcome, late.said) == (FAILED, "its deadline of 20 s passed")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "outcome"),
+    [
+        (0, "[       OK ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 0 errors\n", PASSED),
+        (9, "[       OK ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 2 errors\n", FAILED),
+        (0, "[  SKIPPED ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 0 errors\n", SKIPPED),
+        (1, "Target application returned an error\n", FAILED),
+    ],
+)
+def test_the_sanitizers_summary_decides(code: int, text: str, outcome: str) -> None:
+    (check,) = readers.read_sanitizer("compute-sanitizer", "memcheck", Ended(code, text))
+    assert check.outcome == outcome
+
+
+def test_without_compute_sanitizer_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    places = Places(sys.executable, tmp_path / "test_gpu", tmp_path, tmp_path)
+    (check,) = run_parts(parts.cpp(places, [])[1:], {}, tmp_path, time.monotonic() + 1)
+    assert (check.outcome, check.said) == (SKIPPED, "not run: no compute-sanitizer")
+
+
+def test_a_skip_is_a_failure_where_a_gpu_is_required() -> None:
+    required = Check("C++", "a", SKIPPED, "no driver").where_required()
+    assert (required.outcome, required.said) == (FAILED, "not skipped, since a GPU is required: no driver")
+    assert Check("C++", "a", FIGURE, "1 us").where_required().outcome == FIGURE
+
+
+def test_a_part_that_hangs_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
+    script = "import os, time; os.fork(); print('begun', flush=True); time.sleep(60)"
+    hangs = Part(
+        "hangs", [sys.executable, "-c", script], 2, lambda ended: [Check("p", "hangs", FAILED, ended.why())]
+    )
+    good = Part("good", ["echo", "fine"], 5, lambda ended: [Check("p", "good", PASSED, ended.text.strip())])
+    began = time.monotonic()
+    checks = run_parts([hangs, good], dict(os.environ), tmp_path, began + 30)
+    assert time.monotonic() - began < 20
+    assert outcomes(checks) == {"hangs": (FAILED, "its deadline of 2 s passed"), "good": (PASSED, "fine")}
+    log = (tmp_path / "hangs.log").read_text()
+    assert log.count("\nbegun") == 2
+    assert "$ deadline of 2 s after" in log
+
+
+def test_when_all_time_is_over_the_rest_says_so(tmp_path: Path) -> None:
+    part = Part("late", ["false"], 5, lambda _: [])
+    (check,) = run_parts([part], {}, tmp_path, time.monotonic() - 1)
+    assert (check.outcome, check.said) == (SKIPPED, "not run: the 480 s of all parts were over")
+    (check,) = run_parts([part], {}, tmp_path, time.monotonic() + 9, has_package=False)
+    assert check.said == "not run: the package is not installed"
+
+
+def test_a_program_that_is_not_there_is_an_end_like_any_other(tmp_path: Path) -> None:
+    ended = run([str(tmp_path / "none")], {}, 1, tmp_path / "log")
+    assert ended.code == 127
+    assert "No such file" in ended.why()
+
+
+def test_the_deadlines_of_all_parts_fit_into_eight_minutes() -> None:
+    places = parts.places_here()
+    everything = [
+        parts.install(places),
+        *parts.cpp(places, []),
+        *parts.python_checks(places, [], []),
+        *parts.benchmarks(places),
+    ]
+    others = 10 + 10 + 10  # the names of the tests, and doctor
+    assert sum(each.deadline_s for each in everything) + others <= parts.LIMIT_S
+    assert len({each.name for each in everything}) == len(everything)
+
+
+def test_the_benchmarks_of_the_report_are_command_lines_that_the_program_takes() -> None:
+    for part in parts.benchmarks(parts.places_here()):
+        words = [*part.command[3:], "--timeout_s", "20"]
+        env = {**os.environ, **part.env, "PYCOLLECTIVE_CUDA_LIB": "/nowhere"}
+        done = subprocess.run(
+            [sys.executable, *part.command[1:3], *words], env=env, capture_output=True, text=True, timeout=60
+        )
+        (check,) = part.read(Ended(done.returncode, done.stdout + done.stderr))
+        assert check.outcome == SKIPPED, done.stderr
+        assert "/nowhere" in check.said
+
+
+CHECKS = [
+    Check("C++", "KernelsOnGpu.copies", PASSED),
+    Check("Python", "a killed rank is noticed by the other", PASSED, "after 12 ms"),
+    Check("benchmark", "1 rank beside NCCL: 8 B", FAILED, "+3.10 us | bar: +2 us"),
+    Check("benchmark", "CUDA graph, 1 rank: 8 B", FIGURE, "3.00 us"),
+    Check("compute-sanitizer", "memcheck of KernelsOnGpu", SKIPPED, "not run: no compute-sanitizer"),
+]
+
+
+def test_one_table_has_the_machine_and_every_check() -> None:
+    shown = table.text(["GPU: NVIDIA H100"], CHECKS)
+    lines = shown.splitlines()
+    assert lines[0] == "GPU: NVIDIA H100"
+    assert [line.split()[0] for line in lines[2:7]] == [each.part for each in CHECKS]
+    assert lines[-1] == "2 passed, 1 failed, 1 skipped, 1 figure"
+    assert lines[2].index("passed") == lines[4].index("failed") == lines[5].index("figure")
+
+
+def test_as_markdown_it_has_the_bars_too() -> None:
+    shown = table.markdown(["GPU: NVIDIA H100"], CHECKS)
+    assert "- GPU: NVIDIA H100" in shown
+    assert "| benchmark | 1 rank beside NCCL: 8 B | failed | +3.10 us \\| bar: +2 us |" in shown
+    assert "| kill -9 of a rank | seen in less than 1 s | passed: after 12 ms |" in shown
+    assert "| CUDA graphs | replays are right | passed: 3.00 us |" in shown
+    assert "| no error | not run: not run: no compute-sanitizer |" not in shown
+    for line in shown.splitlines():
+        if line.startswith("|"):
+            assert line.replace("\\|", "").count("|") in (4, 5)
+
+
+def test_the_page_of_bars_names_all_of_them() -> None:
+    page = (ROOT / "benchmarks" / "gpu.md").read_text()
+    for bar in bars.BARS:
+        assert f"| {bar.name} | {bar.wanted} |" in page
+    assert "scripts/test gpu" in page
+
+
+def test_every_bar_is_judged_by_checks_that_there_are() -> None:
+    cpp = subprocess.run(
+        ["grep", "-rhoE", r"^TEST_F\(\w+, \w+", ROOT / "tests" / "cpp" / "gpu"],
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    sources = (ROOT / "tests" / "on_gpu.py").read_text()
+    names = ["C++: " + ".".join(line.removeprefix("TEST_F(").split(", ")) for line in cpp]
+    names += [
+        "Python: " + line.split("(")[0][4:].replace("_", " ")
+        for line in sources.splitlines()
+        if line[:4] == "def "
+    ]
+    for part in parts.benchmarks(parts.places_here()):
+        names.append("benchmark: " + part.read(Ended(77, "no"))[0].name)
+    names += ["benchmark: 1 rank beside NCCL: 8 B", "compute-sanitizer: memcheck of KernelsOnGpu"]
+    for bar in bars.BARS:
+        for wanted in bar.checks:
+            assert any(name.startswith(wanted) for name in names), wanted
