@@ -212,13 +212,21 @@ def killed() -> float:
     raise AssertionError("no PeerFailure")
 
 
+def torch_has_cuda() -> None:
+    """Without asking the driver: a process that has cannot fork ranks that use it."""
+    if library("torch").version.cuda is None:
+        raise NotMade("this torch is built without CUDA")
+
+
 def two_ranks_by_the_host_id_way() -> str:
+    torch_has_cuda()
     for said in testing.run(on_two_ranks_of_one_gpu, 2, init=False, timeout_s=120):
         assert said == {"summed": True, "equal": [True] * 3, "mismatch": "CollectiveMismatch"}, said
     return "allreduce, allgather, reduce_scatter, alltoall, mismatch"
 
 
 def a_killed_rank_is_noticed_by_the_other() -> str:
+    torch_has_cuda()
     try:
         testing.run(killed, 2, init=False, timeout_s=120)
     except testing.WorldFailed as failed:

@@ -35,9 +35,9 @@ Result<DeviceGroups::Options> group_options() {
   return options;
 }
 
-// Before there is a second thread.
+// Before there is a second thread. A short name: the ranks tell each other no more than 64 characters of GPU and host.
 void be_on_a_host_of_its_own(Rank rank) {
-  const std::string name = "pycollective-bench rank " + std::to_string(rank);
+  const std::string name = "rank " + std::to_string(rank);
   ::setenv("NCCL_HOSTID", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 

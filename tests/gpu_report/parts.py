@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import readers
-from .check import SKIPPED, Check
+from .check import FAILED, SKIPPED, Check
 from .readers import Judge, Read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,8 +55,11 @@ def bench(
 def install(places: Places) -> Part:
     pip = [places.python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target"]
     wheels = [str(each) for each in sorted(places.wheels.glob("*.whl"))]
-    read = functools.partial(readers.read_code, "package", "it can be installed without a network")
-    return Part("install", [*pip, str(places.site), *(wheels or ["no wheel"])], 35, read, {}, False)
+    part, name = "package", "it can be installed without a network"
+    why = f"there is no wheel in {places.wheels}: PYCOLLECTIVE_GPU_PYTHON=... scripts/build gpu makes it"
+    absent = () if wheels else (Check(part, name, FAILED, why),)
+    read = functools.partial(readers.read_code, part, name)
+    return Part("install", [*pip, str(places.site), *wheels], 35, read, {}, False, absent)
 
 
 def cpp(places: Places, tests: Sequence[str]) -> list[Part]:

@@ -166,8 +166,11 @@ def test_a_benchmark_that_cannot_run_here_is_skipped_and_one_that_fails_is_not()
         "benchmark", "it", readers.all_right, Ended(1, "pycollective-bench: 3 elements are wrong\n")
     )
     assert failed.outcome == FAILED
-    (late,) = read("benchmark", "it", readers.all_right, Ended(None, "{}", 20))
-    assert (late.outcome, late.said) == (FAILED, "its deadline of 20 s passed")
+    rows = json.dumps(row(8, half(1, 1), None)) + '\n{"collective": "allred'
+    assert outcomes(read("benchmark", "it", readers.all_right, Ended(None, rows, 20))) == {
+        "it": (PASSED, "1 collectives, by nccl"),
+        "it: to its end": (FAILED, "its deadline of 20 s passed"),
+    }
 
 
 @pytest.mark.parametrize(
