@@ -20,6 +20,7 @@ using std::chrono::steady_clock;
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
+constexpr auto kNever = std::chrono::milliseconds::max();
 
 const Algorithm& by_nccl(Collective collective) {
   static const std::array<Algorithm, kCollectiveCount> kRows = [] {
@@ -45,7 +46,7 @@ DeviceFacts facts_of(const DeviceCalls::Means& means) {
   if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
   const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
   if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
-  facts.set_gpu(means.host_id.empty() ? device.value().uuid : device.value().uuid + " of " + means.host_id);
+  facts.set_gpu(device.value().uuid, means.host_id);
   const nccl::Version& version = means.api->version;
   facts.nccl_major = version.major;
   facts.nccl_minor = version.minor;
@@ -234,11 +235,13 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   }
   started->on_gpu_ = std::move(queued).value();
   started->on_end_ = std::move(on_end);
+  bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
+    wakes = looks_again_in_ > (started->on_end_ ? kShortRound : kRound);
   }
-  changed_.notify_all();
+  if (wakes) changed_.notify_all();
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
@@ -274,20 +277,20 @@ void DeviceCalls::fail(const Status& why, bool tell) {
   executor_->abort(why);
 }
 
+// Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
 void DeviceCalls::watch() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (running_.empty() && executor_->running() == 0) {
-      changed_.wait(lock);
-      continue;
-    }
+    const bool heard = std::any_of(running_.begin(), running_.end(),
+                                   [](const auto& each) { return each->on_end_ != nullptr; });
+    const bool idle = running_.empty() && executor_->running() == 0;
+    looks_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
+    idle ? changed_.wait(lock) : (void)changed_.wait_for(lock, looks_again_in_);
+    looks_again_in_ = {};
+    if (stopping_) return;
     lock.unlock();
     look_at_calls();
     lock.lock();
-    if (stopping_) continue;
-    const bool heard = std::any_of(running_.begin(), running_.end(),
-                                   [](const auto& each) { return each->on_end_ != nullptr; });
-    changed_.wait_for(lock, heard ? kShortRound : kRound);
   }
 }
 

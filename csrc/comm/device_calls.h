@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -84,7 +85,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status failure_;
   bool raised_ = false;  // failure_, by some call
   bool stopping_ = false;
-  std::thread watcher_;  // set once
+  std::chrono::milliseconds looks_again_in_{0};  // the watcher, which sleeps until then; 0: it looks
+  std::thread watcher_;                          // set once
 };
 
 }  // namespace pc

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
+
+#include "plan/plan.h"
 
 namespace pc {
 namespace {
@@ -30,21 +33,24 @@ Status cannot(const std::string& why) {
 
 }  // namespace
 
-void DeviceFacts::set_gpu(const std::string& uuid) { put(gpu, uuid); }
+void DeviceFacts::set_gpu(const std::string& uuid, const std::string& host_id) {
+  put(gpu, uuid);
+  host = host_id.empty() ? 0 : fnv1a(host_id);
+}
 void DeviceFacts::lacks(const std::string& why) {
   if (why_not[0] == '\0') put(why_not, why);
 }
 
 Status can_go_by_nccl(std::span<const DeviceFacts> by_rank) {
-  std::map<std::string, std::size_t> owners;
+  std::map<std::pair<std::string, uint64_t>, std::size_t> owners;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     const DeviceFacts& facts = by_rank[rank];
     if (const std::string why = text_in(facts.why_not); !why.empty())
       return cannot(rank_text(rank) + ": " + why);
-    const auto [owner, is_first] = owners.emplace(text_in(facts.gpu), rank);
+    const auto [owner, is_first] = owners.emplace(std::pair(text_in(facts.gpu), facts.host), rank);
     if (!is_first)
-      return cannot(rank_text(owner->second) + " and " + rank_text(rank) + " share one GPU, " + owner->first +
-                    ", which NCCL refuses");
+      return cannot(rank_text(owner->second) + " and " + rank_text(rank) + " share one GPU, " +
+                    owner->first.first + ", which NCCL refuses");
     if (version_text(facts) != version_text(by_rank[0]))
       return cannot("rank 0 has NCCL " + version_text(by_rank[0]) + " and " + rank_text(rank) + " " +
                     version_text(facts) + ", and NCCL wants one version everywhere");

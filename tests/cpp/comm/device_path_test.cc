@@ -12,9 +12,9 @@ bool has(const Status& status, const std::string& part) {
   return status.to_string().find(part) != std::string::npos;
 }
 
-DeviceFacts facts(const std::string& gpu, int minor = 28) {
+DeviceFacts facts(const std::string& gpu, int minor = 28, const std::string& host_id = "") {
   DeviceFacts made;
-  made.set_gpu(gpu);
+  made.set_gpu(gpu, host_id);
   made.nccl_major = 2;
   made.nccl_minor = minor;
   made.nccl_patch = 9;
@@ -25,6 +25,15 @@ TEST(DevicePath, ranks_with_a_gpu_each_and_one_nccl_go_by_it) {
   const DeviceFacts all[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-c")};
   EXPECT_TRUE(can_go_by_nccl(all).is_ok());
   EXPECT_TRUE(can_go_by_nccl({all, 1}).is_ok());
+}
+
+// NCCL takes ranks with another NCCL_HOSTID for ranks of another host, so that they can share a GPU.
+TEST(DevicePath, one_gpu_of_two_host_ids_is_two) {
+  const std::string host(100, 'h');
+  const DeviceFacts apart[] = {facts("GPU-a", 28, host + "1"), facts("GPU-a", 28, host + "2")};
+  EXPECT_TRUE(can_go_by_nccl(apart).is_ok());
+  const DeviceFacts together[] = {facts("GPU-a", 28, host), facts("GPU-a", 28, host)};
+  EXPECT_TRUE(has(can_go_by_nccl(together), "share one GPU, GPU-a"));
 }
 
 TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
@@ -43,7 +52,7 @@ TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
 
 TEST(DevicePath, texts_of_any_length_end) {
   DeviceFacts made;
-  made.set_gpu(std::string(1000, 'u'));
+  made.set_gpu(std::string(1000, 'u'), std::string(1000, 'h'));
   made.lacks(std::string(1000, 'w'));
   const DeviceFacts all[] = {made};
   EXPECT_LT(can_go_by_nccl(all).message().size(), 500U);
