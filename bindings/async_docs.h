@@ -141,6 +141,11 @@ inline constexpr const char* kLookOn = R"(_look_on()
 
 Wait for the end asleep, while the progress thread drives the call.)";
 
+inline constexpr const char* kIsQueued = R"(_is_queued()
+--
+
+Whether wait() returns at once: the call has ended, or it is on the GPU, where what comes next can be queued behind it.)";
+
 inline constexpr const char* kWatch = R"(_watch(fd, /)
 --
 

@@ -217,6 +217,16 @@ PyObject* work_done(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* work_is_queued(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    const bool queued =
+        work.gpu != nullptr ? work.gpu->started().precedes_at_once() : work.call->call().done();
+    return PyBool_FromLong(queued ? 1 : 0);
+  });
+}
+
 // What a Work says of its call, wherever that runs.
 struct Facts {
   const char* state;
@@ -306,6 +316,7 @@ PyTypeObject* make_work_type(PyObject* module) {
       {"exception", fast(work_exception), kFast, docs::kException},
       {"info", work_info, METH_NOARGS, docs::kInfo},
       {"_look_on", work_look_on, METH_NOARGS, docs::kLookOn},
+      {"_is_queued", work_is_queued, METH_NOARGS, docs::kIsQueued},
       {"_watch", work_watch, METH_O, docs::kWatch},
       {"_unwatch", work_unwatch, METH_O, docs::kUnwatch},
       {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, docs::kClassGetItem},

@@ -6,6 +6,7 @@ Prints a line for each check. Ends with 1 if one failed, or, with PYCOLLECTIVE_R
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import signal
@@ -14,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pycollective as pc
@@ -166,9 +168,14 @@ def the_host_is_given_back_soon() -> str:
     return f"{a:.2f} us, NCCL through CuPy {b:.2f} us: {a - b:+.2f} (bar: +2)"
 
 
-def on_two_ranks_of_one_gpu() -> dict[str, Any]:
+def share_a_gpu() -> None:
+    """Before NCCL is used: it refuses ranks of one host that share a GPU."""
     os.environ["NCCL_HOSTID"] = f"host {os.environ['RANK']}"
     os.environ |= {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0"}
+
+
+def on_two_ranks_of_one_gpu() -> dict[str, Any]:
+    share_a_gpu()
     torch = cuda_torch()
     pc.init(backend="nccl")
     rank, size = pc.rank(), pc.size()
@@ -194,8 +201,7 @@ def on_two_ranks_of_one_gpu() -> dict[str, Any]:
 
 
 def killed() -> float:
-    os.environ["NCCL_HOSTID"] = f"host {os.environ['RANK']}"
-    os.environ |= {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0"}
+    share_a_gpu()
     torch = cuda_torch()
     pc.init(backend="nccl")
     x = torch.ones(1000, device="cuda")
@@ -237,6 +243,151 @@ def a_killed_rank_is_noticed_by_the_other() -> str:
     raise AssertionError("nobody was killed")
 
 
+# ---- the backend of torch.distributed
+
+
+def backend() -> tuple[Any, Any]:
+    """torch and torch.distributed, with the backend as the default group of two ranks."""
+    share_a_gpu()
+    torch = cuda_torch()
+    torch.cuda.set_device(0)
+    dist = torch.distributed
+    dist.init_process_group("pycollective", timeout=timedelta(seconds=60))
+    return torch, dist
+
+
+def goes_by_device() -> None:
+    torch, dist = backend()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for device in ("cpu", "cuda", "cpu"):
+        for shape in ((6,), (2, 3)):
+            x = torch.arange(6.0, device=device).reshape(shape) + rank
+            x = x.t() if len(shape) == 2 else x  # not in one block
+            wanted = (x - rank) * size + sum(range(size))
+            dist.all_reduce(x)
+            assert torch.equal(x, wanted), (device, x)
+        parts = [torch.zeros(rank + 1, device=device) for _ in range(size)]
+        given = [torch.full((each + 1,), float(rank), device=device) for each in range(size)]
+        dist.all_to_all(parts, given)
+        assert [part.tolist() for part in parts] == [[float(each)] * (rank + 1) for each in range(size)]
+        x, y = torch.full((5,), float(rank), device=device), torch.zeros(5, device=device)
+        works = dist.isend(x, (rank + 1) % size), dist.irecv(y, (rank - 1) % size)
+        for work in works:
+            work.wait()
+        assert y.tolist() == [float((rank - 1) % size)] * 5, device
+        sparse = torch.sparse_coo_tensor([[0, rank + 1]], [1.0, 2.0], (size + 1,), device=device)
+        dist.all_reduce(sparse)
+        assert sparse.to_dense().tolist() == [float(size)] + [2.0] * size, device
+        whole = torch.zeros(2 * size, device=device)
+        ops, name = torch.ops._c10d_functional, dist.group.WORLD.group_name
+        ops.wait_tensor(ops.all_gather_into_tensor_out(x[:2].contiguous(), size, name, out=whole))
+        assert whole.tolist() == [float(each) for each in range(size) for _ in range(2)], device
+    dist.barrier(device_ids=[0])
+    z = torch.zeros(3 if rank else 4, device="cuda")
+    for failing in (
+        lambda: dist.all_reduce(z, dist.ReduceOp.MIN, async_op=True).wait(),
+        lambda: dist.all_reduce(z, dist.ReduceOp.MIN, async_op=True).get_future().wait(),
+    ):  # through the host, so the group goes on
+        try:
+            failing()
+        except pc.CollectiveMismatch:
+            continue
+        raise AssertionError("no CollectiveMismatch")
+    dist.destroy_process_group()
+
+
+def trained(torch: Any, model: Any, part: slice) -> list[Any]:
+    """The parameters after three steps on this part of each batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    source = torch.Generator().manual_seed(7)
+    for _ in range(3):
+        x, y = torch.randn(16, 32, generator=source), torch.randn(16, 4, generator=source)
+        optimizer.zero_grad()
+        (model(x[part].cuda()) - y[part].cuda()).square().mean().backward()
+        optimizer.step()
+    return [parameter.detach().cpu() for parameter in model.parameters()]
+
+
+def trains_as_alone() -> None:
+    torch, dist = backend()
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    half = slice(8 * dist.get_rank(), 8 * dist.get_rank() + 8)
+    for hook in (None, allreduce_hook, pc.torch.ddp_comm_hook):
+        for beside in (False, True):
+            torch.manual_seed(0)
+            layers = [
+                torch.nn.Linear(32, 64),
+                torch.nn.ReLU(),
+                torch.nn.Linear(64, 64),
+                torch.nn.Linear(64, 4),
+            ]
+            model = torch.nn.Sequential(*layers).cuda()
+            alone = trained(torch, copy.deepcopy(model), slice(0, 16))
+            with torch.cuda.stream(torch.cuda.Stream() if beside else torch.cuda.current_stream()):
+                torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+                ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0], bucket_cap_mb=0.005)
+                if hook is not None:
+                    ddp.register_comm_hook(None, hook)
+                together = trained(torch, ddp, half)
+            for mine, wanted in zip(together, alone, strict=True):
+                torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
+    dist.destroy_process_group()
+
+
+def waits_in_the_order_of_streams() -> None:
+    torch, dist = backend()
+    size, total = dist.get_world_size(), float(sum(range(dist.get_world_size())))
+    dist.all_reduce(torch.ones(1, device="cuda"))  # joins the ranks
+    producer, consumer = torch.cuda.Stream(), torch.cuda.Stream()
+    for rounds in range(5):
+        x, parts = torch.zeros(COUNT, device="cuda"), [torch.zeros(COUNT, device="cuda") for _ in range(size)]
+        torch.cuda.synchronize()
+        dist.barrier()
+        with torch.cuda.stream(producer):
+            torch.cuda._sleep(DELAY_CYCLES)
+            x.fill_(dist.get_rank() + rounds)
+            gathering = dist.all_gather(parts, x, async_op=True)
+            reducing = dist.all_reduce(x, async_op=True)
+            made = producer.record_event()
+        future = reducing.get_future()
+        doubled = future.then(lambda done: 2 * done.value()[0])
+        with torch.cuda.stream(consumer):
+            gathering.wait()
+            reducing.wait()
+            seen = [part.clone() for part in parts], x.clone(), doubled.wait().clone()
+        waited = made.query()  # the host has, if the producer is done by now
+        assert not reducing.is_completed() or waited
+        consumer.synchronize()
+        assert not rounds or not waited, "the host waited for the producer"  # first it loads kernels
+        assert all(bool((part == rank + rounds).all()) for rank, part in enumerate(seen[0]))
+        assert bool((seen[1] == total + size * rounds).all())
+        assert bool((seen[2] == 2 * (total + size * rounds)).all())
+        assert reducing.wait(timedelta(seconds=20))
+        assert reducing.is_completed()
+    dist.destroy_process_group()
+
+
+def together(function: Callable[[], None], says: str) -> str:
+    torch_has_cuda()
+    testing.run(function, 2, init=False, timeout_s=120)
+    return says
+
+
+def backend_goes_by_device() -> str:
+    return together(
+        goes_by_device, "calls of both devices in one group, sparse sums, barriers, errors in Futures"
+    )
+
+
+def backend_trains_as_one_process_does() -> str:
+    return together(trains_as_alone, "3 steps of DDP, with and without hooks, also beside the default stream")
+
+
+def backend_waits_in_the_order_of_streams() -> str:
+    return together(waits_in_the_order_of_streams, "wait(), get_future() and then() behind a late producer")
+
+
 ALONE: list[Callable[[], str]] = [
     torch_tensors_are_behind_their_producer,
     torch_work_orders_the_stream_of_the_moment,
@@ -246,7 +397,13 @@ ALONE: list[Callable[[], str]] = [
     cupy_arrays_are_behind_their_producer,
     the_host_is_given_back_soon,
 ]
-TOGETHER: list[Callable[[], str]] = [two_ranks_by_the_host_id_way, a_killed_rank_is_noticed_by_the_other]
+TOGETHER: list[Callable[[], str]] = [
+    two_ranks_by_the_host_id_way,
+    a_killed_rank_is_noticed_by_the_other,
+    backend_goes_by_device,
+    backend_trains_as_one_process_does,
+    backend_waits_in_the_order_of_streams,
+]
 
 
 def name_of(check: Callable[[], str]) -> str:

@@ -108,6 +108,7 @@ Result<nccl::UniqueId> meet(Communicator& group, const nccl::Api& api, double ti
 class DeviceCalls::Call final : public StartedDeviceCall {
  public:
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
+  bool precedes_at_once() const override { return true; }
   Status wait(double timeout_s) override;
   bool done() const override { return on_gpu_->done() && on_cpu_->outcome().has_value(); }
   void leave_alone() override {}  // an error ends the group: every later call raises it

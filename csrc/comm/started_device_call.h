@@ -24,6 +24,8 @@ class StartedDeviceCall {
   Status precede(cuda::CUstream stream) {
     return precede_within(-1, stream).value_or(Status(Code::kInterrupted, "interrupted"));
   }
+  // Whether the host waits for nothing there.
+  virtual bool precedes_at_once() const { return done(); }
   // Waits in this thread until it has ended on the GPU and all ranks have made the same call. kTimeout leaves it running.
   virtual Status wait(double timeout_s) = 0;
   virtual bool done() const = 0;

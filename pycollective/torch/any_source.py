@@ -22,8 +22,10 @@ from pycollective import _core
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveTimeout
 from pycollective.messages import Incoming
-from pycollective.torch.futures import again, settle
+from pycollective.torch.devices import device_of
+from pycollective.torch.futures import again, settle, settle_beside
 from pycollective.torch.pieces import to_write
+from pycollective.torch.streams import Moment, beside
 from pycollective.torch.work import NO_TIMEOUT, DoneWork, seconds_of
 
 __all__ = ["AnySourceWork", "Inbox"]
@@ -55,7 +57,7 @@ class Inbox:
         if self._turn.acquire(blocking=False):
             ended: list[AnySourceWork] = []
             try:
-                while not work.is_completed():
+                while not work.has_ended():
                     ended.append(self._receive_first())
             finally:
                 self._turn.release()
@@ -97,19 +99,29 @@ class AnySourceWork(DoneWork):
         super().__init__([tensor])
         self._inbox, self._group, self._tag = inbox, group, tag
         self._clock = Clock(timeout_s)
+        self._device = device_of(self._result)
+        self._posted = self._moment()  # of a tensor on a GPU: the message comes behind it
+        self._arrived: Moment | None = None  # likewise: what uses the tensor comes behind it
         self._error: Exception | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()  # guards _future, and its settling
         self._future: _AnySourceFuture | None = None
         inbox.post(self)
 
+    def _moment(self) -> Moment | None:
+        return None if self._device is None else Moment(self._device)
+
     def receive(self) -> None:
         try:
-            block, after = to_write(self._result[0])
             incoming = Incoming(self._group, _core.ANY_SOURCE, self._tag, self._clock.left_s())
-            incoming.into(block)
-            if after is not None:
-                after()
+            with beside(self._device):
+                if self._posted is not None:
+                    self._posted.precede()
+                block, after = to_write(self._result[0])
+                incoming.into(block)
+                if after is not None:
+                    after()
+                self._arrived = self._moment()
             self._source = incoming.source
         except Exception as error:
             self._error = error.with_traceback(None)  # which would keep this Work
@@ -134,15 +146,22 @@ class AnySourceWork(DoneWork):
     def _value(self) -> list[torch.Tensor]:
         if self._error is not None:
             raise again(self._error)
+        if self._arrived is not None:
+            self._arrived.precede()
         return self._result
 
     def get_future(self) -> Future[list[torch.Tensor]]:
         with self._lock:
             if self._future is None:
                 self._future = _AnySourceFuture(self)
-        if self.is_completed():
+        if self.has_ended():
             self.settle_future()
         return self._future
+
+    def ended(self) -> Future[Any] | None:
+        if self._device is not None:
+            self._inbox.receive_until(self)  # torch cannot join Futures of a GPU and of the CPU
+        return None if self.has_ended() else self.get_future()
 
     def settle_future(self) -> None:
         with self._lock:
@@ -150,10 +169,16 @@ class AnySourceWork(DoneWork):
             if future is None or future.is_settled:
                 return
             future.is_settled = True
-        settle(future, self._value)
+        if self._device is None:
+            settle(future, self._value)
+        else:
+            settle_beside(future, self._value, self._device)
+
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
 
     def is_completed(self) -> bool:
-        return self._ended.is_set()
+        return self.has_ended() and (self._arrived is None or self._arrived.is_reached())
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -163,7 +188,7 @@ class _AnySourceFuture(Future[Any]):
     """Who waits for it receives, as who waits for its Work: a callback, too, which may be in the thread itself."""
 
     def __init__(self, work: AnySourceWork) -> None:
-        super().__init__()
+        super().__init__(devices=[] if work._device is None else [work._device])
         self._work = work
         self.is_settled = False
 

@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 
 from pycollective._core import Group
+from pycollective.torch.devices import device_of
 from pycollective.torch.futures import future_of
 from pycollective.torch.groups import group_of
 
@@ -42,4 +43,4 @@ def ddp_comm_hook(
     """
     buffer = bucket.buffer()
     work = group_of(state).allreduce_async(buffer, "avg")
-    return future_of(work, lambda: buffer)
+    return future_of(work, lambda: buffer, device_of([buffer]))

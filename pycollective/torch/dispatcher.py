@@ -29,7 +29,8 @@ def reach_python_groups() -> torch.library.Library:
     library = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there was one
-        library.impl("_allgather_base_", _all_gather_single, "CPU", allow_override=True)
+        for key in ("CPU", "CUDA"):
+            library.impl("_allgather_base_", _all_gather_single, key, allow_override=True)
     return library
 
 
@@ -48,7 +49,7 @@ def _all_gather_single(
     if isinstance(getattr(group, "group", None), Group):
         work: Work = _HeldWork(group.all_gather_single(output, x, opts))
     else:
-        work = group._get_backend(torch.device("cpu"))._allgather_base(output, x, opts)
+        work = group._get_backend(output.device)._allgather_base(output, x, opts)
     return output, work.boxed()
 
 

@@ -15,7 +15,7 @@ def register() -> None:
         import torch.distributed as dist
 
         if dist.is_available() and not hasattr(dist.Backend, "PYCOLLECTIVE"):
-            dist.Backend.register_backend("pycollective", _create, extended_api=True, devices=["cpu"])
+            dist.Backend.register_backend("pycollective", _create, extended_api=True, devices=["cpu", "cuda"])
     except Exception as error:  # a torch that differs from those we know is imported all the same
         warnings.warn(f"torch.distributed does not know the backend pycollective: {error!r}", stacklevel=2)
 

@@ -1,5 +1,9 @@
 """torch Futures of our calls, for who asks for one: DDP does, once per bucket.
 
+Of a call on a GPU one is complete as soon as streams can wait for its end: its wait() orders the current stream, its
+callbacks have a stream behind the call. NCCL's calls are so from the start; for those that go through the host, and for
+calls on the CPU, there is a thread.
+
 One thread of this process completes them. It sleeps until the core rings: it drives no call, and who waits for a Work
 itself never meets it. Callbacks run in it, one after the other, so that the calls that they make (PowerSGD does) come
 in one order on all ranks. A Future of ours that a callback waits for is completed there and then. One that is derived
@@ -13,17 +17,19 @@ import copy
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
-from torch.futures import Future
+from torch.futures import Future, collect_all
 
 from pycollective._core import Work
+from pycollective.torch.streams import beside
 
-__all__ = ["again", "future_of", "settle"]
+__all__ = ["again", "future_of", "future_when", "settle", "settle_beside"]
 
 STOP_S = 1.0
+NO_TENSOR = type(threading.Lock())  # torch knows that these have no tensors
 
 
 def again(error: Exception) -> Exception:
@@ -39,33 +45,46 @@ class _Failure:
     asks what this is, it passes on as it is.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, *, looked_into: bool) -> None:
         self._error = error
+        self._looked_into = looked_into  # by its Future, for tensors on GPUs, before it takes a result
+        self._first_look: object = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # noqa: ANN401  isinstance() asks it
         # torch looks for the tensors in a result in Python first, and words any error there as a RuntimeError.
-        if sys._getframe(1).f_code.co_name == "persistent_id":
+        asking = sys._getframe(1)
+        if asking.f_code.co_name != "persistent_id":
+            raise again(self._error)
+        look = asking.f_locals["self"]
+        if not self._looked_into or self._first_look not in (None, look):
             return torch.Tensor
-        raise again(self._error)
+        self._first_look = look
+        return NO_TENSOR
 
 
-def settle(future: Future[Any], value: Callable[[], object]) -> None:
+def settle(future: Future[Any], value: Callable[[], object], *, on_gpu: bool = False) -> None:
     """Completes it with what `value` returns or raises."""
     try:
         result = value()
     except Exception as error:
-        _fail(future, error.with_traceback(None))
+        _fail(future, error.with_traceback(None), on_gpu)
     else:
         future.set_result(result)
 
 
-def _fail(future: Future[Any], error: Exception) -> None:
+def settle_beside(future: Future[Any], value: Callable[[], object], device: torch.device) -> None:
+    """The same of tensors on a GPU. `value` orders the current stream, and who waits comes behind that."""
+    with beside(device):
+        settle(future, value, on_gpu=True)
+
+
+def _fail(future: Future[Any], error: Exception, on_gpu: bool) -> None:
     def raise_error(_: object) -> NoReturn:
         raise again(error)
 
     future._set_unwrap_func(raise_error)
-    future.set_result(_Failure(error))
+    future.set_result(_Failure(error, looked_into=on_gpu))
 
 
 class _Future(Future[Any]):
@@ -80,9 +99,13 @@ class _Pending(NamedTuple):
     work: Work[Any]
     value: Callable[[], object]
     future: Future[Any]
+    device: torch.device | None
 
     def settle(self) -> None:
-        settle(self.future, self._result)
+        if self.device is None:
+            settle(self.future, self._result)
+        else:
+            settle_beside(self.future, self._result, self.device)
 
     def _result(self) -> object:
         self.work.wait()
@@ -144,15 +167,40 @@ _starting = threading.Lock()
 _completers: list[_Completer] = []  # guarded by _starting
 
 
-def future_of(work: Work[Any], value: Callable[[], object]) -> Future[Any]:
-    """A Future that gets `value()` when the call has ended, or its error. The value is a tensor, or a list of them."""
-    future = _Future()
-    pending = _Pending(work, value, future)
-    if work.done():
+def future_of(
+    work: Work[Any], value: Callable[[], object], device: torch.device | None = None
+) -> Future[Any]:
+    """A Future that gets `value()` when the call has ended, or its error. The value is a tensor, or a list of them.
+
+    `device`: the GPU on which they lie.
+    """
+    future = _future_on(device)
+    pending = _Pending(work, value, future, device)
+    if work.done() or (device is not None and work._is_queued()):
         pending.settle()
     else:
         _running().add(pending)
     return future
+
+
+def future_when(
+    ended: Sequence[Future[Any]], value: Callable[[], object], device: torch.device
+) -> Future[Any]:
+    """A Future of tensors on a GPU that gets `value()`, which orders the current stream, when these have completed."""
+    future = _future_on(device)
+
+    def complete(_: object = None) -> None:
+        settle_beside(future, value, device)
+
+    if ended:
+        collect_all(list(ended)).then(complete)
+    else:
+        complete()
+    return future
+
+
+def _future_on(device: torch.device | None) -> Future[Any]:
+    return _Future() if device is None else _Future(devices=[device])
 
 
 def _running() -> _Completer:

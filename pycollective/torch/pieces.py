@@ -1,10 +1,15 @@
-"""Tensors as the core takes them: in one block, or as parts of one."""
+"""Tensors as the core takes them: in one block, or as parts of one.
+
+On a GPU what is copied is copied there, by torch, on the stream that is the current one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import torch
+
+from pycollective.torch.devices import check_one_device
 
 __all__ = ["After", "flat_to_read", "flat_to_write", "to_read", "to_write"]
 
@@ -35,6 +40,9 @@ def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
     target.copy_(source.view(target.shape))
+    if target.is_cuda:  # maybe of another stream, which is not to use their memory again before this is done
+        for each in (target, source):
+            each.record_stream(torch.cuda.current_stream(each.device))
 
 
 def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
@@ -60,6 +68,7 @@ def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     whole = _as_one(tensors)
     if whole is not None:
         return whole
+    check_one_device("a list of tensors", tensors)
     return torch.cat([to_read(tensor).detach().view(-1) for tensor in tensors])
 
 
@@ -68,6 +77,7 @@ def flat_to_write(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, After]
     whole = _as_one(tensors)
     if whole is not None:
         return whole, None
+    check_one_device("a list of tensors", tensors)
     block = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
     targets = [tensor.detach() for tensor in tensors]
 

@@ -4,10 +4,13 @@ A subclass of ProcessGroup and not of Backend, which Python cannot subclass usef
 devices. torch.distributed calls methods of this object; C++ (DDP, functional collectives) calls those that ProcessGroup
 lets Python override. torch renamed some of them within 2.x, so those have both names.
 
+Each call goes where its tensors lie: on a GPU behind what is queued on the current stream, in front of what comes there
+next. The copies around a call are torch's own operations on that stream, so they are in that order too.
+
 A call with opts.asyncOp off (all of torch.distributed's blocking ones) runs in the caller's thread, and is done when
-the method returns. Options come as objects, or one by one, as ProcessGroup's own methods take them. Every list of
-tensors has one: several devices per process are not supported. Thread-safety: as a Group's, calls are ordered by the
-caller.
+the method returns; on a GPU it is queued on the current stream then. Options come as objects, or one by one, as
+ProcessGroup's own methods take them. Every list of tensors has one: several devices per process are not supported.
+Thread-safety: as a Group's, calls are ordered by the caller.
 """
 
 from __future__ import annotations
@@ -35,17 +38,20 @@ from torch.distributed.distributed_c10d import AllgatherOptions, GatherOptions, 
 
 from pycollective.errors import InvalidArgument
 from pycollective.torch.any_source import AnySourceWork, Inbox
+from pycollective.torch.devices import check_one_device
 from pycollective.torch.dispatcher import reach_python_groups
+from pycollective.torch.gpu_work import GpuBarrier, work_of
 from pycollective.torch.joining import join
 from pycollective.torch.pieces import flat_to_read, flat_to_write, to_read, to_write
 from pycollective.torch.reduce_ops import NAMES, op_of
 from pycollective.torch.sparse import sparse_allreduce
-from pycollective.torch.work import CallWork, DoneWork, ManyWork
+from pycollective.torch.work import DoneWork, ManyWork
 
 __all__ = ["ProcessGroupPycollective"]
 
 UNSET = AllreduceOptions().timeout  # what torch leaves where nobody gave a timeout
 DONE = DoneWork()
+GPUS = torch.backends.cuda.is_built()  # whether torch could have tensors there
 
 
 class ProcessGroupPycollective(ProcessGroup):
@@ -113,7 +119,8 @@ class ProcessGroupPycollective(ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        # cpu first: torch sends objects through that one
+        return [torch.device(kind) for kind in ("cpu", "cuda") if kind == "cpu" or GPUS]
 
     def _get_backend(self, device: torch.device) -> ProcessGroupPycollective:
         return self
@@ -179,7 +186,7 @@ class ProcessGroupPycollective(ProcessGroup):
             if after is not None:
                 after()
             return self._note(DoneWork(result))
-        return self._note(CallWork(self.group._begin(*arguments), result, after))
+        return self._note(work_of(self.group._begin(*arguments), x if out is None else out, result, after))
 
     def _note(self, work: Work) -> Work:
         if self._coalesced is not None:  # as it stays if an exception ended the manager
@@ -216,12 +223,13 @@ class ProcessGroupPycollective(ProcessGroup):
             return DONE
         block, after = to_write(tensor)
         work = self.group.allreduce_async(block, op, timeout=timeout_s)
-        return self._note(CallWork(work, [tensor], after))
+        return self._note(work_of(work, block, [tensor], after))
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         opts = opts or AllreduceCoalescedOptions()
         op, seconds = op_of(opts.reduceOp), self._seconds(opts)
         self._calls += 1
+        check_one_device("all_reduce_coalesced", tensors)
         works: list[Work] = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
@@ -232,9 +240,8 @@ class ProcessGroupPycollective(ProcessGroup):
                     if after is not None:
                         after()
 
-            works.append(
-                CallWork(self.group.allreduce_async(list(blocks), op, timeout=seconds), some, put_back)
-            )
+            work = self.group.allreduce_async(list(blocks), op, timeout=seconds)
+            works.append(work_of(work, blocks[0], some, put_back))
         return self._many(works, opts)
 
     def _many(self, works: Sequence[Work], opts: Any) -> Work:
@@ -302,6 +309,7 @@ class ProcessGroupPycollective(ProcessGroup):
         opts: Any = None,
     ) -> Work:
         opts = _options(AllgatherOptions, opts)
+        check_one_device("all_gather_into_tensor_coalesced", [*outputs, *inputs])
         return ManyWork(
             [self.all_gather_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
         )
@@ -315,6 +323,7 @@ class ProcessGroupPycollective(ProcessGroup):
         opts: Any = None,
     ) -> Work:
         opts = _options(AllgatherOptions, opts)
+        check_one_device("all_gather_coalesced", [*inputs, *(each for parts in outputs for each in parts)])
         lists = zip(*outputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
         return ManyWork(
             [self.allgather([list(parts)], [x], opts) for parts, x in zip(lists, inputs, strict=True)]
@@ -386,6 +395,7 @@ class ProcessGroupPycollective(ProcessGroup):
         opts: Any = None,
     ) -> Work:
         opts = _options(ReduceScatterOptions, opts)
+        check_one_device("reduce_scatter_tensor_coalesced", [*outputs, *inputs])
         return ManyWork(
             [self.reduce_scatter_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
         )
@@ -426,7 +436,17 @@ class ProcessGroupPycollective(ProcessGroup):
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         opts = _options(BarrierOptions, opts if timeout is None else timeout)
-        return self._call("barrier", opts, None, None, [])
+        device = _gpu_of(opts)
+        return self._call("barrier", opts, None, None, []) if device is None else self._meet_on(device, opts)
+
+    def _meet_on(self, device: torch.device, opts: Any) -> Work:
+        """A barrier behind what every rank's current stream has: a sum of nothing, as NCCL has no barrier."""
+        self._calls += 1
+        word = torch.zeros(1, device=device)
+        work = GpuBarrier(self.group.allreduce_async(word, timeout=self._seconds(opts)), [], device)
+        if not opts.asyncOp:
+            work.wait()
+        return self._note(work)
 
     # ---- messages: always in the background, the caller waits
 
@@ -434,14 +454,14 @@ class ProcessGroupPycollective(ProcessGroup):
         tensor = to_read(_one(tensors))
         self._calls += 1
         work = self.group.send_async(tensor, destination, tag=tag, timeout=self._timeout_s)
-        return self._note(CallWork(work, [tensor]))
+        return self._note(work_of(work, tensor, [tensor]))
 
     def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Work:
         tensor = _one(tensors)
         block, after = to_write(tensor)
         self._calls += 1
         work = self.group.recv_async(block, source, tag=tag, timeout=self._timeout_s)
-        return self._note(CallWork(work, [tensor], after, source))
+        return self._note(work_of(work, block, [tensor], after, source))
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         tensor = _one(tensors)
@@ -476,6 +496,14 @@ def _lists(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
     if isinstance(whole, Tensor):
         return list(parts), whole
     return list(_one_list(parts)), _one(whole)
+
+
+def _gpu_of(opts: Any) -> torch.device | None:
+    """That of a barrier with device_ids, where they are GPUs: of one process only the first counts, as torch has it."""
+    if not opts.device_ids:
+        return None
+    device: torch.device = opts.device or torch.device("cuda", opts.device_ids[0])
+    return device if device.type == "cuda" else None
 
 
 def _one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:

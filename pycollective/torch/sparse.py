@@ -18,6 +18,7 @@ def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: 
     """The combination of all ranks' sparse COO tensors, also written to `tensor`; coalesced. It waits for the others.
 
     2 messages of sizes, indices and values each: every rank gets all ranks' elements, as gloo and Horovod do it.
+    Those of a GPU go through the host, which has to know how many there are.
     """
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(
@@ -28,12 +29,12 @@ def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: 
             f"all_reduce of a sparse tensor with op {op}: sum and avg have it, densify it for others"
         )
     mine = tensor.detach().coalesce()
-    where = mine.indices().t().contiguous()
+    where = mine.indices().t().contiguous().cpu()
     indices = group.allgather(where, counts="auto", timeout=timeout_s)
-    values = group.allgather(mine.values().contiguous(), counts="auto", timeout=timeout_s)
+    values = group.allgather(mine.values().contiguous().cpu(), counts="auto", timeout=timeout_s)
     total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
     if op == "avg":
         total = total / group.size
     with torch.no_grad():  # detach() would make another tensor with indices and values of its own
-        tensor.copy_(total)
+        tensor.copy_(total.to(tensor.device))
     return tensor

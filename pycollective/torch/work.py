@@ -12,7 +12,8 @@ from torch.distributed import Work as TorchWork
 from torch.futures import Future, collect_all
 
 from pycollective import _core
-from pycollective.torch.futures import future_of
+from pycollective.torch.devices import device_of
+from pycollective.torch.futures import future_of, future_when
 
 __all__ = ["NO_TIMEOUT", "CallWork", "DoneWork", "ManyWork", "seconds_of"]
 
@@ -37,9 +38,14 @@ class DoneWork(TorchWork):
 
     def get_future(self) -> Future[list[torch.Tensor]]:
         self.wait()
-        future: Future[list[torch.Tensor]] = Future()
+        device = device_of(self._result)
+        future: Future[list[torch.Tensor]] = Future() if device is None else Future(devices=[device])
         future.set_result(self._result)
         return future
+
+    def ended(self) -> Future[Any] | None:
+        """Of a Work among several as one: a Future, of whatever, that completes when wait() would return at once."""
+        return None
 
     def is_completed(self) -> bool:
         return True
@@ -107,6 +113,9 @@ class CallWork(DoneWork):
     def exception(self) -> BaseException | None:
         return self._work.exception() if self._work.done() else None
 
+    def ended(self) -> Future[Any] | None:
+        return self.get_future()
+
 
 class ManyWork(DoneWork):
     """Several operations as one."""
@@ -121,10 +130,22 @@ class ManyWork(DoneWork):
         return True
 
     def get_future(self) -> Future[list[torch.Tensor]]:
+        device = device_of(self._result)
+        if device is not None:
+            return future_when(self._ends(), self.result, device)
+
         def all_done(futures: Future[list[Future[list[torch.Tensor]]]]) -> list[torch.Tensor]:
             return [tensor for each in futures.value() for tensor in each.value()]
 
         return collect_all([work.get_future() for work in self._works]).then(all_done)
+
+    def _ends(self) -> list[Future[Any]]:
+        ends = (work.ended() for work in self._works if isinstance(work, DoneWork))
+        return [end for end in ends if end is not None]
+
+    def ended(self) -> Future[Any] | None:
+        ends = self._ends()
+        return collect_all(ends) if ends else None
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)

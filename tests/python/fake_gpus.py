@@ -10,6 +10,7 @@ import ctypes
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ def build_nccl(folder: Path) -> Path:
     return build(FAKES / "nccl" / "fake_nccl.cc", folder / "libnccl.so.2", *flags)
 
 
+class Hangs(Exception):
+    """Raised where a rank has not come to its end in time."""
+
+
 class Dies(Exception):
     """Raised by a rank that goes without a word."""
 
@@ -63,13 +68,17 @@ class Driver:
         self.control("set_device_count", gpus)
 
     def call(self, name: str, *arguments: Any) -> None:
+        code = self.ask(name, *arguments)
+        assert code == 0, (name, code)
+
+    def ask(self, name: str, *arguments: Any) -> int:
+        """What the driver answers."""
         pointer = ctypes.c_void_p()
         found = self.library.cuGetProcAddress_v2(
             name.encode(), ctypes.byref(pointer), 12000, ctypes.c_ulonglong(0), None
         )
         assert found == 0, name
-        code = ctypes.CFUNCTYPE(ctypes.c_int)(pointer.value or 0)(*arguments)
-        assert code == 0, (name, code)
+        return int(ctypes.CFUNCTYPE(ctypes.c_int)(pointer.value or 0)(*arguments))
 
     def control(self, name: str, *arguments: Any) -> int:
         """One of FAKE_CUDA_CONTROLS."""
@@ -191,8 +200,10 @@ def on_ranks(
         threads = [threading.Thread(target=rank_is, args=(rank,), daemon=True) for rank in range(size)]
         for thread in threads:
             thread.start()
+        deadline = time.monotonic() + DEADLINE_S
         for thread in threads:
-            thread.join(DEADLINE_S)
-            assert not thread.is_alive(), "a rank hangs"
+            thread.join(max(deadline - time.monotonic(), 0))
+        if any(thread.is_alive() for thread in threads):
+            raise failed[0] if failed else Hangs
     if failed:
         raise failed[0]

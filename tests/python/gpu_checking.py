@@ -1,23 +1,27 @@
 """Checks by name of arrays on GPUs: in a process of its own, on fakes of the driver and NCCL, ranks as threads.
 
 A file of checks decorates them with @ranks(n) or @check and ends in run_checks(), which prints the tracebacks of those
-that failed, by name, as JSON. Names as arguments: only these.
+that failed, by name, as JSON. Names as arguments: only these. A check whose ranks hang is the last: they hold GPUs.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import os
 import re
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import fake_gpus
 from fake_gpus import Gpu
 
 from pycollective import _core
 
-__all__ = ["check", "on_ranks", "raises", "ranks", "run_checks"]
+__all__ = ["check", "failures_of", "on_ranks", "raises", "ranks", "run_checks"]
 
 GPUS = 4
 Check = Callable[[], None]
@@ -58,13 +62,32 @@ def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None
 
 def run_checks() -> None:
     DRIVERS.append(fake_gpus.Driver(GPUS))
+    names = [name for name in CHECKS if len(sys.argv) == 1 or name in sys.argv[1:]]
     failed = {}
-    for name, each in CHECKS.items():
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
+    for name in names:
         print(name, file=sys.stderr, flush=True)
+        faulthandler.dump_traceback_later(2 * fake_gpus.DEADLINE_S, exit=True)  # in case nobody gets the GIL
         try:
-            each()
+            CHECKS[name]()
+        except fake_gpus.Hangs:
+            faulthandler.dump_traceback()
+            later = names[names.index(name) + 1 :]
+            failed |= {name: "it hangs"} | dict.fromkeys(later, f"not made: {name} hangs")
+            print(json.dumps(failed), flush=True)
+            os._exit(0)
         except BaseException:
             failed[name] = traceback.format_exc()
     print(json.dumps(failed))
+
+
+def failures_of(checks: Path, folder: Path) -> dict[str, str]:
+    """The tracebacks of the checks of this file that failed, by name; the fakes are built in the folder."""
+    libraries = {
+        "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
+        "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
+    }
+    words = [sys.executable, "-X", "faulthandler", checks]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
+    assert done.returncode == 0, done.stderr
+    failures: dict[str, str] = json.loads(done.stdout)
+    return failures

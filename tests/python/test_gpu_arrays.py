@@ -5,16 +5,12 @@ What only a GPU can prove is in tests/cpp/gpu and `scripts/test gpu`.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import fake_gpus
 import pytest
+from gpu_checking import failures_of
 
 HERE = Path(__file__).parent
 FILES = ("gpu_checks.py", "gpu_host_checks.py")
@@ -28,16 +24,9 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The tracebacks of the checks that failed."""
     folder = tmp_path_factory.mktemp("fakes")
-    libraries = {
-        "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
-        "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
-    }
     failures: dict[str, str] = {}
     for file in FILES:
-        words = [sys.executable, "-X", "faulthandler", HERE / file]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
-        assert done.returncode == 0, done.stderr
-        failures |= json.loads(done.stdout)
+        failures |= failures_of(HERE / file, folder)
     return failures
 
 

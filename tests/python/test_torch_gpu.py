@@ -1,0 +1,64 @@
+"""torch.distributed on tensors of GPUs: on fakes of the driver, of NCCL and of torch.cuda, in a process of its own.
+
+The checks are in torch_gpu_checks.py. What only a GPU can prove is in tests/on_gpu.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from arrays import torch
+from gpu_checking import failures_of
+
+import pycollective as pc
+
+if torch is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+from torch._jit_internal import _extract_tensors
+from torch.futures import Future
+
+from pycollective.torch.futures import _Failure, settle
+
+CHECKS = Path(__file__).with_name("torch_gpu_checks.py")
+NAMES = re.findall(r"^@check\ndef (\w+)", CHECKS.read_text(), re.MULTILINE)
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="there is no g++ to make the fakes with"
+)
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The tracebacks of the checks that failed."""
+    return failures_of(CHECKS, tmp_path_factory.mktemp("fakes"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [2, 3])
+def test_on_fakes(failed: dict[str, str], name: str, size: int) -> None:
+    told = failed.get(f"{name}_on_{size}")
+    assert told is None, told
+
+
+def test_a_future_that_looks_for_tensors_on_devices_takes_an_error_as_well() -> None:
+    """As the Futures of a GPU do; devices of torch that are nowhere will do here."""
+    future: Future[object] = Future(devices=["meta:0"])
+
+    def fails() -> NoReturn:
+        raise pc.PeerFailure("rank 1 is gone")
+
+    settle(future, fails, on_gpu=True)
+    assert future.done()
+    with pytest.raises(pc.PeerFailure, match="rank 1 is gone"):
+        future.wait()
+    # Whoever looks next is C++ that wants a tensor, as DDP's does: what it asks the one that it finds raises the error.
+    failure = _Failure(pc.PeerFailure("rank 1 is gone"), looked_into=True)
+    assert _extract_tensors(failure) == []
+    (found,) = _extract_tensors(failure)
+    with pytest.raises(pc.PeerFailure, match="rank 1 is gone"):
+        isinstance(found, torch.Tensor)
