@@ -1,8 +1,10 @@
 #include "bench/raw_nccl.h"
 
+#include <atomic>
 #include <utility>
 
 #include "nccl/call_error.h"
+#include "nccl/poll.h"
 #include "nccl/types.h"
 
 namespace pc::bench {
@@ -71,14 +73,19 @@ nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays
 }
 
 // What is still in progress has to settle before the next call.
-Status RawNccl::settled(nccl::ReturnCode code) const {
-  const Deadline deadline = Deadline::after(group_.timeout_s());
-  while (code == nccl::ReturnCode::kInProgress && !deadline.expired()) {
+Status RawNccl::settled(nccl::ReturnCode code) {
+  const std::atomic<bool> never = false;
+  const WaitContext context = group_.waiting_until(Deadline::after(group_.timeout_s()));
+  const WaitEnd end = nccl::poll_until(clock_, context, never, [&] {
+    if (code != nccl::ReturnCode::kInProgress) return true;
     nccl::ReturnCode now = nccl::ReturnCode::kSuccess;
     const nccl::ReturnCode asked = api_->comm_get_async_error(handle_, &now);
     code = asked == nccl::ReturnCode::kSuccess ? now : asked;
-  }
-  if (code == nccl::ReturnCode::kSuccess) return Status::ok();
+    return code != nccl::ReturnCode::kInProgress;
+  });
+  if (end == WaitEnd::kReady && code == nccl::ReturnCode::kSuccess) return Status::ok();
+  PC_TRY(group_.alive());
+  if (end != WaitEnd::kReady) return ended_early(end, "NCCL's own call", -1);
   return nccl::call_error(*api_, handle_, "NCCL's own call", code);
 }
 

@@ -27,7 +27,7 @@ class RawNccl {
  private:
   RawNccl(Communicator& group, std::shared_ptr<const nccl::Api> api) : group_(group), api_(std::move(api)) {}
   nccl::ReturnCode call(const Case& what, Rank root, const Arrays& arrays, cuda::CUstream stream) const;
-  Status settled(nccl::ReturnCode code) const;
+  Status settled(nccl::ReturnCode code);
 
   Communicator& group_;
   const std::shared_ptr<const nccl::Api> api_;

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import bars, machine, parts, table
 from .check import FAILED, SKIPPED, Check
-from .ended import run
+from .ended import Ended, run
 from .parts import LIMIT_S, ROOT, Part, Places
 from .readers import listed_tests
 
@@ -38,7 +38,10 @@ def run_part(part: Part, env: Mapping[str, str], left_s: float, logs: Path) -> l
     deadline_s = min(part.deadline_s, left_s)
     print(f"test: {part.name} (at most {deadline_s:.0f} s)", flush=True)
     ended = run(part.command, {**env, **part.env}, deadline_s, logs / f"{part.name}.log")
-    return part.read(ended)
+    try:
+        return part.read(ended)
+    except (ValueError, KeyError, TypeError) as error:  # of output that nobody has foreseen
+        return [Check(part.name, "its output can be read", FAILED, repr(error))]
 
 
 def run_parts(
@@ -60,7 +63,11 @@ def all_checks(places: Places, env: Mapping[str, str], logs: Path) -> list[Check
     installed = checks[0].outcome != FAILED
     listed = run([str(places.test_gpu), "--gtest_list_tests"], env, ASK_S, logs / "cpp_tests.log")
     script = [places.python, str(ROOT / "tests" / "on_gpu.py"), "list"]
-    names = run(script, env, ASK_S, logs / "python_checks.log").text.splitlines() if installed else []
+    said = run(script, env, ASK_S, logs / "python_checks.log") if installed else Ended(0, "")
+    names = said.text.splitlines()
+    for part, asked in (("C++", listed), ("Python", said)):
+        if asked.code != 0:
+            checks.append(Check(part, "which tests there are", FAILED, asked.why()))
     together, alone = (
         [line.partition(": ")[2] for line in names if line.startswith(kind)]
         for kind in ("together: ", "alone: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -75,8 +76,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         except ProcessLookupError:
             break
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in a driver stays
             process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            pass
-    process.wait()

@@ -57,6 +57,10 @@ def test_googletests_output_becomes_checks_and_what_was_not_reached_has_failed()
         "NcclOnGpu.reduces": (SKIPPED, "no NCCL: libnccl.so.2: not found"),
         "NcclOnGpu.hangs": (FAILED, "not reached: its deadline of 70 s passed"),
     }
+    assert outcomes(readers.read_gtest("C++", ["A.a"], Ended(-11, "[       OK ] A.a (1 ms)\n"))) == {
+        "A.a": (PASSED, ""),
+        "to its end": (FAILED, "killed by signal 11"),
+    }
     (nothing,) = readers.read_gtest("C++", [], Ended(127, "cannot start test_gpu: no such file\n"))
     assert nothing == Check(
         "C++", "all of it", FAILED, "ended with code 127: cannot start test_gpu: no such file"
@@ -72,6 +76,8 @@ def test_the_lines_of_on_gpu_become_checks() -> None:
         "cupy arrays": (SKIPPED, "No module named 'cupy'"),
         "last": (FAILED, "not reached: killed by signal 9"),
     }
+    hung = outcomes(readers.read_on_gpu("Python", names[:1], Ended(None, said, 50)))
+    assert hung["to its end"] == (FAILED, "its deadline of 50 s passed")
     none = readers.read_on_gpu("Python", names, Ended(0, "not made: no CUDA driver: not found\n"))
     assert {(each.outcome, each.said) for each in none} == {(SKIPPED, "no CUDA driver: not found")}
 
@@ -154,6 +160,8 @@ def test_bandwidth_is_held_against_the_memorys() -> None:
     slow = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=600), None))
     assert [each.outcome for each in slow] == [PASSED, FAILED]
     assert slow[1].said == "600.0 GB/s, by nccl; bar: 645"
+    staged = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=30), None, "staged"))
+    assert [each.outcome for each in staged] == [PASSED, FIGURE]
 
 
 def test_a_benchmark_that_cannot_run_here_is_skipped_and_one_that_fails_is_not() -> None:
@@ -166,6 +174,8 @@ def test_a_benchmark_that_cannot_run_here_is_skipped_and_one_that_fails_is_not()
         "benchmark", "it", readers.all_right, Ended(1, "pycollective-bench: 3 elements are wrong\n")
     )
     assert failed.outcome == FAILED
+    wrong = json.dumps(row(8, half(1, 1, 5), None)) + "\nno capture\n"
+    assert {each.outcome for each in read("benchmark", "it", readers.all_right, Ended(77, wrong))} == {FAILED}
     rows = json.dumps(row(8, half(1, 1), None)) + '\n{"collective": "allred'
     assert outcomes(read("benchmark", "it", readers.all_right, Ended(None, rows, 20))) == {
         "it": (PASSED, "1 collectives, by nccl"),
@@ -179,6 +189,7 @@ def test_a_benchmark_that_cannot_run_here_is_skipped_and_one_that_fails_is_not()
         (0, "[       OK ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 0 errors\n", PASSED),
         (9, "[       OK ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 2 errors\n", FAILED),
         (0, "[  SKIPPED ] KernelsOnGpu.a (1 ms)\n========= ERROR SUMMARY: 0 errors\n", SKIPPED),
+        (0, "0 tests ran\n========= ERROR SUMMARY: 0 errors\n", FAILED),
         (1, "Target application returned an error\n", FAILED),
     ],
 )
@@ -223,6 +234,16 @@ def test_when_all_time_is_over_the_rest_says_so(tmp_path: Path) -> None:
     assert check.said == "not run: the package is not installed"
 
 
+def test_output_that_cannot_be_read_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
+    def read(ended: Ended) -> list[Check]:
+        raise json.JSONDecodeError("no value", ended.text, 0)
+
+    odd = Part("odd", ["echo", "{}}"], 5, read)
+    good = Part("good", ["echo", "fine"], 5, lambda ended: [Check("p", "good", PASSED, ended.text.strip())])
+    first, second = run_parts([odd, good], dict(os.environ), tmp_path, time.monotonic() + 30)
+    assert (first.outcome, second.outcome) == (FAILED, PASSED)
+
+
 def test_a_program_that_is_not_there_is_an_end_like_any_other(tmp_path: Path) -> None:
     ended = run([str(tmp_path / "none")], {}, 1, tmp_path / "log")
     assert ended.code == 127
@@ -258,7 +279,7 @@ CHECKS = [
     Check("C++", "KernelsOnGpu.copies", PASSED),
     Check("Python", "a killed rank is noticed by the other", PASSED, "after 12 ms"),
     Check("benchmark", "1 rank beside NCCL: 8 B", FAILED, "+3.10 us | bar: +2 us"),
-    Check("benchmark", "CUDA graph, 1 rank: 8 B", FIGURE, "3.00 us"),
+    Check("benchmark", "CUDA graph, 1 rank: results", FIGURE, "3.00 us"),
     Check("compute-sanitizer", "memcheck of KernelsOnGpu", SKIPPED, "not run: no compute-sanitizer"),
 ]
 
@@ -277,7 +298,7 @@ def test_as_markdown_it_has_the_bars_too() -> None:
     assert "- GPU: NVIDIA H100" in shown
     assert "| benchmark | 1 rank beside NCCL: 8 B | failed | +3.10 us \\| bar: +2 us |" in shown
     assert "| kill -9 of a rank | seen in less than 1 s | passed: after 12 ms |" in shown
-    assert "| CUDA graphs | replays are right | passed: 3.00 us |" in shown
+    assert "| CUDA graphs | replays are right | partly: 3.00 us |" in shown
     assert "| no error | not run: not run: no compute-sanitizer |" not in shown
     for line in shown.splitlines():
         if line.startswith("|"):
@@ -306,6 +327,8 @@ def test_every_bar_is_judged_by_checks_that_there_are() -> None:
     ]
     for part in parts.benchmarks(parts.places_here()):
         names.append("benchmark: " + part.read(Ended(77, "no"))[0].name)
+    names += [f"{name}: results" for name in names if name.startswith("benchmark: ")]
+    names += [f"{name}: busbw" for name in names if name.startswith("benchmark: ")]
     names += ["benchmark: 1 rank beside NCCL: 8 B", "compute-sanitizer: memcheck of KernelsOnGpu"]
     for bar in bars.BARS:
         for wanted in bar.checks:
