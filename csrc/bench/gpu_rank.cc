@@ -35,7 +35,7 @@ Result<DeviceGroups::Options> group_options() {
   return options;
 }
 
-// Before there is a second thread. A short name: the ranks tell each other no more than 64 characters of GPU and host.
+// Before there is a second thread, which the driver may start.
 void be_on_a_host_of_its_own(Rank rank) {
   const std::string name = "rank " + std::to_string(rank);
   ::setenv("NCCL_HOSTID", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
@@ -62,8 +62,11 @@ Status measure_all(const GpuStage& stage, const Options& options, GpuOutput& out
       PC_TRY(may_measure(options.gpu, by_nccl));
       PC_TRY(output.begin(what, by_nccl));
       for (const uint64_t nbytes : options.sizes) {
-        PC_ASSIGN_OR_RETURN(const GpuRow row, measure_on_gpu(stage, what, nbytes, effort(options, nbytes)));
-        PC_TRY(output.add(row, by_nccl));
+        const Result<GpuRow> row = measure_on_gpu(stage, what, nbytes, effort(options, nbytes));
+        if (row.status().code() == Code::kUnsupported)  // too late for that: a failure
+          return Status(Code::kInternal, row.status().message());
+        PC_TRY(row.status());
+        PC_TRY(output.add(row.value(), by_nccl));
       }
     }
   }
@@ -101,8 +104,8 @@ Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Opti
 }  // namespace
 
 Status run_rank_on_gpu(const Options& options, const Place& place) {
-  PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, Gpu::driver());
   if (options.gpu.share) be_on_a_host_of_its_own(place.rank);
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, Gpu::driver());
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
   const int device = device_of(options.gpu, runtime->hosts().local_rank, driver->device_count);
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(std::move(driver), device));
