@@ -146,7 +146,7 @@ def test_a_forked_child_leaves_the_launcher_alone(launcher: Launcher, tmp_path: 
 
 
 RESTART = """
-import os, sys, threading, time
+import os, sys, threading
 from pathlib import Path
 import numpy as np, pycollective as pc
 failed = Path(sys.argv[1])
@@ -155,11 +155,11 @@ pc.init()
 assert pc.allreduce(np.ones(1)) == 4  # from here on all ranks have looked
 if first_time:
     if pc.rank() == 3:
-        while len(list(failed.parent.glob("*.through"))) < 3:  # who is still in the call would fail of itself
-            time.sleep(0.01)
+        for other in range(3):  # who is still in the call would fail of itself
+            pc.recv(np.zeros(1), other)
         failed.touch()
         os._exit(1)
-    failed.with_name(f"{pc.rank()}.through").touch()
+    pc.send(np.ones(1), 3)
     threading.Event().wait(90)  # its own agent ends it, and does not count that as a restart
 pc.barrier()
 sys.stdout.write(f"restarts of this agent: {os.environ['TORCHELASTIC_RESTART_COUNT']}\\n")
