@@ -42,7 +42,7 @@ inline CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
   if (block_x * block_y * block_z > 1024) return CUDA_ERROR_INVALID_VALUE;
   const auto* const kernel = reinterpret_cast<const CUkern_st*>(function);
   struct Value {
-    alignas(std::max_align_t) char bytes[256];
+    alignas(std::max_align_t) char bytes[512];
   };
   std::vector<Value> values(kernel->argument_sizes.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
