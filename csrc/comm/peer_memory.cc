@@ -26,12 +26,12 @@ Result<PeerArray> PeerMemory::export_array(const ConstBuffer& array) const {
 Result<std::byte*> PeerMemory::reach(Rank peer, const PeerArray& array) {
   if (array.address == 0 || is_here_[static_cast<std::size_t>(peer)])
     return reinterpret_cast<std::byte*>(array.address);
-  Open& open = open_[{peer, array.address - array.handle.offset}];
-  if (open.allocation == nullptr || open.id != array.id || open.handle != array.handle.allocation) {
-    open = {};  // closed first: the driver may know both by one handle
-    PC_ASSIGN_OR_RETURN(open.allocation, cuda::PeerAllocation::open(context_, array.handle.allocation));
-    open.id = array.id;
+  Open& open = open_[{peer, array.id}];
+  if (open.allocation == nullptr) {
+    open.begin = array.address - array.handle.offset;
     open.handle = array.handle.allocation;
+    close_what_it_replaces(peer, array.id, open);  // first: the driver may know both by one handle
+    PC_ASSIGN_OR_RETURN(open.allocation, cuda::PeerAllocation::open(context_, array.handle.allocation));
   }
   const uint64_t has = open.allocation->nbytes();
   if (has != 0 && (array.handle.offset > has || array.handle.nbytes > has - array.handle.offset))
@@ -41,6 +41,14 @@ Result<std::byte*> PeerMemory::reach(Rank peer, const PeerArray& array) {
   std::byte* const reached = reinterpret_cast<std::byte*>(open.allocation->at() + array.handle.offset);
   close_what_is_old();
   return reached;
+}
+
+void PeerMemory::close_what_it_replaces(Rank peer, uint64_t id, const Open& newer) {
+  std::erase_if(open_, [&](const auto& entry) {
+    const auto& [key, open] = entry;
+    return key.first == peer && key.second != id &&
+           (open.begin == newer.begin || open.handle == newer.handle);
+  });
 }
 
 void PeerMemory::close_what_is_old() {

@@ -36,16 +36,17 @@ class PeerMemory {
 
  private:
   struct Open {
-    uint64_t id = 0, used = 0;
+    uint64_t begin = 0, used = 0;  // where it begins in the peer's process; when it was used last
     cuda::HandleBytes handle = {};
     std::shared_ptr<const cuda::PeerAllocation> allocation;
   };
+  void close_what_it_replaces(Rank peer, uint64_t id, const Open& newer);
   void close_what_is_old();
 
   const cuda::Context context_;
   const std::vector<bool> is_here_;
   const bool all_here_;
-  std::map<std::pair<Rank, uint64_t>, Open> open_;  // by where it begins in the peer's process
+  std::map<std::pair<Rank, uint64_t>, Open> open_;  // by PeerArray::id
   uint64_t uses_ = 0;
 };
 

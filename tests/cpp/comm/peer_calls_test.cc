@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
+#include <barrier>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/peer_memory.h"
 #include "device_world.h"
 #include "fake_kernels.h"
 #include "gpu_cells.h"
@@ -37,6 +38,24 @@ class PeerWorld : public DeviceWorld {
     return started->wait(-1);
   }
   using DeviceWorld::run;
+  // Ranks that have seen their group end leave together: else the first to go is one more thing that went wrong for the others.
+  Outcomes run_until_its_end(Rank size, const Body& body) {
+    std::barrier all(size);
+    return run(
+        size,
+        [&](Runtime& runtime, Communicator& group) -> Status {
+          Status status = body(runtime, group);
+          all.arrive_and_wait();
+          return status;
+        },
+        false);
+  }
+  // On the GPU of all; each its rank + 1.
+  Result<Array> array_of(const Communicator& group, std::size_t count = kCount) {
+    PC_ASSIGN_OR_RETURN(Array made, DeviceWorld::array_of(0, count));
+    std::fill(made.begin(), made.begin() + count, static_cast<float>(group.rank() + 1));
+    return made;
+  }
 
   std::span<const std::byte> kernels_;
 };
@@ -52,10 +71,10 @@ TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
     cells.push_back({Collective::kAllreduce, ReduceOp::kAvg, DType::kF32, in_place});
   }
   for (const bool by_handles : {false, true}) {
-    for (const Rank size : {1, 2, 3, 4, 5, 8}) {
+    for (const Rank size : by_handles ? std::vector<Rank>{2, 5} : std::vector<Rank>{1, 2, 3, 4, 8}) {
       const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, by_handles));
-        PC_ASSIGN_OR_RETURN(Array memory, array_of(0, std::size_t{16} * 2 * 1000 * 2));
+        PC_ASSIGN_OR_RETURN(Array memory, array_of(group, std::size_t{16} * 2 * 1000 * 2));
         const auto make = [&](const CallOnGpu& call) -> Status {
           PC_TRY(calls->can(call.call.request));
           return run(*calls, {call.call.request, true});
@@ -71,10 +90,10 @@ TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
 }
 
 TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_finds_who_expects_another) {
-  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+  const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0, 100));
-    PC_ASSIGN_OR_RETURN(Array y, array_of(0, 100));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group, 100));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group, 100));
     const uint64_t rank = static_cast<uint64_t>(group.rank());
     std::vector<uint64_t> counts(3, 1 + rank), recv_counts{1, 2, 3};
     cuda::DeviceCall call = x.sum();
@@ -92,15 +111,15 @@ TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_finds_who_expects_anothe
     return ended.code() == Code::kMismatch && has(ended, "rank 0 sends rank 1 1 elements, which expects 0")
                ? Status::ok()
                : wrong(ended.to_string());
-  }, false);
+  });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
-    PC_ASSIGN_OR_RETURN(Array y, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group));
     for (const bool in_line : {true, false}) {
       fake_.hold_stream(x.stream.get());
       PC_TRY(produce(x, std::vector<float>(kCount, static_cast<float>(10 + group.rank()))));
@@ -126,7 +145,7 @@ TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_use
 TEST_P(PeerWorld, arrays_without_a_handle_go_through_the_host_on_all_ranks) {
   const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, true));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     cuda::DeviceCall call = x.sum();
     float* pooled = nullptr;
     if (group.rank() == 1) {
@@ -145,28 +164,30 @@ TEST_P(PeerWorld, arrays_without_a_handle_go_through_the_host_on_all_ranks) {
 }
 
 TEST_P(PeerWorld, an_allocation_that_took_the_place_of_another_is_opened_anew) {
-  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, true));
-    for (int i = 0; i < 20; ++i) {
-      PC_ASSIGN_OR_RETURN(Array x, array_of(0));
-      PC_TRY(run(*calls, x.sum()));
-      PC_TRY(expect(x, 3));
+  const cuda::Context context = cuda::Context::primary(driver_, 0).value();
+  const PeerMemory theirs(context, {false});
+  PeerMemory ours(context, {false});
+  for (const float number : {1.0F, 2.0F, 3.0F}) {
+    Array x = DeviceWorld::array_of(0).value();
+    *x.begin() = number;
+    for (int again = 0; again < 2; ++again) {
+      const PeerArray shown = theirs.export_array(x.sum().request.in).value();
+      EXPECT_EQ(*reinterpret_cast<const float*>(ours.reach(0, shown).value()), number);
+      EXPECT_EQ(fake_.live("peer"), 1);
     }
-    return calls->close(-1);
-  });
-  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
 }
 
 TEST_P(PeerWorld, ranks_that_make_different_calls_hear_of_it) {
-  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+  const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     cuda::DeviceCall call = x.sum();
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     const Status ended = run(*calls, call);
     if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
     return expect(x, static_cast<float>(group.rank() + 1));  // untouched
-  }, false);
+  });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
@@ -177,7 +198,7 @@ TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
         PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
         PC_TRY(host_sum(group));
         if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
-        PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group));
         return run(*calls, x.sum());
       },
       false);
@@ -187,9 +208,9 @@ TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
 
 TEST_P(PeerWorld, what_is_not_made_in_time_ends_all_and_what_its_arrays_need_is_kept) {
   const auto kept = std::make_shared<int>(0);
-  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     if (group.rank() == 0) fake_.hold_stream(x.stream.get());
     cuda::DeviceCall call = x.sum();
     call.keeps = kept;
@@ -201,28 +222,30 @@ TEST_P(PeerWorld, what_is_not_made_in_time_ends_all_and_what_its_arrays_need_is_
     if (ended.code() != wanted && ended.code() != Code::kTimeout) return wrong(ended.to_string());
     const Status later = run(*calls, x.sum());
     return later.is_ok() ? wrong("it goes on") : Status::ok();
-  }, false);
+  });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(PeerWorld, an_abort_ends_what_waits) {
-  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     PC_TRY(host_sum(group));
     if (group.rank() == 1) return Status::ok();  // never makes it
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-    calls->abort(Status(Code::kAborted, "enough"));
+    const Status enough(Code::kAborted, "enough");
+    group.abort(enough);
+    calls->abort(enough);
     const Status ended = started->wait(-1);
     return ended.code() == Code::kAborted && has(ended, "enough") ? Status::ok() : wrong(ended.to_string());
-  }, false);
+  });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     if (group.rank() == 0) {
       cuda::DeviceCall odd = x.sum();
       odd.request.in.data += 1, odd.request.out.data += 1, --odd.request.in.count, --odd.request.out.count;
@@ -248,7 +271,7 @@ TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
     DeviceCalls::Means with = means();
     if (group.rank() == 1) with.kernels = {};
     PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     if (const Status can = calls->can(x.sum().request); can.code() != Code::kUnsupported || !has(can, "rank 1"))
       return wrong(can.to_string());
     cuda::DeviceCall call = x.sum();
