@@ -88,7 +88,8 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   }();
   if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
-  if (session.gpus == nullptr) session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
+  if (session.gpus == nullptr)
+    session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
   return session.gpus;
 }
 

@@ -243,8 +243,9 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   const std::lock_guard in_one_order(turn_);
   in_turn_ = std::this_thread::get_id();
   const std::shared_ptr<void> out_of_turn(nullptr, [this](void*) { in_turn_ = std::thread::id(); });
-  PC_ASSIGN_OR_RETURN(started->on_cpu_, group_.begin_comparison(
-                                            checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
+  PC_ASSIGN_OR_RETURN(started->on_cpu_,
+                      group_.begin_comparison(
+                          checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
   started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));

@@ -95,7 +95,7 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group,
       may.is_ok() ? DeviceCalls::join(group, means(device), timeout_s) : may;
   if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
   Result<std::shared_ptr<DeviceCalls>> peers =
-      joined.is_ok()  ? Status(Code::kUnsupported, "calls of this group go by NCCL")
+      joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
       : !may.is_ok() ? may
                      : DeviceCalls::join_peers(group, runtime_, means(device), timeout_s);
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();

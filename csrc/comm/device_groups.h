@@ -28,7 +28,7 @@ class DeviceGroups {
     nccl::Surroundings nccl;
     std::string host_id = {};  // DeviceCalls::Means
     Logger log = Logger();
-    bool strict = false;  // DeviceCalls::Means
+    bool strict = false;                      // DeviceCalls::Means
     std::span<const std::byte> kernels = {};  // PeerMeans
   };
   // The runtime of the groups.

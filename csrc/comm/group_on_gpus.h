@@ -15,7 +15,8 @@ class GroupOnGpus {
  public:
   using Way = Result<std::shared_ptr<DeviceCalls>>;  // or the reason why there is none
   // The driver has been opened.
-  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Way nccl, Way peers)
+  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Way nccl,
+              Way peers)
       : group_(group),
         driver_(std::move(driver)),
         device_(device),

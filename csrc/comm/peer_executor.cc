@@ -37,7 +37,7 @@ struct PeerExecutor::Gpu {
   cuda::EventPool events;
   PeerMemory memory;
   cuda::Mover mover;
-  std::shared_ptr<StagedCalls> staged;              // made for the first call that needs it
+  std::shared_ptr<StagedCalls> staged;                 // made for the first call that needs it
   std::vector<std::shared_ptr<const void>> kept = {};  // arrays that others may still use
 };
 
@@ -90,7 +90,8 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
 Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::Context& context,
                                                                    Parts parts) {
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
-  auto gpu = std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory), std::move(parts.mover));
+  auto gpu =
+      std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory), std::move(parts.mover));
   std::unique_ptr<PeerExecutor> made(new PeerExecutor(context, std::move(parts), std::move(gpu)));
   PC_TRY(start_thread(made->thread_, "pc-gpu-peers", "starting the thread that moves arrays between peers",
                       [raw = made.get()] { raw->run(); }));
@@ -111,7 +112,8 @@ PeerExecutor::~PeerExecutor() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (in_use_) (void)gpu_.release();  // of a call that went wrong: this rank or another may still use what is there
+  if (in_use_)
+    (void)gpu_.release();  // of a call that went wrong: this rank or another may still use what is there
 }
 
 Status PeerExecutor::can(const Request& request) const {
@@ -132,8 +134,8 @@ Status PeerExecutor::ready(const cuda::DeviceCall& call) {
                     "an array in a GPU's memory must be aligned to its elements: copy it");
   }
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(const bool captured, cuda::is_capturing(context_.driver(),
-                                                              static_cast<cuda::CUstream>(request.stream)));
+  PC_ASSIGN_OR_RETURN(const bool captured,
+                      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(request.stream)));
   if (!captured) return Status::ok();
   return Status(Code::kUnsupported,
                 "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
@@ -264,8 +266,8 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
 
 PeerExecutor::Card PeerExecutor::card_of(const Request& request) const {
   Card card;
-  const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" +
-                           text_of(request.op) + "/" + std::to_string(request.root) + "/" +
+  const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
+                           "/" + std::to_string(request.root) + "/" +
                            std::string(name_of(elements_of(request, line_.size()).dtype));
   card.call = fnv1a(what) + (knows_size(request) ? elements_of(request, line_.size()).count : 0);
   const Result<PeerArray> in = gpu_->memory.export_array(request.in);
@@ -312,9 +314,8 @@ Status PeerExecutor::meet(Deadline deadline) {
 
 Status PeerExecutor::stage(const Work& work) {
   if (gpu_->staged == nullptr) {
-    PC_ASSIGN_OR_RETURN(gpu_->staged,
-                        StagedCalls::create(line_, context_.shared_driver(), context_.ordinal(),
-                                            line_.timeout_s()));
+    PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(), context_.ordinal(),
+                                                          line_.timeout_s()));
   }
   CallOnGpu call;
   call.call.request = work.request_;

@@ -71,16 +71,15 @@ class Trial {
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
     PeerMemory memory(context, std::move(is_here));
-    return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown), std::move(page),
-                 std::move(stream),  std::move(end)};
+    return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown),
+                 std::move(page),    std::move(stream), std::move(end)};
   }
   Result<PeerArray> show(uint64_t token, const WaitContext& wait) {
     std::memcpy(page.bytes().data(), &token, sizeof token);
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_TRY(cuda::copy_to_device(context.driver(), shown.at(), page.bytes(), stream.get()));
     PC_TRY(settle(wait));
-    return memory.export_array(
-        {reinterpret_cast<const std::byte*>(shown.at()), sizeof token, DType::kU8});
+    return memory.export_array({reinterpret_cast<const std::byte*>(shown.at()), sizeof token, DType::kU8});
   }
   Status read(Rank peer, const Facts& facts, const WaitContext& wait) {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
@@ -106,7 +105,8 @@ class Trial {
   Status settle(const WaitContext& wait) {
     PC_TRY(cuda::record(context.driver(), end.get(), stream.get()));
     PC_ASSIGN_OR_RETURN(const WaitEnd how, cuda::wait_on_host(context.driver(), end.get(), {wait}));
-    return how == WaitEnd::kReady ? Status::ok() : Status(Code::kTimeout, "the GPU does not copy 8 bytes in time");
+    return how == WaitEnd::kReady ? Status::ok()
+                                  : Status(Code::kTimeout, "the GPU does not copy 8 bytes in time");
   }
 };
 
@@ -148,8 +148,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
   if (means.by_handles) is_here.assign(is_here.size(), false);
   Facts facts;
   facts.next_group = runtime.next_group_id();
-  facts.token = fnv1a(runtime.name() + "/" + std::to_string(facts.next_group) + "/" +
-                      std::to_string(group.rank()));
+  facts.token =
+      fnv1a(runtime.name() + "/" + std::to_string(facts.next_group) + "/" + std::to_string(group.rank()));
   const WaitContext wait = group.waiting_until(deadline);
   Result<Trial> trial = means.driver != nullptr
                             ? Trial::create(means, is_here, facts.token)
@@ -169,9 +169,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
   PC_TRY(all_show(all));
 
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
-    const auto newest = std::max_element(all.begin(), all.end(), [](const Facts& a, const Facts& b) {
-      return a.next_group < b.next_group;
-    });
+    const auto newest = std::max_element(
+        all.begin(), all.end(), [](const Facts& a, const Facts& b) { return a.next_group < b.next_group; });
     const std::span<const Rank> ranks = group.world_ranks();
     PC_ASSIGN_OR_RETURN(Communicator* const line,
                         runtime.make_group(newest->next_group, {ranks.begin(), ranks.end()}));
@@ -189,9 +188,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
       if (const std::string why = outcomes[rank].said(); !why.empty())
         return cannot(rank_text(rank) + " does not reach the memory " + why);
     }
-    return PeerExecutor::create(trial.value().context,
-                                {line, std::move(trial.value().memory), std::move(trial.value().mover),
-                                 can_all_reduce(all)});
+    return PeerExecutor::create(trial.value().context, {line, std::move(trial.value().memory),
+                                                        std::move(trial.value().mover), can_all_reduce(all)});
   }();
   if (joined.is_ok() || joined.status().code() == Code::kUnsupported) return joined;
   // The others may wait for this rank in the trial, or in the first call.

@@ -54,9 +54,8 @@ void PeerMemory::close_what_it_replaces(Rank peer, uint64_t id, const Open& newe
 void PeerMemory::close_what_is_old() {
   constexpr std::size_t kMost = 256;  // what one call needs is 14
   while (open_.size() > kMost) {
-    open_.erase(std::min_element(open_.begin(), open_.end(), [](const auto& a, const auto& b) {
-      return a.second.used < b.second.used;
-    }));
+    open_.erase(std::min_element(open_.begin(), open_.end(),
+                                 [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
   }
 }
 

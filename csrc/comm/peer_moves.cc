@@ -45,8 +45,7 @@ class Moves {
       case Collective::kScan:
       case Collective::kExscan: return scan();
       case Collective::kBroadcast: return copy(input(root, mine_.begin), every_output(mine_), mine_.count);
-      case Collective::kAllgather:
-        return copy(input(rank_, 0), every_output(part(rank_)), part(rank_).count);
+      case Collective::kAllgather: return copy(input(rank_, 0), every_output(part(rank_)), part(rank_).count);
       case Collective::kGather:
         return copy(input(rank_, 0), {output(root, part(rank_).begin)}, part(rank_).count);
       case Collective::kScatter:

@@ -65,8 +65,8 @@ INSTANTIATE_TEST_SUITE_P(Over, PeerWorld, ::testing::Values(Over::kTcp, Over::kS
 TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
   std::vector<Cell> cells = cells_of_every_kind();
   for (const bool in_place : {false, true}) {
-    for (const Collective each : {Collective::kAllreduce, Collective::kReduce, Collective::kScan, Collective::kExscan,
-                                  Collective::kReduceScatter})
+    for (const Collective each : {Collective::kAllreduce, Collective::kReduce, Collective::kScan,
+                                  Collective::kExscan, Collective::kReduceScatter})
       cells.push_back({each, ReduceOp::kSum, DType::kF32, in_place});
     cells.push_back({Collective::kAllreduce, ReduceOp::kAvg, DType::kF32, in_place});
   }
@@ -250,11 +250,13 @@ TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
       cuda::DeviceCall odd = x.sum();
       odd.request.in.data += 1, odd.request.out.data += 1, --odd.request.in.count, --odd.request.out.count;
       Status refused = calls->launch(odd, -1).status();
-      if (refused.code() != Code::kInvalidArgument || !has(refused, "aligned")) return wrong(refused.to_string());
+      if (refused.code() != Code::kInvalidArgument || !has(refused, "aligned"))
+        return wrong(refused.to_string());
       fake_.begin_capture(x.stream.get());
       refused = calls->launch(x.sum(), -1).status();
       fake_.end_capture(x.stream.get());
-      if (refused.code() != Code::kUnsupported || !has(refused, "CUDA graph")) return wrong(refused.to_string());
+      if (refused.code() != Code::kUnsupported || !has(refused, "CUDA graph"))
+        return wrong(refused.to_string());
     }
     Request list = x.sum().request;
     list.bundle = uint64_t{2} << 32;
@@ -272,7 +274,8 @@ TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
     if (group.rank() == 1) with.kernels = {};
     PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
-    if (const Status can = calls->can(x.sum().request); can.code() != Code::kUnsupported || !has(can, "rank 1"))
+    if (const Status can = calls->can(x.sum().request);
+        can.code() != Code::kUnsupported || !has(can, "rank 1"))
       return wrong(can.to_string());
     cuda::DeviceCall call = x.sum();
     call.request.collective = Collective::kBroadcast;
@@ -304,8 +307,9 @@ TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
     DeviceCalls::Means with = means();
     if (group.rank() == 1) with.driver = nullptr;
     const Status joined = DeviceCalls::join_peers(group, runtime, with, kLong).status();
-    return joined.code() == Code::kUnsupported && has(joined, "rank 1: the GPU's driver") ? Status::ok()
-                                                                                           : wrong(joined.to_string());
+    return joined.code() == Code::kUnsupported && has(joined, "rank 1: the GPU's driver")
+               ? Status::ok()
+               : wrong(joined.to_string());
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

@@ -19,10 +19,12 @@ struct Ranks {
   std::vector<Array> in, out;
   std::vector<PeerArrays> arrays;
 
-  Ranks(std::vector<Array> inputs, std::vector<Array> outputs) : in(std::move(inputs)), out(std::move(outputs)) {
+  Ranks(std::vector<Array> inputs, std::vector<Array> outputs)
+      : in(std::move(inputs)),
+        out(std::move(outputs)) {
     for (std::size_t r = 0; r < in.size(); ++r) {
-      arrays.push_back({reinterpret_cast<const std::byte*>(in[r].data()),
-                        reinterpret_cast<std::byte*>(out[r].data())});
+      arrays.push_back(
+          {reinterpret_cast<const std::byte*>(in[r].data()), reinterpret_cast<std::byte*>(out[r].data())});
     }
   }
   void in_place() {
@@ -194,7 +196,8 @@ TEST_P(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
   }
   for (std::size_t b = 0; b < n; ++b) out[b].resize(wanted[b].size());
   Ranks ranks(in, out);
-  for (std::size_t r = 0; r < n; ++r) ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
+  for (std::size_t r = 0; r < n; ++r)
+    ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
   ranks.move(request(Collective::kAlltoall), GetParam().backwards);
   EXPECT_EQ(ranks.out, wanted);
 }
