@@ -38,7 +38,7 @@ struct PeerExecutor::Gpu {
   PeerMemory memory;
   cuda::Mover mover;
   std::shared_ptr<StagedCalls> staged;                 // made for the first call that needs it
-  std::vector<std::shared_ptr<const void>> kept = {};  // arrays that others may still use
+  std::vector<std::shared_ptr<const void>> kept = {};  // of a call that went wrong, which others may still make
 };
 
 class PeerExecutor::Work final : public cuda::DeviceWork {
@@ -112,8 +112,7 @@ PeerExecutor::~PeerExecutor() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (in_use_)
-    (void)gpu_.release();  // of a call that went wrong: this rank or another may still use what is there
+  if (is_busy_) (void)gpu_.release();  // freeing would wait for the GPU
 }
 
 Status PeerExecutor::can(const Request& request) const {
@@ -236,6 +235,7 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
   const cuda::CUstream stream = gpu_->stream.get();
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
+  is_busy_ = true;
   for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
     const std::vector<const void*> from(move.from.begin(), move.from.end());
     const std::vector<void*> to(move.to.begin(), move.to.end());
@@ -244,7 +244,9 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
     for (void* const each : to) PC_TRY(gpu_->mover.copy(each, from[0], move.count * size_of(dtype), stream));
   }
   PC_TRY(cuda::record(context_.driver(), end.get(), stream));
-  return until_reached(end.get(), context, "the GPU has not moved the arrays");
+  PC_TRY(until_reached(end.get(), context, "the GPU has not moved the arrays"));
+  is_busy_ = false;
+  return Status::ok();
 }
 
 Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {

@@ -69,6 +69,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   const Status can_reduce_;
   Communicator& line_;
   std::unique_ptr<Gpu> gpu_;  // used by the thread alone, besides its events
+  bool is_busy_ = false;      // likewise: what this rank has queued may not have ended
   bool in_use_ = false;       // likewise: some rank may use the arrays of a call
 
   mutable std::mutex mutex_;  // guards what follows
