@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "comm/device_groups.h"
 #include "end_bell.h"
@@ -18,6 +19,9 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call);
 
 // _join_gpus(device): joins the ranks on their GPUs, as the first call of arrays there would. nullptr: a Python error is set.
 PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// Which way a collective of arrays on GPUs goes, or a message. Does not open a driver.
+std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective);
 
 // What a Work has of such a call. Thread-safety: with the GIL.
 class GpuCall {

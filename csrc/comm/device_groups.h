@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -41,6 +42,9 @@ class DeviceGroups {
   // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
+  // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
+  std::string explain(const Communicator& group, std::optional<Collective> collective);
+  static std::string not_known_yet();
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
 

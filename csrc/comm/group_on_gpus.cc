@@ -13,6 +13,28 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+std::string GroupOnGpus::explain(std::optional<Collective> collective) const {
+  constexpr const char* kThroughHost =
+      "through the host: copied to pinned memory, called there, and copied back";
+  if (!collective) return std::string(kThroughHost) + "\nnot by NCCL: messages are not yet";
+  Request usual;
+  usual.collective = *collective;
+  usual.in.dtype = usual.out.dtype = DType::kF32;
+  std::string why_not;
+  const auto goes = [&](const Way& way, const char* name) {
+    const Status can = way.is_ok() ? way.value()->can(usual) : way.status();
+    if (!can.is_ok()) why_not += std::string("\nnot ") + name + ": " + can.message();
+    return can.is_ok();
+  };
+  if (goes(nccl_, "by NCCL"))
+    return "by NCCL, queued on the array's stream\nwhat NCCL has not (16-bit integers, bits and truth, "
+           "minima and maxima of "
+           "floats: docs/gpu.md) goes through the host";
+  if (goes(peers_, "from array to array"))
+    return "from array to array: the ranks read and write each other's memory, and the host waits" + why_not;
+  return kThroughHost + why_not;
+}
+
 Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
   const std::lock_guard lock(mutex_);
   if (staged_ == nullptr) {
