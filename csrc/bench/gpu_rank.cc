@@ -74,9 +74,8 @@ Status measure_all(const GpuStage& stage, const Options& options, GpuOutput& out
 }
 
 // The others hear why, at once, where they would wait for this rank.
-Status leave(Communicator& world, const Status& why) {
+void leave(Communicator& world, const Status& why) {
   if (world.alive().is_ok()) world.quit(why);
-  return why;
 }
 
 // This rank's, once its way is known: what it is compared with, and the table.
@@ -103,7 +102,7 @@ Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Opti
   verdict = output.verdict();
   if (raw == nullptr) return measured;
   if (measured.is_ok()) return raw->close();
-  (void)leave(world, measured);  // first: an abort may take long
+  leave(world, measured);  // first: an abort may take long
   raw->abort(measured);
   return measured;
 }
@@ -117,7 +116,7 @@ Status run_rank_on_gpu(const Options& options, const Place& place) {
   Communicator& world = runtime->world();
   const int device = device_of(options.gpu, runtime->hosts().local_rank, driver->device_count);
   const Result<std::unique_ptr<Gpu>> gpu = Gpu::open(std::move(driver), device);
-  if (!gpu.is_ok()) return leave(world, gpu.status());
+  if (!gpu.is_ok()) return leave(world, gpu.status()), gpu.status();
   PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
   DeviceGroups groups(std::move(of_groups));
   Status verdict;
@@ -127,7 +126,7 @@ Status run_rank_on_gpu(const Options& options, const Place& place) {
         groups.of(world, device, gpu.value()->stream(), -1, options.gpu.way == GpuWay::kNccl));
     return measure_by(*runtime, *gpu.value(), *way, options, verdict);
   }();
-  if (!measured.is_ok()) return (void)leave(world, measured), groups.abort(measured), measured;
+  if (!measured.is_ok()) return leave(world, measured), groups.abort(measured), measured;
   PC_TRY(groups.close(world.timeout_s()));
   PC_TRY(runtime->shutdown(Deadline::after(world.timeout_s())));
   return place.rank == 0 ? verdict : Status::ok();
