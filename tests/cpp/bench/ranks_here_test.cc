@@ -104,9 +104,9 @@ TEST(BenchRanksHere, a_rank_that_fails_is_no_skip_though_another_cannot_measure_
 }
 
 TEST(BenchRanksHere, what_none_can_measure_here_is_a_skip_also_where_one_only_hears_of_it) {
-  for (const Code second : {Code::kUnsupported, Code::kPeerExited}) {
-    const Ended ended =
-        run_one_after_the_other(0, Status(Code::kUnsupported, "no GPU"), Status(second, "rank 0 is gone"));
+  const Status cannot(Code::kUnsupported, "no GPU");
+  for (const Status& second : {cannot, Status(Code::kPeerExited, "rank 0 is gone")}) {
+    const Ended ended = run_one_after_the_other(0, cannot, second);
     EXPECT_EQ(ended.code, 77);
     EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
   }
