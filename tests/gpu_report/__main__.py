@@ -129,6 +129,7 @@ def gtests_listed(said: Ended) -> tuple[list[str], list[Check]]:
 def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> None:
     until, logs = time.monotonic() + LIMIT_S, report.logs
     shutil.rmtree(places.site, ignore_errors=True)
+    report.add([])  # so that nobody takes the table of an earlier run for this one's
     (package,) = run_parts([parts.install(places)], env, logs, until, done=report.add)
     installed = package.outcome != FAILED
     tests, wrong = gtests_listed(
