@@ -35,7 +35,7 @@ class GpuOutput {
   Status begin(const Case& what, const Status& by_nccl);
   Status add(const GpuRow& row, const Status& by_nccl);
   Status close();
-  uint64_t wrong() const { return wrong_; }
+  Status verdict() const;  // whether all results are right, NCCL's own among them
 
  private:
   void line(const std::string& text) const;
@@ -44,7 +44,7 @@ class GpuOutput {
   const Options& options_;
   const GpuScene scene_;
   const bool prints_;
-  uint64_t wrong_ = 0, halves_ = 0;
+  uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
   double busbw_ = 0;                      // the sum of those of all halves
   const Operation* operation_ = nullptr;  // of the last heading
   std::string way_;                       // likewise

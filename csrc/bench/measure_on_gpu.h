@@ -25,8 +25,9 @@ struct GpuStage {
 struct GpuHalf {
   PerIteration time;
   std::optional<PerIteration> raw;
-  double algbw = 0, busbw = 0;    // GB/s, by time.until_done_s
-  std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked
+  double algbw = 0, busbw = 0;             // GB/s, by time.until_done_s
+  std::optional<uint64_t> wrong = {};      // elements, over all ranks; nothing: not checked
+  std::optional<uint64_t> raw_wrong = {};  // likewise, of the results of NCCL's own call
 };
 
 struct GpuRow {

@@ -63,6 +63,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
+  // Until every call so far has ended and nothing looks after it any more, so that the next thing to be done has the host and
+  // the driver for itself. For measurements; hears no Ctrl-C.
+  Status settle(double timeout_s);
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
   Status close(double timeout_s);
   void abort(const Status& why);
@@ -88,8 +91,10 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::mutex turn_;                       // calls are compared and queued in one order
   std::atomic<std::thread::id> in_turn_;  // who holds it
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable std::mutex mutex_;         // guards what follows
+  std::condition_variable changed_;  // the watcher hears
+  std::condition_variable settled_;  // from it: it has nothing to look at
+  int settling_ = 0;                 // who waits for that
   std::deque<std::shared_ptr<Call>> running_;
   Status failure_;
   bool raised_ = false;  // failure_, by some call

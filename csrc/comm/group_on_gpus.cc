@@ -62,6 +62,10 @@ Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& c
   return staged->begin(call, timeout_s, std::move(on_end));
 }
 
+Status GroupOnGpus::settle(double timeout_s) {
+  return nccl_.is_ok() ? nccl_.value()->settle(timeout_s) : Status::ok();
+}
+
 Status GroupOnGpus::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   std::shared_ptr<StagedCalls> staged;

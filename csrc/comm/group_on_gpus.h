@@ -35,6 +35,7 @@ class GroupOnGpus {
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
                                                    std::function<void()> on_end = {});
+  Status settle(double timeout_s);  // DeviceCalls; what goes through the host has been waited for
   Status close(double timeout_s);
   void abort(const Status& why);
 
