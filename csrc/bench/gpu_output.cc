@@ -77,8 +77,8 @@ std::string raw_text(const char* place, const GpuHalf& half) {
          beside(raw.until_queued_s, ours.until_queued_s) + ", #wrong " + or_else(half.raw_wrong, "N/A");
 }
 
-std::string way_text(const Status& by_nccl) {
-  return by_nccl.is_ok() ? "nccl" : "staged: " + by_nccl.message();
+std::string way_text(const Route& route) {
+  return std::string(route.way) + (route.by_nccl.is_ok() ? "" : ": " + route.by_nccl.message());
 }
 
 struct DeviceLine {
@@ -122,7 +122,7 @@ std::string raw_line(const GpuRow& row) {
   return text;
 }
 
-std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status& by_nccl) {
+std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route& route) {
   const Case& what = row.what;
   const std::string root = what.operation->rooted && !what.root ? "\"rotate\"" : root_of(what);
   return format("{\"collective\": \"%s\", \"ranks\": %d, \"size\": %" PRIu64 ", \"count\": %" PRIu64
@@ -133,8 +133,8 @@ std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status
          ", \"actual_iterations\": " + std::to_string(row.iterations) +
          ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
          ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
-         ", \"way\": " + (by_nccl.is_ok() ? "\"nccl\"" : "\"staged\"") +
-         ", \"why_not_nccl\": " + (by_nccl.is_ok() ? "null" : quoted(by_nccl.message())) + "}";
+         ", \"way\": " + quoted(std::string(route.way)) +
+         ", \"why_not_nccl\": " + (route.by_nccl.is_ok() ? "null" : quoted(route.by_nccl.message())) + "}";
 }
 
 void GpuOutput::line(const std::string& text) const {
@@ -165,8 +165,8 @@ void GpuOutput::open(const std::vector<std::string>& devices) {
        ", by their number");
 }
 
-Status GpuOutput::begin(const Case& what, const Status& by_nccl) {
-  const std::string way = way_text(by_nccl);
+Status GpuOutput::begin(const Case& what, const Route& route) {
+  const std::string way = way_text(route);
   if (what.operation == operation_ && way == way_) return Status::ok();
   operation_ = what.operation;
   way_ = way;
@@ -184,7 +184,7 @@ Status GpuOutput::begin(const Case& what, const Status& by_nccl) {
   return flush();
 }
 
-Status GpuOutput::add(const GpuRow& row, const Status& by_nccl) {
+Status GpuOutput::add(const GpuRow& row, const Route& route) {
   for (const std::optional<GpuHalf>& half : {row.out_of_place, row.in_place}) {
     if (!half) continue;
     wrong_ += half->wrong.value_or(0);
@@ -194,7 +194,7 @@ Status GpuOutput::add(const GpuRow& row, const Status& by_nccl) {
   }
   line(gpu_table_line(row, options_.gpu.host_time));
   if (options_.gpu.raw) line(raw_line(row));
-  if (prints_ && options_.json) std::printf("%s\n", gpu_json_line(row, scene_, by_nccl).c_str());
+  if (prints_ && options_.json) std::printf("%s\n", gpu_json_line(row, scene_, route).c_str());
   return flush();
 }
 

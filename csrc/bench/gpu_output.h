@@ -22,7 +22,7 @@ Result<std::vector<std::string>> device_lines(Communicator& group, const Gpu& gp
 
 std::string gpu_table_line(const GpuRow& row, bool host_time);
 std::string raw_line(const GpuRow& row);  // what ours takes longer than NCCL's own call
-std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status& by_nccl);
+std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route& route);
 
 // On standard output of one rank; the others only count.
 class GpuOutput {
@@ -32,8 +32,8 @@ class GpuOutput {
         scene_(std::move(scene)),
         prints_(prints) {}
   void open(const std::vector<std::string>& devices);
-  Status begin(const Case& what, const Status& by_nccl);
-  Status add(const GpuRow& row, const Status& by_nccl);
+  Status begin(const Case& what, const Route& route);
+  Status add(const GpuRow& row, const Route& route);
   Status close();
   Status verdict() const;  // whether all results are right, NCCL's own among them
 

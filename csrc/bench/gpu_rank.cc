@@ -60,15 +60,15 @@ Status may_measure(const GpuOptions& options, const Status& by_nccl) {
 Status measure_all(const GpuStage& stage, const Options& options, GpuOutput& output) {
   for (uint64_t cycle = 0; options.gpu.cycles == 0 || cycle < options.gpu.cycles; ++cycle) {
     for (const Case& what : options.cases) {
-      const Status by_nccl = goes_by_nccl(stage, what);
-      PC_TRY(may_measure(options.gpu, by_nccl));
-      PC_TRY(output.begin(what, by_nccl));
+      const Route route = route_of(stage, what);
+      PC_TRY(may_measure(options.gpu, route.by_nccl));
+      PC_TRY(output.begin(what, route));
       for (const uint64_t nbytes : options.sizes) {
         const Result<GpuRow> row = measure_on_gpu(stage, what, nbytes, effort(options, nbytes));
         if (row.status().code() == Code::kUnsupported)  // too late for that: a failure
           return Status(Code::kInternal, row.status().message());
         PC_TRY(row.status());
-        PC_TRY(output.add(row.value(), by_nccl));
+        PC_TRY(output.add(row.value(), route));
       }
     }
   }

@@ -198,14 +198,14 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
 
 }  // namespace
 
-Status goes_by_nccl(const GpuStage& stage, const Case& what) {
-  if (stage.options.way == GpuWay::kStaged) return Status(Code::kUnsupported, "--way staged");
-  PC_TRY(stage.way.by_nccl());
-  Request request;
-  request.collective = *what.operation->collective;
-  request.op = what.op;
-  request.in.dtype = request.out.dtype = what.dtype;
-  return nccl::can_issue(request);
+Route route_of(const GpuStage& stage, const Case& what) {
+  if (stage.options.way == GpuWay::kStaged) return {"staged", Status(Code::kUnsupported, "--way staged")};
+  UserCall call;
+  call.request.collective = *what.operation->collective;
+  call.request.op = what.op;
+  call.request.in.dtype = call.request.out.dtype = what.dtype;
+  const Status joined = stage.way.by_nccl();
+  return {stage.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
 }
 
 Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes,

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "bench/gpu.h"
 #include "bench/gpu_timing.h"
@@ -37,8 +38,12 @@ struct GpuRow {
   std::optional<GpuHalf> out_of_place, in_place;  // nothing: not measured
 };
 
-// OK: by NCCL. Else why not, so through the host. The same on all ranks.
-Status goes_by_nccl(const GpuStage& stage, const Case& what);
+// Which way a call goes: the same on all ranks.
+struct Route {
+  std::string_view way;  // GroupOnGpus::way_of()
+  Status by_nccl;        // not OK: why not there
+};
+Route route_of(const GpuStage& stage, const Case& what);
 
 // Collective.
 Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes, const Effort& effort);

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
+  std::string_view name() const { return executor_->name(); }  // "nccl" or "peers"
   // Calls return in the order of streams; else they have ended by then.
   bool in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.

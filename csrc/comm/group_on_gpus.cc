@@ -13,6 +13,11 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+std::string_view GroupOnGpus::way_of(const UserCall& call) const {
+  const DeviceCalls* const direct = this->direct(call);
+  return direct == nullptr ? "staged" : direct->name();
+}
+
 std::string GroupOnGpus::explain(std::optional<Collective> collective) const {
   constexpr const char* kThroughHost =
       "through the host: copied to pinned memory, called there, and copied back";

@@ -67,13 +67,13 @@ TEST(BenchGpuOutput, json_of_a_comparison_has_medians_every_turn_and_what_was_wr
   row.out_of_place->time = {0.000003, 0.125, {0.5, 0.125}};
   row.out_of_place->raw = PerIteration{0.000002, 0.25, {0.25, 0.75}};
   row.out_of_place->raw_wrong = 3;
-  EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, Status::ok())
+  EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, {"nccl", Status::ok()})
                 .find("\"host_time\": 3, \"p50\": 125000, \"turns\": [500000, 125000], \"raw_time\": 250000, "
                       "\"raw_host_time\": 2, \"raw_p50\": 250000, \"raw_turns\": [250000, 750000], "
                       "\"raw_nwrong\": 3}"),
             std::string::npos);
   row.out_of_place->raw_wrong.reset();
-  EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, Status::ok()).find("\"raw_nwrong\": null}"),
+  EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, {"nccl", Status::ok()}).find("\"raw_nwrong\": null}"),
             std::string::npos);
 }
 
@@ -84,7 +84,7 @@ TEST(BenchGpuOutput, the_verdict_says_whose_results_are_wrong) {
     GpuRow row = compared();
     row.out_of_place->wrong = wrong;
     row.out_of_place->raw_wrong = raw_wrong;
-    EXPECT_TRUE(output.add(row, Status::ok()).is_ok());
+    EXPECT_TRUE(output.add(row, {"nccl", Status::ok()}).is_ok());
     return output.verdict().message();
   };
   EXPECT_EQ(verdict(0, 0), "");
@@ -100,13 +100,14 @@ TEST(BenchGpuOutput, json_has_the_keys_of_nccl_tests_and_all_digits) {
   plain.out_of_place->time = {0.000003, 0.125};
   plain.out_of_place->algbw = plain.out_of_place->busbw = 0.5;
   const GpuScene scene{"NVIDIA \"H100\"", "2.28.9", "", 1};
-  EXPECT_EQ(gpu_json_line(plain, scene, Status::ok()),
+  EXPECT_EQ(gpu_json_line(plain, scene, {"nccl", Status::ok()}),
             "{\"collective\": \"allreduce\", \"ranks\": 1, \"size\": 33554432, \"count\": 8388608, \"type\": "
             "\"float32\", \"redop\": \"sum\", \"root\": -1, \"out_of_place\": {\"time\": 125000, \"alg_bw\": "
             "0.5, \"bus_bw\": 0.5, \"nwrong\": 0, \"host_time\": 3}, \"in_place\": null, "
             "\"actual_iterations\": 20, \"device\": \"cuda\", \"gpu\": \"NVIDIA \\\"H100\\\"\", "
             "\"nccl_version\": \"2.28.9\", \"way\": \"nccl\", \"why_not_nccl\": null}");
-  const std::string staged = gpu_json_line(plain, {"", "", "", 1}, Status(Code::kUnsupported, "none"));
+  const std::string staged =
+      gpu_json_line(plain, {"", "", "", 1}, {"staged", Status(Code::kUnsupported, "none")});
   EXPECT_NE(staged.find("\"nccl_version\": null, \"way\": \"staged\", \"why_not_nccl\": \"none\""),
             std::string::npos);
 }

@@ -51,6 +51,8 @@ nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, ncc
   return nccl::ReturnCode::kSuccess;
 }
 
+const Status kNoPeers(Code::kUnsupported, "no peers here");
+
 class BenchOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -87,7 +89,7 @@ class BenchOnGpu : public ::testing::Test {
     Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
     if (options.way != GpuWay::kStaged) joined = join(group);
     if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
-    GroupOnGpus way(group, driver_, group.rank(), joined);
+    GroupOnGpus way(group, driver_, group.rank(), joined, kNoPeers);
     std::unique_ptr<RawNccl> raw;
     if (options.raw) {
       PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
@@ -351,13 +353,17 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
       testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
-        GroupOnGpus way(group, driver_, 0, joined);
+        GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
         GpuOptions options = asked();
         const GpuStage stage{group, *gpu, way, nullptr, options};
-        EXPECT_TRUE(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).is_ok());
-        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("scan"))).message(), "NCCL has no scan");
+        const auto route = [&](const char* name) { return route_of(stage, sum_of(*find_operation(name))); };
+        EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
+        EXPECT_EQ(route("allreduce").way, "nccl");
+        EXPECT_EQ(route("scan").by_nccl.message(), "NCCL has no scan");
+        EXPECT_EQ(route("scan").way, "staged");
         options.way = GpuWay::kStaged;
-        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).message(), "--way staged");
+        EXPECT_EQ(route("allreduce").by_nccl.message(), "--way staged");
+        EXPECT_EQ(route("allreduce").way, "staged");
         return way.close(kLong);
       });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
