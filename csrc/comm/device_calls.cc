@@ -300,8 +300,8 @@ void DeviceCalls::look_at_calls() {
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
-      // Of ranks that differ the comparison knows more.
-      fail(on_gpu->with_operation(each->operation_), true);
+      // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
+      fail(on_gpu->with_operation(each->operation_), on_gpu->code() != Code::kMismatch);
     } else if (compared && clock_.now() >= each->due_ &&
                !on_gpu) {  // else the comparison says who is missing
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
@@ -401,7 +401,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   }
   ended = ended.with_operation(operation_);
   if (ends_all) {
-    calls->fail(ended, true);
+    calls->fail(ended, ended.code() != Code::kMismatch);
     this->end(State::kFailed);
   }
   const Status first = calls->first_failure();

@@ -158,10 +158,6 @@ Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::Devic
   return std::shared_ptr<cuda::DeviceWork>(work);
 }
 
-Status PeerExecutor::look_around() {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
 
 std::size_t PeerExecutor::running() const {
   const std::lock_guard lock(mutex_);
