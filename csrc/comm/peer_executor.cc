@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/start_thread.h"
+#include "comm/device_arguments.h"
 #include "cuda/event.h"
 #include "cuda/host_wait.h"
 #include "cuda/stream.h"
@@ -24,7 +25,7 @@ struct PeerExecutor::Card {
   PeerArray in, out;
   uint64_t counts[kMostRanks] = {}, recv_counts[kMostRanks] = {};  // of an alltoall with uneven parts
   uint32_t is_uneven = 0;
-  uint32_t out_of_reach = 0;  // not 0: its arrays have no handle, and all go through the host
+  uint32_t out_of_reach = 0;  // not 0: nobody reaches its arrays, so all go through the host
 };
 
 struct PeerExecutor::Gpu {
@@ -32,10 +33,12 @@ struct PeerExecutor::Gpu {
       : stream(std::move(made)),
         events(context),
         memory(std::move(peers)),
+        scratch(context),
         mover(std::move(moves)) {}
   cuda::Stream stream;
   cuda::EventPool events;
   PeerMemory memory;
+  PeerScratch scratch;
   cuda::Mover mover;
   std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
   std::vector<std::shared_ptr<const void>> kept =
@@ -51,6 +54,12 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
         recv_counts_(call.request.recv_counts.begin(), call.request.recv_counts.end()),
         keeps_(call.keeps),
         begin_(std::move(begin)) {
+    if (request_.in.list != nullptr) keep(in_list_, request_.in.list);
+    if (request_.out.list == call.request.in.list) {
+      request_.out.list = request_.in.list;
+    } else if (request_.out.list != nullptr) {
+      keep(out_list_, request_.out.list);
+    }
     request_.counts = counts_;
     request_.recv_counts = recv_counts_;
     request_.label = {};
@@ -75,12 +84,18 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
 
  private:
   friend class PeerExecutor;
+  // The caller's may be gone by then.
+  static void keep(std::unique_ptr<const Scattered>& kept, const Scattered*& list) {
+    kept = std::make_unique<const Scattered>(*list);
+    list = kept.get();
+  }
   void end(const Status& how) {
     const std::lock_guard lock(mutex_);
     outcome_ = how;
   }
   const Deadline deadline_;
   Request request_;
+  std::unique_ptr<const Scattered> in_list_, out_list_;
   const std::vector<uint64_t> counts_, recv_counts_;
   std::shared_ptr<const void> keeps_;  // changed by the thread alone
   const cuda::EventPool::Lent begin_;  // what makes its arrays is done
@@ -117,25 +132,16 @@ PeerExecutor::~PeerExecutor() {
 }
 
 Status PeerExecutor::can(const Request& request) const {
-  if (arrays_of(request.bundle) != 0)
-    return Status(Code::kUnsupported, "a list of arrays goes through the host");
   if (!moves_data(request.collective))
     return Status(Code::kUnsupported, "a barrier moves nothing on the GPU");
   return reduces(request.collective) ? can_reduce_ : Status::ok();
 }
 
 Status PeerExecutor::ready(const cuda::DeviceCall& call) {
-  const Request& request = call.request;
-  for (const std::byte* const array : {request.in.data, static_cast<const std::byte*>(request.out.data)}) {
-    const bool is_split = request.in.dtype == DType::kC64 || request.in.dtype == DType::kC128;
-    const std::size_t nbytes = size_of(elements_of(request, line_.size()).dtype) / (is_split ? 2 : 1);
-    if (reinterpret_cast<uintptr_t>(array) % nbytes != 0)
-      return Status(Code::kInvalidArgument,
-                    "an array in a GPU's memory must be aligned to its elements: copy it");
-  }
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(const bool captured,
-                      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(request.stream)));
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
   if (!captured) return Status::ok();
   return Status(Code::kUnsupported,
                 "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
@@ -157,7 +163,6 @@ Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::Devic
   changed_.notify_all();
   return std::shared_ptr<cuda::DeviceWork>(work);
 }
-
 
 std::size_t PeerExecutor::running() const {
   const std::lock_guard lock(mutex_);
@@ -204,15 +209,40 @@ Status PeerExecutor::make(Work& work) {
   const Deadline deadline = Deadline::after(kAfterwards_s, work.deadline_.when());
   const WaitContext context = line_.waiting_until(deadline);
   PC_TRY(until_reached(work.begin_.get(), context, "what makes its array has not ended on the GPU"));
+  const bool is_reached = gpu_->memory.shows(request.in) && gpu_->memory.shows(request.out);
+  Request within_reach = is_reached ? request : Request();
+  if (!is_reached) {
+    PC_TRY(queue(context, [&](cuda::CUstream stream) {
+      const Result<Request> made = gpu_->scratch.stand_in(request, gpu_->memory, stream);
+      if (made.is_ok()) within_reach = made.value();
+      return Status::ok();  // else there is no memory for it
+    }));
+  }
   in_use_ = true;
-  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request), deadline));
+  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
   if (std::any_of(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; })) {
     PC_TRY(stage(work));
   } else {
     PC_TRY(move(request, cards, context));
     PC_TRY(meet(deadline));
+    if (!is_reached)
+      PC_TRY(queue(context, [&](cuda::CUstream stream) {
+        return gpu_->scratch.give_back(request, within_reach, line_.rank(), stream);
+      }));
   }
   in_use_ = false;
+  return Status::ok();
+}
+
+// Waits until the GPU has done what `what` queues.
+Status PeerExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
+  is_busy_ = true;
+  PC_TRY(what(gpu_->stream.get()));
+  PC_TRY(cuda::record(context_.driver(), end.get(), gpu_->stream.get()));
+  PC_TRY(until_reached(end.get(), context, "the GPU has not moved the arrays"));
+  is_busy_ = false;
   return Status::ok();
 }
 
@@ -229,21 +259,17 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, line_.size()).dtype;
-  const cuda::CUstream stream = gpu_->stream.get();
-  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
-  is_busy_ = true;
-  for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
-    const std::vector<const void*> from(move.from.begin(), move.from.end());
-    const std::vector<void*> to(move.to.begin(), move.to.end());
-    if (move.reduces) PC_TRY(gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream));
-    if (move.reduces) continue;
-    for (void* const each : to) PC_TRY(gpu_->mover.copy(each, from[0], move.count * size_of(dtype), stream));
-  }
-  PC_TRY(cuda::record(context_.driver(), end.get(), stream));
-  PC_TRY(until_reached(end.get(), context, "the GPU has not moved the arrays"));
-  is_busy_ = false;
-  return Status::ok();
+  return queue(context, [&](cuda::CUstream stream) -> Status {
+    for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
+      const std::vector<const void*> from(move.from.begin(), move.from.end());
+      const std::vector<void*> to(move.to.begin(), move.to.end());
+      if (move.reduces) PC_TRY(gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream));
+      if (move.reduces) continue;
+      for (void* const each : to)
+        PC_TRY(gpu_->mover.copy(each, from[0], move.count * size_of(dtype), stream));
+    }
+    return Status::ok();
+  });
 }
 
 Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {
@@ -263,15 +289,18 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
   return Status(Code::kTimeout, what).with_rank(line_.rank());
 }
 
-PeerExecutor::Card PeerExecutor::card_of(const Request& request) const {
+// `within_reach`: the same call of arrays that others reach, or none.
+PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
+  const Elements elements = elements_of(request, line_.size());
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
-                           "/" + std::to_string(request.root) + "/" +
-                           std::string(name_of(elements_of(request, line_.size()).dtype));
-  card.call = fnv1a(what) + (knows_size(request) ? elements_of(request, line_.size()).count : 0);
-  const Result<PeerArray> in = gpu_->memory.export_array(request.in);
-  const Result<PeerArray> out = gpu_->memory.export_array(request.out);
-  card.out_of_reach = in.is_ok() && out.is_ok() ? 0 : 1;
+                           "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype));
+  card.call = fnv1a(what) + (knows_size(request) ? elements.count : 0);
+  const Result<PeerArray> in = gpu_->memory.export_array(within_reach.in);
+  const Result<PeerArray> out = gpu_->memory.export_array(within_reach.out);
+  const bool has_all = is_there(request.in) == is_there(within_reach.in) &&
+                       is_there(request.out) == is_there(within_reach.out);
+  card.out_of_reach = has_all && in.is_ok() && out.is_ok() ? 0 : 1;
   if (card.out_of_reach != 0) return card;
   card.in = in.value();
   card.out = out.value();

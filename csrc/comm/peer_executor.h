@@ -6,12 +6,13 @@
 //                                    which is a barrier too
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
-// array has no handle says so in its card, and all make that call through the host. Nobody waits for another rank on the GPU, so what
+// array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what
 // a dead rank leaves behind is no kernel that spins. The host waits for the end: docs/gpu.md.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "comm/communicator.h"
 #include "comm/peer_memory.h"
 #include "comm/peer_moves.h"
+#include "comm/peer_scratch.h"
 #include "comm/staged_calls.h"
 #include "cuda/device_executor.h"
 #include "cuda/mover.h"
@@ -59,10 +61,11 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   void run();
   Status make(Work& work);
   Status move(const Request& request, const std::vector<Card>& cards, const WaitContext& context);
+  Status queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what);
   Status until_reached(cuda::CUevent event, const WaitContext& context, const char* what);
   Result<std::vector<Card>> exchange(const Card& mine, Deadline deadline);
   Status meet(Deadline deadline);
-  Card card_of(const Request& request) const;
+  Card card_of(const Request& request, const Request& within_reach);
   Status stage(const Work& work);
 
   const cuda::Context context_;

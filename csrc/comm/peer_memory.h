@@ -28,8 +28,10 @@ class PeerMemory {
   // `is_here`: by rank, whether it is in this process.
   PeerMemory(cuda::Context context, std::vector<bool> is_here);
 
-  // kUnsupported: the array's memory has no handle, and why.
-  Result<PeerArray> export_array(const ConstBuffer& array) const;
+  // kUnsupported: the array's memory has no handle, and why. It must lie in one block.
+  Result<PeerArray> export_array(const ConstBuffer& array);
+  bool shows(const ConstBuffer&
+                 array);  // it lies in one block that can be exported, its elements where kernels want them
   // Null: there is none. The rank must keep it until this rank has told that it is through.
   Result<std::byte*> reach(Rank peer, const PeerArray& array);
   void close_all() { open_.clear(); }
@@ -48,6 +50,7 @@ class PeerMemory {
   const bool all_here_;
   std::map<std::pair<Rank, uint64_t>, Open> open_;  // by PeerArray::id
   uint64_t uses_ = 0;
+  std::map<uint64_t, cuda::MemoryHandle> shown_;  // of this rank's allocations, by their id
 };
 
 }  // namespace pc

@@ -9,6 +9,7 @@
 #include "base/start_thread.h"
 #include "comm/arguments.h"
 #include "comm/device_arguments.h"
+#include "comm/device_pieces.h"
 #include "cuda/context.h"
 #include "cuda/copy.h"
 #include "cuda/host_wait.h"
@@ -40,30 +41,12 @@ Places places_of(const UserCall& call) {
   return {behind, 0, behind + in_nbytes};
 }
 
-// The copies of an array, piece by piece, to or from one block of the host.
-template <class Copy>
-Status each_piece(const ConstBuffer& array, Copy&& copy) {
-  if (!is_there(array)) return Status::ok();
-  Status status;
-  std::size_t begin = 0;
-  const Location place{const_cast<std::byte*>(array.data), array.list};
-  Gather(place, array.nbytes()).each([&](std::span<const std::byte> piece) {
-    if (status.is_ok()) status = copy(reinterpret_cast<cuda::CUdeviceptr>(piece.data()), begin, piece.size());
-    begin += piece.size();
-  });
-  return status;
-}
-
-// Not all of the output is written where no rank comes before this one, and what is not stays as it was.
 bool reads_output(const UserCall& call) {
-  return call.kind == UserCall::Kind::kCollective && call.request.collective == Collective::kExscan;
+  return call.kind == UserCall::Kind::kCollective && reads_output(call.request);
 }
-// The root of a broadcast may have one that is its input.
 bool writes_output(const UserCall& call, Rank rank) {
-  const Request& request = call.request;
   if (call.kind != UserCall::Kind::kCollective) return call.kind != UserCall::Kind::kSend;
-  return request.collective != Collective::kBroadcast || request.root != rank ||
-         request.in.data != request.out.data || request.in.list != request.out.list;
+  return writes_output(call.request, rank);
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+// Memory of this rank that others reach, in place of arrays that they do not: lists, memory without a handle for other processes,
+// and elements that are not aligned. It is kept for the next call, as large as the largest.
+#pragma once
+
+#include <optional>
+
+#include "comm/peer_memory.h"
+#include "cuda/memory.h"
+#include "engine/request.h"
+
+namespace pc {
+
+// Thread-safety: one thread at a time.
+class PeerScratch {
+ public:
+  explicit PeerScratch(cuda::Context context) : context_(std::move(context)) {}
+  // The same call of arrays that others reach. Copies of what it reads are queued on `stream`, whose context must be current.
+  // Valid until the next one. Errors: there is no memory for it.
+  Result<Request> stand_in(const Request& request, PeerMemory& memory, cuda::CUstream stream);
+  // The results, back to where they belong, if they are here: likewise.
+  Status give_back(const Request& request, const Request& made, Rank rank, cuda::CUstream stream) const;
+
+ private:
+  Result<std::byte*> room(std::size_t nbytes);
+
+  const cuda::Context context_;
+  std::optional<cuda::DeviceMemory> memory_;
+};
+
+}  // namespace pc
