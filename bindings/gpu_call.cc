@@ -169,8 +169,8 @@ Status place(DeviceGroups& gpus, Request& request, int* device) {
 
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {
   const std::string what = collective ? std::string(name_of(*collective)) : "a message";
-  const std::string begin = what + " of arrays on GPUs, " + std::to_string(group.size) +
-                            (group.size == 1 ? " rank: " : " ranks: ");
+  const std::string begin =
+      what + " of arrays on GPUs, " + std::to_string(group.size) + (group.size == 1 ? " rank: " : " ranks: ");
   if (group.session->gpus == nullptr) return begin + DeviceGroups::not_known_yet();
   return begin + group.session->gpus->explain(*group.communicator, collective);
 }

@@ -31,7 +31,7 @@ def explain(
         rank: whose steps are shown (default: this rank, or rank 0).
         model: the link that times are predicted for: "loopback", "shared_memory", "ethernet_10g" or "ethernet_100g"
             (default: "loopback" on one host, "ethernet_10g" between several).
-        device: "cuda": which way arrays on GPUs go in the current world (by NCCL, from array to array, through the host),
+        device: "cuda": which way arrays on GPUs go in the current world (by NCCL, from array to array, by the host),
             and why not another. It communicates nothing: who has not called with such arrays yet cannot know.
 
     Returns:
@@ -63,7 +63,9 @@ def explain(
             raise InvalidArgument(f"explain: {name} must be {least} to 65535, not {value}")
     shown, link = -1 if rank is None else rank, model or ""
     if device != "cpu" and size is not None:
-        raise InvalidArgument("explain: which way arrays on GPUs go is found out by ranks that are there: no size= with device=")
+        raise InvalidArgument(
+            "explain: which way arrays on GPUs go is found out by ranks that are there: no size= with device="
+        )
     if size is not None:
         return _core._plan_explain(collective, nbytes, root, size, hosts or 1, shown, link)
     world = _core.world()

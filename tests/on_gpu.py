@@ -200,10 +200,43 @@ def on_two_ranks_of_one_gpu() -> dict[str, Any]:
     return {"summed": summed, "equal": equal, "mismatch": mismatch}
 
 
-def killed() -> float:
-    share_a_gpu()
+def on_three_ranks_from_array_to_array() -> None:
     torch = cuda_torch()
-    pc.init(backend="nccl")
+    rank, size = pc.rank(), pc.size()
+    stream = torch.cuda.Stream()
+    for rounds in range(5):
+        x, y = torch.zeros(COUNT, device="cuda"), torch.zeros(COUNT, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            if rank == rounds % size:
+                torch.cuda._sleep(DELAY_CYCLES)
+            x.fill_(rank + rounds)
+            pc.allreduce(x, out=y)
+            z = y.clone()  # on the same stream
+        stream.synchronize()
+        assert bool((z == 3 + 3 * rounds).all()), z
+    way = pc.explain("allreduce", device="cuda")
+    assert "from array to array" in way, way
+    parts = torch.arange(2.0 * size, device="cuda") + 10 * rank
+    counts = {"allgather": 2 * size * size, "reduce_scatter": 2, "alltoall": 2 * size, "scan": 2 * size}
+    for name, count in counts.items():
+        there, here = torch.zeros(count, device="cuda"), torch.zeros(count)
+        getattr(pc, name)(parts, out=there)
+        getattr(pc, name)(parts.cpu(), out=here)
+        assert bool((there.cpu() == here).all()), (name, there)
+    some = [torch.full((5,), float(rank), device="cuda"), torch.full((3, 2), 2.0 * rank, device="cuda")]
+    works = [pc.allreduce_async(each) for each in some]
+    for work in works:
+        work.wait()
+    pc.allreduce(some)
+    assert [float(each.flatten()[0]) for each in some] == [9.0, 18.0], some
+
+
+def killed(by_nccl: bool = True) -> float:
+    if by_nccl:
+        share_a_gpu()
+    torch = cuda_torch()
+    pc.init(backend="nccl" if by_nccl else None)
     x = torch.ones(1000, device="cuda")
     pc.allreduce(x)
     torch.cuda.synchronize()
@@ -231,10 +264,24 @@ def two_ranks_by_the_host_id_way() -> str:
     return "allreduce, allgather, reduce_scatter, alltoall, mismatch"
 
 
+def three_ranks_from_array_to_array() -> str:
+    torch_has_cuda()
+    testing.run(on_three_ranks_from_array_to_array, 3, timeout_s=120)
+    return "5 rounds behind a late producer; allgather, reduce_scatter, alltoall, scan, a list, _async"
+
+
 def a_killed_rank_is_noticed_by_the_other() -> str:
+    return noticed(by_nccl=True)
+
+
+def a_killed_rank_is_noticed_by_a_peer_of_its_gpu() -> str:
+    return noticed(by_nccl=False)
+
+
+def noticed(*, by_nccl: bool) -> str:
     torch_has_cuda()
     try:
-        testing.run(killed, 2, init=False, timeout_s=120)
+        testing.run(killed, 2, by_nccl, init=False, timeout_s=120)
     except testing.WorldFailed as failed:
         assert list(failed.errors) == [1], failed
         seconds = failed.results[0]
@@ -400,6 +447,8 @@ ALONE: list[Callable[[], str]] = [
 TOGETHER: list[Callable[[], str]] = [
     two_ranks_by_the_host_id_way,
     a_killed_rank_is_noticed_by_the_other,
+    three_ranks_from_array_to_array,
+    a_killed_rank_is_noticed_by_a_peer_of_its_gpu,
     backend_goes_by_device,
     backend_trains_as_one_process_does,
     backend_waits_in_the_order_of_streams,

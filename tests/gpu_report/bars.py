@@ -70,6 +70,7 @@ BARS = (
             "Python: torch work orders",
             "Python: torch memory lives",
             "Python: cupy arrays are behind",
+            "Python: three ranks from array to array",
             "C++: NcclOnGpu.a_call_comes_after",
         ),
     ),
@@ -78,7 +79,11 @@ BARS = (
         "replays are right",
         ("Python: torch graphs replay", "benchmark: CUDA graph, 1 rank: results"),
     ),
-    Bar("kill -9 of a rank", "seen in less than 1 s", ("Python: a killed rank",)),
+    Bar(
+        "kill -9 of a rank",
+        "seen in less than 1 s",
+        ("Python: a killed rank is noticed by the other", "Python: a killed rank is noticed by a peer"),
+    ),
 )
 
 

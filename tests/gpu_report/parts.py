@@ -98,7 +98,7 @@ def python_checks(places: Places, together: Sequence[str], alone: Sequence[str])
     """In two programs, so that ranks that hang take no time of the checks of one rank."""
     script = str(ROOT / "tests" / "on_gpu.py")
     parts = []
-    for name, checks, deadline_s in (("together", together, 50), ("alone", alone, 55)):
+    for name, checks, deadline_s in (("together", together, 75), ("alone", alone, 55)):
         read = functools.partial(readers.read_on_gpu, "Python", checks)
         parts.append(Part(f"python_{name}", [places.python, script, name], deadline_s, read))
     return parts
