@@ -54,6 +54,11 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
+  // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
+  // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank, both
+  // groups end on all.
+  Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
+  bool can_split() const;  // nothing has gone wrong, as far as this rank knows, and this thread is not in another call
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
   Status close(double timeout_s);
   void abort(const Status& why);
@@ -61,6 +66,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  private:
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
+  Result<std::shared_ptr<void>> take_turn();
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until) const;
   Status all_have_made(const Call& call);
@@ -76,7 +82,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const bool strict_;
   nccl::Clock& clock_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  std::mutex turn_;                       // calls are compared and queued in one order
+  std::mutex turn_;                       // calls are compared and queued in one order: take_turn()
   std::atomic<std::thread::id> in_turn_;  // who holds it
 
   mutable std::mutex mutex_;  // guards what follows

@@ -37,6 +37,11 @@ class DeviceGroups {
   // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
+  // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
+  bool can_split(const Communicator& group);
+  // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
+  // has called yet, or null. It joins on the GPU of `group`. If this fails on one rank, both groups end on all.
+  Status split(const Communicator& group, Communicator* child, double timeout_s);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
 
@@ -54,6 +59,7 @@ class DeviceGroups {
     std::shared_ptr<GroupOnGpus> way;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
+  std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,

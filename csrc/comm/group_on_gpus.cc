@@ -36,6 +36,13 @@ Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& c
   return staged->begin(call, timeout_s, std::move(on_end));
 }
 
+Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, double timeout_s) {
+  PC_TRY(by_nccl());
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> calls, nccl_.value()->split(child, timeout_s));
+  if (calls == nullptr) return std::shared_ptr<GroupOnGpus>();
+  return std::make_shared<GroupOnGpus>(*child, driver_, device_, std::move(calls));
+}
+
 Status GroupOnGpus::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   std::shared_ptr<StagedCalls> staged;

@@ -31,6 +31,11 @@ class GroupOnGpus {
   Status close(double timeout_s);
   void abort(const Status& why);
 
+  Communicator& group() const { return group_; }
+  // See DeviceGroups.
+  bool can_split() const { return nccl_.is_ok() && nccl_.value()->can_split(); }
+  Result<std::shared_ptr<GroupOnGpus>> split(Communicator* child, double timeout_s);
+
  private:
   bool goes_by_nccl(const UserCall& call) const;
   Result<std::shared_ptr<StagedCalls>> staged();
