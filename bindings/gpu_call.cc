@@ -253,8 +253,7 @@ PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
     return PyErr_Format(PyExc_TypeError, "_split_gpus(child, timeout)");
   double timeout_s = -1;
   if (!to_timeout(*group.state, "split", args[1], &timeout_s)) return nullptr;
-  Communicator* const child =
-      is_alone ? nullptr : reinterpret_cast<GroupObject*>(args[0])->communicator;
+  Communicator* const child = is_alone ? nullptr : reinterpret_cast<GroupObject*>(args[0])->communicator;
   const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
     return gpus.split(communicator, child, timeout_s);
   });

@@ -58,7 +58,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank, both
   // groups end on all.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
-  bool can_split() const;  // nothing has gone wrong, as far as this rank knows, and this thread is not in another call
+  bool can_split() const;  // as far as this rank knows: nothing has gone wrong
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
   Status close(double timeout_s);
   void abort(const Status& why);

@@ -57,7 +57,8 @@ class DeviceExecutor {
   virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
   // One among those of its ranks that give this color (0 or more), ordered by key; null for a negative color. All ranks call it,
   // after the same calls, for which it waits. If it fails, also on another rank, nothing is left but abort().
-  virtual Result<std::unique_ptr<DeviceExecutor>> split(int /*color*/, int /*key*/, const WaitContext& /*context*/) {
+  virtual Result<std::unique_ptr<DeviceExecutor>> split(int /*color*/, int /*key*/,
+                                                        const WaitContext& /*context*/) {
     return Status(Code::kUnsupported, std::string(name()) + " makes no groups of some of its ranks");
   }
 };

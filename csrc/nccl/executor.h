@@ -43,7 +43,8 @@ class Executor final : public cuda::DeviceExecutor {
   Status look_around() override;
   void abort(const Status& why) override;
   Status close(const WaitContext& context) override;
-  Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key, const WaitContext& context) override;
+  Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key,
+                                                      const WaitContext& context) override;
 
   std::size_t running() const override;
 

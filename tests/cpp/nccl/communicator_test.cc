@@ -343,8 +343,8 @@ TEST_F(NcclCommunicator, a_split_that_others_do_not_make_ends_at_the_deadline) {
 }
 
 TEST_F(NcclCommunicator, a_split_that_nccl_refuses_makes_it_fail_unless_it_had_no_effect) {
-  for (const auto& [number, code, state] : {std::tuple{2, Code::kSystem, State::kFailed},
-                                            std::tuple{4, Code::kInvalidArgument, State::kReady}}) {
+  for (const auto& [number, code, state] :
+       {std::tuple{2, Code::kSystem, State::kFailed}, std::tuple{4, Code::kInvalidArgument, State::kReady}}) {
     const auto parent = alone();
     library->fail_next("CommSplit", number, 0);
     const Status refused = parent->split(0, 0, {}, soon()).status();
