@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "bind_errors.h"
 #include "ended_calls.h"
+#include "kernels/device/embedded.h"
 #include "nccl/search.h"
 #include "running_call.h"
 
@@ -76,6 +77,7 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   DeviceGroups::Options options;
   const auto wheels = py::module_::import("pycollective.availability").attr("wheel_folders")();
   options.nccl = nccl::surroundings_of_process(wheels.cast<std::vector<std::string>>());
+  options.kernels = embedded_kernels();
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   const Status read = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
@@ -86,7 +88,8 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   }();
   if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
-  if (session.gpus == nullptr) session.gpus = std::make_shared<DeviceGroups>(std::move(options));
+  if (session.gpus == nullptr)
+    session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
   return session.gpus;
 }
 

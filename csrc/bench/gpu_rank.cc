@@ -10,6 +10,7 @@
 #include "bench/join.h"
 #include "bench/numbers.h"
 #include "comm/device_groups.h"
+#include "kernels/device/embedded.h"
 #include "nccl/library.h"
 
 namespace pc::bench {
@@ -27,6 +28,7 @@ nccl::Surroundings surroundings() {
 Result<DeviceGroups::Options> group_options() {
   DeviceGroups::Options options;
   options.nccl = surroundings();
+  options.kernels = embedded_kernels();
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
   PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
@@ -110,7 +112,7 @@ Status run_rank_on_gpu(const Options& options, const Place& place) {
   const int device = device_of(options.gpu, runtime->hosts().local_rank, driver->device_count);
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(std::move(driver), device));
   PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
-  DeviceGroups groups(std::move(of_groups));
+  DeviceGroups groups(*runtime, std::move(of_groups));
   uint64_t wrong = 0;
   const Status measured = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(

@@ -10,6 +10,7 @@
 #include "base/start_thread.h"
 #include "comm/async_call.h"
 #include "comm/device_arguments.h"
+#include "comm/peer_join.h"
 #include "nccl/executor.h"
 
 namespace pc {
@@ -22,23 +23,26 @@ constexpr const char* kNotInTime = "it has not ended on the GPU in time, though 
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 constexpr auto kNever = std::chrono::milliseconds::max();
 
-const Algorithm& by_nccl(Collective collective) {
-  static const std::array<Algorithm, kCollectiveCount> kRows = [] {
-    std::array<Algorithm, kCollectiveCount> rows{};
-    for (int i = 0; i < kCollectiveCount; ++i) {
-      Algorithm& row = rows[static_cast<std::size_t>(i)];
-      row.name = "nccl";
-      row.collective = static_cast<Collective>(i);
-      row.supports = [](const Shape&) { return true; };
-      row.build = nullptr;
-      row.source = "docs/gpu.md";
-      row.summary = "NCCL, on arrays of GPUs";
-      row.pipelines = Pipelines::kNot;
-      row.name_hash = fnv1a(row.name);
-    }
-    return rows;
-  }();
-  return kRows[static_cast<std::size_t>(collective)];
+using Rows = std::array<Algorithm, kCollectiveCount>;
+Rows rows_of(std::string_view name, std::string_view summary) {
+  Rows rows{};
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Algorithm& row = rows[static_cast<std::size_t>(i)];
+    row.name = name;
+    row.collective = static_cast<Collective>(i);
+    row.supports = [](const Shape&) { return true; };
+    row.build = nullptr;
+    row.source = "docs/gpu.md";
+    row.summary = summary;
+    row.pipelines = Pipelines::kNot;
+    row.name_hash = fnv1a(row.name);
+  }
+  return rows;
+}
+const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor& by) {
+  static const Rows kNccl = rows_of("nccl", "NCCL, on arrays of GPUs");
+  static const Rows kPeers = rows_of("peers", "ranks that reach each other's arrays on one GPU");
+  return (by.name() == "nccl" ? kNccl : kPeers)[static_cast<std::size_t>(collective)];
 }
 
 DeviceFacts facts_of(const DeviceCalls::Means& means) {
@@ -121,7 +125,7 @@ auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
 class DeviceCalls::Call final : public StartedDeviceCall {
  public:
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
-  bool precedes_at_once() const override { return true; }
+  bool precedes_at_once() const override { return in_stream_order_ || done(); }
   Status wait(double timeout_s) override;
   bool done() const override { return on_gpu_->done() && on_cpu_->outcome().has_value(); }
   void leave_alone() override {}  // an error ends the group: every later call raises it
@@ -140,6 +144,7 @@ class DeviceCalls::Call final : public StartedDeviceCall {
   Deadline deadline_{TimePoint::max()};
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
+  bool in_stream_order_ = true;
   std::function<void()> on_end_;  // used by the watcher alone
 };
 
@@ -171,6 +176,18 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
   if (!joined.is_ok()) return leave(joined.status());
   return joined;
+}
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group, Runtime& runtime,
+                                                             const Means& means, double timeout_s) {
+  const PeerMeans with{means.driver, means.device, means.kernels, means.by_handles};
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
+                      pc::join_peers(group, runtime, with, timeout_s));
+  const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+  const Status started = calls->first_failure();
+  if (!started.is_ok()) group.quit(started);  // the others have joined
+  PC_TRY(started);
+  return calls;
 }
 
 DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
@@ -240,9 +257,11 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->deadline_ = Deadline::after(seconds);
   started->due_ = Deadline::after(seconds, clock_.now()).when();
   started->calls_ = weak_from_this();
+  started->in_stream_order_ = executor_->in_stream_order();
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
-  PC_ASSIGN_OR_RETURN(started->on_cpu_, group_.begin_comparison(
-                                            checked.request, by_nccl(checked.request.collective), {seconds}));
+  PC_ASSIGN_OR_RETURN(started->on_cpu_,
+                      group_.begin_comparison(
+                          checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
   started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
@@ -350,7 +369,8 @@ void DeviceCalls::look_at_calls() {
         each->on_gpu_->in_graph() ? std::optional(Status::ok()) : each->on_gpu_->outcome();
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
-    } else if (on_gpu && !on_gpu->is_ok()) {
+    } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
+      // Of ranks that differ the comparison knows more.
       fail(on_gpu->with_operation(each->operation_), true);
     } else if (compared && clock_.now() >= each->due_ &&
                !on_gpu) {  // else the comparison says who is missing
@@ -389,7 +409,12 @@ Status DeviceCalls::close(double timeout_s) {
 
 void DeviceCalls::abort(const Status& why) { fail(why, false); }
 
-std::optional<Status> DeviceCalls::Call::precede_within(double /*timeout_s*/, cuda::CUstream stream) {
+std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {
+  if (!in_stream_order_) {
+    const Status ended = wait(timeout_s);
+    const bool goes_on = ended.code() == Code::kTimeout || ended.code() == Code::kInterrupted;
+    return goes_on && state() == State::kRunning ? std::nullopt : std::optional(ended);
+  }
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) PC_TRY(calls->first_failure());
   return on_gpu_->precede(stream);
 }

@@ -14,12 +14,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/device_path.h"
+#include "comm/runtime.h"
 #include "comm/started_device_call.h"
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
@@ -38,17 +40,24 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     int device = 0;
     // Which host NCCL takes this process to be on (NCCL_HOSTID), where it is told: it refuses ranks that share a GPU of one host.
     std::string host_id = {};
-    nccl::Clock* clock = nullptr;  // outlives it
+    std::span<const std::byte> kernels = {};  // PeerMeans
+    bool by_handles = false;                  // likewise
+    nccl::Clock* clock = nullptr;             // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
   static Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const Means& means, double timeout_s);
+  // Likewise for ranks that reach each other's arrays, by peer_join.h.
+  static Result<std::shared_ptr<DeviceCalls>> join_peers(Communicator& group, Runtime& runtime,
+                                                         const Means& means, double timeout_s);
   ~DeviceCalls();  // close() or abort() comes first
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
+  // Calls return in the order of streams; else they have ended by then.
+  bool in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.
   Status can(const Request& request) const { return executor_->can(request); }
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.

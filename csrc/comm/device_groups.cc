@@ -22,6 +22,7 @@ Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
 DeviceCalls::Means DeviceGroups::means(int device) {
   DeviceCalls::Means means;
   means.device = device;
+  means.kernels = options_.kernels;
   means.host_id = options_.host_id;
   means.clock = &clock_;
   means.log = options_.log;
@@ -93,10 +94,16 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group,
   Result<std::shared_ptr<DeviceCalls>> joined =
       may.is_ok() ? DeviceCalls::join(group, means(device), timeout_s) : may;
   if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
-  if (!joined.is_ok() && may.is_ok() && group.rank() == 0)
-    options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message());
+  Result<std::shared_ptr<DeviceCalls>> peers =
+      joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
+      : !may.is_ok() ? may
+                     : DeviceCalls::join_peers(group, runtime_, means(device), timeout_s);
+  if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
+  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0)
+    options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message() +
+                         "; " + peers.status().message());
   PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
-  return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined));
+  return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined), std::move(peers));
 }
 
 // Null: it has not, or all have ended.

@@ -6,19 +6,21 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/group_on_gpus.h"
+#include "comm/runtime.h"
 #include "cuda/driver.h"
 #include "nccl/clock.h"
 #include "nccl/search.h"
 
 namespace pc {
 
-// Thread-safety: all methods. The groups must outlive it and what it has given.
+// Thread-safety: all methods. The runtime must outlive it and what it has given.
 class DeviceGroups {
  public:
   struct Options {
@@ -26,9 +28,11 @@ class DeviceGroups {
     nccl::Surroundings nccl;
     std::string host_id = {};  // DeviceCalls::Means
     Logger log = Logger();
-    bool strict = false;  // DeviceCalls::Means
+    bool strict = false;                      // DeviceCalls::Means
+    std::span<const std::byte> kernels = {};  // PeerMeans
   };
-  explicit DeviceGroups(Options options) : options_(std::move(options)) {}
+  // The runtime of the groups.
+  DeviceGroups(Runtime& runtime, Options options) : runtime_(runtime), options_(std::move(options)) {}
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
@@ -65,6 +69,7 @@ class DeviceGroups {
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
                                                 double timeout_s, bool insists);
 
+  Runtime& runtime_;
   const Options options_;
   nccl::SteadyClock clock_;
 

@@ -5,9 +5,12 @@
 
 namespace pc {
 
-bool GroupOnGpus::goes_by_nccl(const UserCall& call) const {
-  return nccl_.is_ok() && call.kind == UserCall::Kind::kCollective &&
-         nccl_.value()->can(call.request).is_ok();
+DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
+  if (call.kind != UserCall::Kind::kCollective) return nullptr;
+  for (const Way* const way : {&nccl_, &peers_}) {
+    if (way->is_ok() && way->value()->can(call.request).is_ok()) return way->value().get();
+  }
+  return nullptr;
 }
 
 Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
@@ -19,19 +22,20 @@ Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
 }
 
 Status GroupOnGpus::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
-  if (!goes_by_nccl(call.call)) {
+  DeviceCalls* const direct = this->direct(call.call);
+  if (direct == nullptr) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
     return staged->run(call, timeout_s);
   }
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> started,
-                      nccl_.value()->launch({call.call.request, true, call.keeps}, timeout_s));
-  return has_stream ? Status::ok() : started->wait(-1);
+                      direct->launch({call.call.request, true, call.keeps}, timeout_s));
+  return has_stream && direct->in_stream_order() ? Status::ok() : started->wait(-1);
 }
 
 Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
                                                               std::function<void()> on_end) {
-  if (goes_by_nccl(call.call))
-    return nccl_.value()->launch({call.call.request, false, call.keeps}, timeout_s, std::move(on_end));
+  if (DeviceCalls* const direct = this->direct(call.call); direct != nullptr)
+    return direct->launch({call.call.request, false, call.keeps}, timeout_s, std::move(on_end));
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
   return staged->begin(call, timeout_s, std::move(on_end));
 }
@@ -40,7 +44,8 @@ Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, dou
   PC_TRY(by_nccl());
   PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> calls, nccl_.value()->split(child, timeout_s));
   if (calls == nullptr) return std::shared_ptr<GroupOnGpus>();
-  return std::make_shared<GroupOnGpus>(*child, driver_, device_, std::move(calls));
+  return std::make_shared<GroupOnGpus>(*child, driver_, device_, std::move(calls),
+                                       Status(Code::kUnsupported, "calls of this group go by NCCL"));
 }
 
 Status GroupOnGpus::close(double timeout_s) {
@@ -50,14 +55,19 @@ Status GroupOnGpus::close(double timeout_s) {
     const std::lock_guard lock(mutex_);
     staged = staged_;
   }
-  const Status through_host = staged == nullptr ? Status::ok() : staged->close(timeout_s);
-  const Status by_nccl =
-      nccl_.is_ok() ? nccl_.value()->close(std::max(deadline.remaining_s(), 0.0)) : Status::ok();
-  return by_nccl.is_ok() ? through_host : by_nccl;
+  Status first = staged == nullptr ? Status::ok() : staged->close(timeout_s);
+  for (const Way* const way : {&peers_, &nccl_}) {
+    const Status closed =
+        way->is_ok() ? way->value()->close(std::max(deadline.remaining_s(), 0.0)) : Status::ok();
+    if (first.is_ok()) first = closed;
+  }
+  return first;
 }
 
 void GroupOnGpus::abort(const Status& why) {
-  if (nccl_.is_ok()) nccl_.value()->abort(why);  // what goes through the host ends with the group
+  for (const Way* const way : {&nccl_, &peers_}) {
+    if (way->is_ok()) way->value()->abort(why);
+  }  // what goes through the host ends with the group
 }
 
 }  // namespace pc

@@ -1,5 +1,5 @@
 // How the calls of one group go between GPUs. A call goes by NCCL if the group's ranks have joined there and NCCL has that call; else
-// through the host. Both are functions of what all ranks know, so all go one way.
+// from array to array if they reach each other's; else through the host. All are functions of what all ranks know, so all go one way.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,19 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class GroupOnGpus {
  public:
-  // `nccl` or the reason why there is none. The driver has been opened.
-  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device,
-              Result<std::shared_ptr<DeviceCalls>> nccl)
+  using Way = Result<std::shared_ptr<DeviceCalls>>;  // or the reason why there is none
+  // The driver has been opened.
+  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Way nccl,
+              Way peers)
       : group_(group),
         driver_(std::move(driver)),
         device_(device),
-        nccl_(std::move(nccl)) {}
+        nccl_(std::move(nccl)),
+        peers_(std::move(peers)) {}
 
   // Not OK: NCCL takes no call of this group, and why.
   const Status& by_nccl() const { return nccl_.status(); }
+  const Status& by_peers() const { return peers_.status(); }  // likewise, from array to array
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
   Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
@@ -37,13 +40,13 @@ class GroupOnGpus {
   Result<std::shared_ptr<GroupOnGpus>> split(Communicator* child, double timeout_s);
 
  private:
-  bool goes_by_nccl(const UserCall& call) const;
+  DeviceCalls* direct(const UserCall& call) const;  // null: through the host
   Result<std::shared_ptr<StagedCalls>> staged();
 
   Communicator& group_;
   const std::shared_ptr<const cuda::Driver> driver_;
   const int device_;
-  const Result<std::shared_ptr<DeviceCalls>> nccl_;
+  const Way nccl_, peers_;
   std::mutex mutex_;
   std::shared_ptr<StagedCalls> staged_;  // guarded by mutex_; made for the first such call
 };

@@ -28,14 +28,11 @@ Result<PointerInfo> classify_pointer(const Driver& driver, CUdeviceptr at) {
   int ordinal = -1;
   std::size_t nbytes = 0;
   PointerInfo info;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                      CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                      CU_POINTER_ATTRIBUTE_CONTEXT,
-                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                      CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                      CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-  void* values[] = {&memory_type, &is_managed, &ordinal, &info.context, &info.base, &nbytes, &ipc};
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_CONTEXT,
+                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                      CU_POINTER_ATTRIBUTE_BUFFER_ID,        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+  void* values[] = {&memory_type, &is_managed, &ordinal, &info.context, &info.base, &nbytes, &info.id, &ipc};
   static_assert(std::size(attributes) == std::size(values));
   PC_TRY(driver.check(driver.cuPointerGetAttributes(std::size(attributes), attributes, values, at),
                       "cuPointerGetAttributes"));

@@ -24,6 +24,7 @@ struct PointerInfo {
   CUcontext context = nullptr;
   CUdeviceptr base = 0;  // of the allocation (of mapped memory: of the reserved addresses); 0: not known
   uint64_t nbytes = 0;   // of the allocation
+  uint64_t id = 0;       // of the allocation: no other of this process ever has it
   bool ipc = false;      // export_memory() can give it to other processes
 };
 

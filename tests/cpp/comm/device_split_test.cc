@@ -34,7 +34,7 @@ class SplitWorld : public DeviceWorld {
       options.driver.path = FAKE_CUDA;
       options.nccl = nccl::testing::named(FAKE_NCCL_22809);
       options.log = Logger(LogLevel::kError, world.rank(), -1);
-      DeviceGroups gpus(std::move(options));
+      DeviceGroups gpus(runtime, std::move(options));
       const Status ended = body({runtime, world, gpus});
       gpus.abort(Status(Code::kAborted, "the test is over"));
       fake_.drain_device(world.rank());

@@ -14,6 +14,7 @@ inline CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int*, vo
                                   unsigned) {
   BEGIN(cuLibraryLoadData);
   if (code == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (world().kernels.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;  // a test gave none
   *library = world().libraries.emplace_back(std::make_unique<CUlib_st>()).get();
   return CUDA_SUCCESS;
 }
@@ -42,7 +43,7 @@ inline CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
   if (block_x * block_y * block_z > 1024) return CUDA_ERROR_INVALID_VALUE;
   const auto* const kernel = reinterpret_cast<const CUkern_st*>(function);
   struct Value {
-    alignas(std::max_align_t) char bytes[256];
+    alignas(std::max_align_t) char bytes[512];
   };
   std::vector<Value> values(kernel->argument_sizes.size());
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -39,7 +39,9 @@ inline void* make_block(Kind kind, std::size_t nbytes) {
   void* const memory = fd >= 0 ? map_file(fd, pages(nbytes)) : nullptr;
   if (memory == nullptr) return nullptr;
   const int device = context != nullptr ? context->device : 0;
-  world().blocks[reinterpret_cast<uintptr_t>(memory)] = {kind, nbytes, context, device, fd};
+  Block& block = world().blocks[reinterpret_cast<uintptr_t>(memory)];
+  block = {kind, nbytes, context, device, fd};
+  block.id = ++world().last_id;
   return memory;
 }
 inline CUresult give_back(uintptr_t base, Kind kind, CUresult otherwise) {
@@ -126,6 +128,7 @@ inline void answer(int attribute, void* into, uintptr_t base, const Block* block
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return put(block != nullptr && block->kind == Kind::kDevice && block->context != nullptr ? 1U : 0U);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(CUdeviceptr{base});
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(block != nullptr ? block->id : uint64_t{0});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(block != nullptr ? block->nbytes : std::size_t{0});
     default: return;
   }

@@ -80,6 +80,7 @@ struct Block {
   bool usable = true;       // kMapped: access was given
   int opened = 1;           // kPeer: how often
   std::string handle = {};  // kPeer: which it was opened by
+  uint64_t id = 0;          // kDevice: no other ever has it
 };
 struct Handle {  // of memory that has no address yet
   int fd;
@@ -107,6 +108,7 @@ struct World {
   std::map<uintptr_t, std::size_t> reservations = {};
   std::map<CUmemGenericAllocationHandle, Handle> handles = {};
   CUmemGenericAllocationHandle next_handle = 1;
+  uint64_t last_id = 0;  // of a Block
   std::list<std::unique_ptr<CUstream_st>> streams = {};
   std::map<CUcontext, CUstream> default_streams = {};
   std::set<CUevent> events = {};

@@ -1,0 +1,327 @@
+#include "comm/peer_executor.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/start_thread.h"
+#include "cuda/event.h"
+#include "cuda/host_wait.h"
+#include "cuda/stream.h"
+
+namespace pc {
+namespace {
+
+// The user's own group compares the ranks until the deadline of the call, and says who is missing.
+constexpr double kAfterwards_s = 0.5;
+constexpr int kMostRanks = device::kMostSources;
+
+}  // namespace
+
+// What a rank tells the others of its part in a call. Plain data, exchanged as bytes by ranks of one version of this library.
+struct PeerExecutor::Card {
+  uint64_t call = 0;  // a digest of what must be equal on all
+  PeerArray in, out;
+  uint64_t counts[kMostRanks] = {}, recv_counts[kMostRanks] = {};  // of an alltoall with uneven parts
+  uint32_t is_uneven = 0;
+  uint32_t out_of_reach = 0;  // not 0: its arrays have no handle, and all go through the host
+};
+
+struct PeerExecutor::Gpu {
+  Gpu(const cuda::Context& context, cuda::Stream made, PeerMemory peers, cuda::Mover moves)
+      : stream(std::move(made)),
+        events(context),
+        memory(std::move(peers)),
+        mover(std::move(moves)) {}
+  cuda::Stream stream;
+  cuda::EventPool events;
+  PeerMemory memory;
+  cuda::Mover mover;
+  std::shared_ptr<StagedCalls> staged;                 // made for the first call that needs it
+  std::vector<std::shared_ptr<const void>> kept = {};  // of a call that went wrong, which others may still make
+};
+
+class PeerExecutor::Work final : public cuda::DeviceWork {
+ public:
+  Work(const cuda::DeviceCall& call, Deadline deadline, cuda::EventPool::Lent begin)
+      : deadline_(deadline),
+        request_(call.request),
+        counts_(call.request.counts.begin(), call.request.counts.end()),
+        recv_counts_(call.request.recv_counts.begin(), call.request.recv_counts.end()),
+        keeps_(call.keeps),
+        begin_(std::move(begin)) {
+    request_.counts = counts_;
+    request_.recv_counts = recv_counts_;
+    request_.label = {};
+  }
+  Status precede(cuda::CUstream /*stream*/) override {
+    PC_ASSIGN_OR_RETURN(const WaitEnd end, wait_on_host({Deadline(TimePoint::max())}));
+    return end == WaitEnd::kReady ? Status::ok() : Status(Code::kInterrupted, "interrupted");
+  }
+  Result<WaitEnd> wait_on_host(const WaitContext& context) override {
+    return cuda::wait_on_host(
+        [this]() -> Result<bool> {
+          const std::optional<Status> how = outcome();
+          return how && !how->is_ok() ? Result<bool>(*how) : Result<bool>(how.has_value());
+        },
+        {context});
+  }
+  std::optional<Status> outcome() const override {
+    const std::lock_guard lock(mutex_);
+    return outcome_;
+  }
+  bool in_graph() const override { return false; }
+
+ private:
+  friend class PeerExecutor;
+  void end(const Status& how) {
+    const std::lock_guard lock(mutex_);
+    outcome_ = how;
+  }
+  const Deadline deadline_;
+  Request request_;
+  const std::vector<uint64_t> counts_, recv_counts_;
+  std::shared_ptr<const void> keeps_;  // changed by the thread alone
+  const cuda::EventPool::Lent begin_;  // what makes its arrays is done
+  mutable std::mutex mutex_;           // guards what follows
+  std::optional<Status> outcome_;
+};
+
+Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::Context& context,
+                                                                   Parts parts) {
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  auto gpu =
+      std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory), std::move(parts.mover));
+  std::unique_ptr<PeerExecutor> made(new PeerExecutor(context, std::move(parts), std::move(gpu)));
+  PC_TRY(start_thread(made->thread_, "pc-gpu-peers", "starting the thread that moves arrays between peers",
+                      [raw = made.get()] { raw->run(); }));
+  return std::unique_ptr<cuda::DeviceExecutor>(std::move(made));
+}
+
+PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
+    : context_(context),
+      can_reduce_(std::move(parts.can_reduce)),
+      line_(*parts.line),
+      gpu_(std::move(gpu)) {}
+
+PeerExecutor::~PeerExecutor() {
+  abort(Status(Code::kNotInitialized, "the group of this call was closed"));
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (is_busy_) (void)gpu_.release();  // freeing would wait for the GPU
+}
+
+Status PeerExecutor::can(const Request& request) const {
+  if (arrays_of(request.bundle) != 0)
+    return Status(Code::kUnsupported, "a list of arrays goes through the host");
+  if (!moves_data(request.collective))
+    return Status(Code::kUnsupported, "a barrier moves nothing on the GPU");
+  return reduces(request.collective) ? can_reduce_ : Status::ok();
+}
+
+Status PeerExecutor::ready(const cuda::DeviceCall& call) {
+  const Request& request = call.request;
+  for (const std::byte* const array : {request.in.data, static_cast<const std::byte*>(request.out.data)}) {
+    const bool is_split = request.in.dtype == DType::kC64 || request.in.dtype == DType::kC128;
+    const std::size_t nbytes = size_of(elements_of(request, line_.size()).dtype) / (is_split ? 2 : 1);
+    if (reinterpret_cast<uintptr_t>(array) % nbytes != 0)
+      return Status(Code::kInvalidArgument,
+                    "an array in a GPU's memory must be aligned to its elements: copy it");
+  }
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(const bool captured,
+                      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(request.stream)));
+  if (!captured) return Status::ok();
+  return Status(Code::kUnsupported,
+                "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
+                "graph: make it outside");
+}
+
+Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::DeviceCall& call,
+                                                               const WaitContext& context) {
+  PC_TRY(can(call.request));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent begin, gpu_->events.take());
+  PC_TRY(cuda::record(context_.driver(), begin.get(), static_cast<cuda::CUstream>(call.request.stream)));
+  const auto work = std::make_shared<Work>(call, context.deadline, std::move(begin));
+  {
+    const std::lock_guard lock(mutex_);
+    PC_TRY(failure_);
+    queue_.push_back(work);
+  }
+  changed_.notify_all();
+  return std::shared_ptr<cuda::DeviceWork>(work);
+}
+
+Status PeerExecutor::look_around() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::size_t PeerExecutor::running() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+void PeerExecutor::abort(const Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.is_ok()) failure_ = why;
+  }
+  line_.abort(why);
+  changed_.notify_all();
+}
+
+Status PeerExecutor::close(const WaitContext& context) {
+  const auto is_idle = [this]() -> Result<bool> { return running() == 0; };
+  PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(is_idle, {context}));
+  if (end == WaitEnd::kReady) return Status::ok();
+  return Status(Code::kTimeout, "a call between ranks that share a GPU has not ended: abort it");
+}
+
+void PeerExecutor::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::shared_ptr<Work> work = queue_.front();
+    Status how = failure_;
+    lock.unlock();
+    if (how.is_ok()) how = make(*work);
+    lock.lock();
+    if (!failure_.is_ok() && !how.is_ok()) how = failure_;
+    if (failure_.is_ok()) failure_ = how;
+    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);
+    if (in_use_) gpu_->kept.push_back(std::move(keeps));
+    work->end(how);
+    queue_.pop_front();
+  }
+}
+
+Status PeerExecutor::make(Work& work) {
+  const Request& request = work.request_;
+  const Deadline deadline = Deadline::after(kAfterwards_s, work.deadline_.when());
+  const WaitContext context = line_.waiting_until(deadline);
+  PC_TRY(until_reached(work.begin_.get(), context, "what makes its array has not ended on the GPU"));
+  in_use_ = true;
+  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request), deadline));
+  if (std::any_of(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; })) {
+    PC_TRY(stage(work));
+  } else {
+    PC_TRY(move(request, cards, context));
+    PC_TRY(meet(deadline));
+  }
+  in_use_ = false;
+  return Status::ok();
+}
+
+Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
+                          const WaitContext& context) {
+  std::vector<PeerArrays> arrays;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    PC_ASSIGN_OR_RETURN(const std::byte* const in, gpu_->memory.reach(static_cast<Rank>(rank), card.in));
+    PC_ASSIGN_OR_RETURN(std::byte* const out, gpu_->memory.reach(static_cast<Rank>(rank), card.out));
+    arrays.push_back({in, out});
+    if (card.is_uneven == 0) continue;
+    arrays.back().counts = std::span(card.counts).first(cards.size());
+    arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
+  }
+  const DType dtype = elements_of(request, line_.size()).dtype;
+  const cuda::CUstream stream = gpu_->stream.get();
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
+  is_busy_ = true;
+  for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
+    const std::vector<const void*> from(move.from.begin(), move.from.end());
+    const std::vector<void*> to(move.to.begin(), move.to.end());
+    if (move.reduces) PC_TRY(gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream));
+    if (move.reduces) continue;
+    for (void* const each : to) PC_TRY(gpu_->mover.copy(each, from[0], move.count * size_of(dtype), stream));
+  }
+  PC_TRY(cuda::record(context_.driver(), end.get(), stream));
+  PC_TRY(until_reached(end.get(), context, "the GPU has not moved the arrays"));
+  is_busy_ = false;
+  return Status::ok();
+}
+
+Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {
+  PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(
+                                             [&]() -> Result<bool> {
+                                               PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current,
+                                                                   context_.enter());
+                                               return cuda::is_reached(context_.driver(), event);
+                                             },
+                                             {context}));
+  switch (end) {
+    case WaitEnd::kReady: return Status::ok();
+    case WaitEnd::kAborted: return line_.alive();
+    case WaitEnd::kInterrupted:
+    case WaitEnd::kTimeout: break;
+  }
+  return Status(Code::kTimeout, what).with_rank(line_.rank());
+}
+
+PeerExecutor::Card PeerExecutor::card_of(const Request& request) const {
+  Card card;
+  const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
+                           "/" + std::to_string(request.root) + "/" +
+                           std::string(name_of(elements_of(request, line_.size()).dtype));
+  card.call = fnv1a(what) + (knows_size(request) ? elements_of(request, line_.size()).count : 0);
+  const Result<PeerArray> in = gpu_->memory.export_array(request.in);
+  const Result<PeerArray> out = gpu_->memory.export_array(request.out);
+  card.out_of_reach = in.is_ok() && out.is_ok() ? 0 : 1;
+  if (card.out_of_reach != 0) return card;
+  card.in = in.value();
+  card.out = out.value();
+  if (request.collective != Collective::kAlltoall || request.counts.empty()) return card;
+  card.is_uneven = 1;
+  std::copy(request.counts.begin(), request.counts.end(), card.counts);
+  std::copy(request.recv_counts.begin(), request.recv_counts.end(), card.recv_counts);
+  return card;
+}
+
+Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
+  std::vector<Card> all(static_cast<std::size_t>(line_.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = "where arrays lie on the GPU";
+  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  for (std::size_t a = 0; a < all.size(); ++a) {
+    const std::string rank = "rank " + std::to_string(a);
+    if (all[a].call != all[0].call)
+      return Status(Code::kMismatch, rank + " makes another call on the GPU than rank 0");
+    for (std::size_t b = 0; b < all.size(); ++b) {
+      if (all[a].is_uneven != all[b].is_uneven || all[a].counts[b] != all[b].recv_counts[a])
+        return Status(Code::kMismatch, rank + " sends rank " + std::to_string(b) + " " +
+                                           std::to_string(all[a].counts[b]) + " elements, which expects " +
+                                           std::to_string(all[b].recv_counts[a]));
+    }
+  }
+  return all;
+}
+
+Status PeerExecutor::meet(Deadline deadline) {
+  Request request;
+  request.collective = Collective::kBarrier;
+  request.label = "all have moved arrays on the GPU";
+  return line_.run(request, std::max(deadline.remaining_s(), 0.0));
+}
+
+Status PeerExecutor::stage(const Work& work) {
+  if (gpu_->staged == nullptr) {
+    PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(), context_.ordinal(),
+                                                          line_.timeout_s()));
+  }
+  CallOnGpu call;
+  call.call.request = work.request_;
+  return gpu_->staged->run(call, std::max(work.deadline_.remaining_s(), 0.0));
+}
+
+}  // namespace pc

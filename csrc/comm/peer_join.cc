@@ -1,0 +1,201 @@
+#include "comm/peer_join.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/peer_executor.h"
+#include "cuda/copy.h"
+#include "cuda/device.h"
+#include "cuda/host_wait.h"
+#include "cuda/memory.h"
+
+namespace pc {
+namespace {
+
+// Plain data, exchanged as bytes by ranks of one version of this library.
+struct Words {
+  char text[200] = {};
+  void say(const std::string& why) {  // the first counts; long ones are cut
+    if (text[0] == '\0') why.copy(text, sizeof text - 1);
+  }
+  std::string said() const { return {text, strnlen(text, sizeof text)}; }
+};
+struct Facts {
+  Words why_not, why_not_reduce;
+  char gpu[56] = {};  // its uuid
+  uint32_t next_group = 0;
+  PeerArray shown;  // holds `token`
+  uint64_t token = 0;
+};
+
+Status cannot(const std::string& why) {
+  return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
+}
+std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
+
+// What all know without asking.
+Status may_reach(const Communicator& group, const HostMap& hosts) {
+  if (hosts.count(group.world_ranks()) > 1) return cannot("they are on several hosts");
+  if (group.size() <= device::kMostSources) return Status::ok();
+  return cannot("they are " + std::to_string(group.size()) + ", and the kernels take " +
+                std::to_string(device::kMostSources));
+}
+
+std::vector<bool> in_this_process(const Communicator& group, const HostMap& hosts) {
+  const auto entry = [&](Rank rank) -> const HostMap::Entry& {
+    return hosts.ranks[static_cast<std::size_t>(group.world_ranks()[static_cast<std::size_t>(rank)])];
+  };
+  const HostMap::Entry& own = entry(group.rank());
+  std::vector<bool> here;
+  for (Rank rank = 0; rank < group.size(); ++rank) {
+    const HostMap::Entry& its = entry(rank);
+    here.push_back(rank == group.rank() || (its.pid == own.pid && its.pid_key == own.pid_key &&
+                                            its.host_key == own.host_key && own.pid != 0));
+  }
+  return here;
+}
+
+// This rank's part of the trial.
+class Trial {
+ public:
+  static Result<Trial> create(const PeerMeans& means, std::vector<bool> is_here, uint64_t token) {
+    PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_ASSIGN_OR_RETURN(cuda::Mover mover, cuda::Mover::create(context, means.kernels));
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof token));
+    PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof token));
+    PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+    PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
+    PeerMemory memory(context, std::move(is_here));
+    return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown),
+                 std::move(page),    std::move(stream), std::move(end)};
+  }
+  Result<PeerArray> show(uint64_t token, const WaitContext& wait) {
+    std::memcpy(page.bytes().data(), &token, sizeof token);
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_TRY(cuda::copy_to_device(context.driver(), shown.at(), page.bytes(), stream.get()));
+    PC_TRY(settle(wait));
+    return memory.export_array({reinterpret_cast<const std::byte*>(shown.at()), sizeof token, DType::kU8});
+  }
+  Status read(Rank peer, const Facts& facts, const WaitContext& wait) {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_ASSIGN_OR_RETURN(const std::byte* const there, memory.reach(peer, facts.shown));
+    PC_TRY(cuda::copy_to_host(context.driver(), page.bytes(), reinterpret_cast<cuda::CUdeviceptr>(there),
+                              stream.get()));
+    PC_TRY(settle(wait));
+    uint64_t token = 0;
+    std::memcpy(&token, page.bytes().data(), sizeof token);
+    return token == facts.token ? Status::ok()
+                                : Status(Code::kUnsupported, "what it shows holds something else here");
+  }
+
+  cuda::Context context;
+  PeerMemory memory;
+  cuda::Mover mover;
+  cuda::DeviceMemory shown;
+  cuda::PinnedMemory page;
+  cuda::Stream stream;
+  cuda::Event end;
+
+ private:
+  Status settle(const WaitContext& wait) {
+    PC_TRY(cuda::record(context.driver(), end.get(), stream.get()));
+    PC_ASSIGN_OR_RETURN(const WaitEnd how, cuda::wait_on_host(context.driver(), end.get(), {wait}));
+    return how == WaitEnd::kReady ? Status::ok()
+                                  : Status(Code::kTimeout, "the GPU does not copy 8 bytes in time");
+  }
+};
+
+template <class T>
+Result<std::vector<T>> from_all(Communicator& group, const T& mine, const char* label, Deadline deadline) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = label;
+  PC_TRY(group.run(request, std::max(deadline.remaining_s(), 0.0)));
+  return all;
+}
+
+Status all_show(const std::vector<Facts>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (const std::string why = all[rank].why_not.said(); !why.empty())
+      return cannot(rank_text(rank) + ": " + why);
+  }
+  return Status::ok();
+}
+
+Status can_all_reduce(const std::vector<Facts>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (const std::string why = all[rank].why_not_reduce.said(); !why.empty())
+      return Status(Code::kUnsupported, rank_text(rank) + " cannot reduce on its GPU: " + why);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
+                                                         const PeerMeans& means, double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_TRY(may_reach(group, runtime.hosts()));
+  std::vector<bool> is_here = in_this_process(group, runtime.hosts());
+  if (means.by_handles) is_here.assign(is_here.size(), false);
+  Facts facts;
+  facts.next_group = runtime.next_group_id();
+  facts.token =
+      fnv1a(runtime.name() + "/" + std::to_string(facts.next_group) + "/" + std::to_string(group.rank()));
+  const WaitContext wait = group.waiting_until(deadline);
+  Result<Trial> trial = means.driver != nullptr
+                            ? Trial::create(means, is_here, facts.token)
+                            : Status(Code::kUnsupported, "the GPU's driver cannot be opened");
+  const Status shown = [&]() -> Status {
+    PC_TRY(trial.status());
+    PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::describe_device(*means.driver, means.device));
+    info.uuid.copy(facts.gpu, sizeof facts.gpu - 1);
+    if (const Status& reduces = trial.value().mover.can_reduce(); !reduces.is_ok())
+      facts.why_not_reduce.say(reduces.message());
+    PC_ASSIGN_OR_RETURN(facts.shown, trial.value().show(facts.token, wait));
+    return Status::ok();
+  }();
+  if (!shown.is_ok()) facts.why_not.say(shown.message());
+  PC_ASSIGN_OR_RETURN(const std::vector<Facts> all,
+                      from_all(group, facts, "what each rank shows of its GPU", deadline));
+  PC_TRY(all_show(all));
+
+  auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
+    const auto newest = std::max_element(
+        all.begin(), all.end(), [](const Facts& a, const Facts& b) { return a.next_group < b.next_group; });
+    const std::span<const Rank> ranks = group.world_ranks();
+    PC_ASSIGN_OR_RETURN(Communicator* const line,
+                        runtime.make_group(newest->next_group, {ranks.begin(), ranks.end()}));
+    Words outcome;
+    for (std::size_t peer = 0; peer < all.size(); ++peer) {
+      const bool elsewhere = is_here[peer] && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
+      const Status read = elsewhere ? Status(Code::kUnsupported, "it is in this process and uses another GPU")
+                                    : trial.value().read(static_cast<Rank>(peer), all[peer], wait);
+      if (!read.is_ok()) outcome.say("of " + rank_text(peer) + ": " + read.message());
+    }
+    trial.value().memory.close_all();
+    PC_ASSIGN_OR_RETURN(const std::vector<Words> outcomes,
+                        from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+      if (const std::string why = outcomes[rank].said(); !why.empty())
+        return cannot(rank_text(rank) + " does not reach the memory " + why);
+    }
+    return PeerExecutor::create(trial.value().context, {line, std::move(trial.value().memory),
+                                                        std::move(trial.value().mover), can_all_reduce(all)});
+  }();
+  if (joined.is_ok() || joined.status().code() == Code::kUnsupported) return joined;
+  // The others may wait for this rank in the trial, or in the first call.
+  const Status end = group.alive();
+  if (end.is_ok()) group.quit(joined.status());
+  return end.is_ok() ? joined.status() : end;
+}
+
+}  // namespace pc

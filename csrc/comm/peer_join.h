@@ -1,0 +1,26 @@
+// Finds out whether the ranks of a group reach each other's arrays on GPUs, by doing it: each opens what every other shows, and
+// reads there what it must hold.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/runtime.h"
+#include "cuda/device_executor.h"
+#include "cuda/driver.h"
+
+namespace pc {
+
+struct PeerMeans {
+  std::shared_ptr<const cuda::Driver> driver;
+  int device = 0;
+  std::span<const std::byte> kernels = {};  // embedded_kernels()
+  bool by_handles = false;                  // ranks of one process reach each other as those of others do
+};
+
+// All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What
+// fails in the middle ends the group.
+Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
+                                                         const PeerMeans& means, double timeout_s);
+
+}  // namespace pc

@@ -1,0 +1,321 @@
+// Calls of ranks that share one GPU and reach each other's arrays there. On a FAKE driver, whose kernels are the real ones' loops.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/peer_memory.h"
+#include "device_world.h"
+#include "fake_kernels.h"
+#include "gpu_cells.h"
+
+namespace pc::testing {
+namespace {
+
+class PeerWorld : public DeviceWorld {
+ protected:
+  void SetUp() override {
+    DeviceWorld::SetUp();
+    kernels_ = fake_kernels(fake_);
+  }
+  DeviceCalls::Means means(bool by_handles = false) {
+    DeviceCalls::Means made = DeviceWorld::means(0);
+    made.kernels = kernels_;
+    made.by_handles = by_handles;
+    return made;
+  }
+  Result<std::shared_ptr<DeviceCalls>> join(Runtime& runtime, Communicator& group, bool by_handles = false) {
+    return DeviceCalls::join_peers(group, runtime, means(by_handles), kLong);
+  }
+  static Status run(DeviceCalls& calls, const cuda::DeviceCall& call) {
+    PC_ASSIGN_OR_RETURN(const auto started, calls.launch(call, -1));
+    return started->wait(-1);
+  }
+  using DeviceWorld::run;
+  // Ranks that have seen their group end leave together: else the first to go is one more thing that went wrong for the others.
+  Outcomes run_until_its_end(Rank size, const Body& body) {
+    std::barrier all(size);
+    return run(
+        size,
+        [&](Runtime& runtime, Communicator& group) -> Status {
+          Status status = body(runtime, group);
+          all.arrive_and_wait();
+          return status;
+        },
+        false);
+  }
+  // On the GPU of all; each its rank + 1.
+  Result<Array> array_of(const Communicator& group, std::size_t count = kCount) {
+    PC_ASSIGN_OR_RETURN(Array made, DeviceWorld::array_of(0, count));
+    std::fill(made.begin(), made.begin() + count, static_cast<float>(group.rank() + 1));
+    return made;
+  }
+
+  std::span<const std::byte> kernels_;
+};
+INSTANTIATE_TEST_SUITE_P(Over, PeerWorld, ::testing::Values(Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
+  std::vector<Cell> cells = cells_of_every_kind();
+  for (const bool in_place : {false, true}) {
+    for (const Collective each : {Collective::kAllreduce, Collective::kReduce, Collective::kScan,
+                                  Collective::kExscan, Collective::kReduceScatter})
+      cells.push_back({each, ReduceOp::kSum, DType::kF32, in_place});
+    cells.push_back({Collective::kAllreduce, ReduceOp::kAvg, DType::kF32, in_place});
+  }
+  for (const bool by_handles : {false, true}) {
+    for (const Rank size : by_handles ? std::vector<Rank>{2, 5} : std::vector<Rank>{1, 2, 3, 4, 8}) {
+      const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, by_handles));
+        PC_ASSIGN_OR_RETURN(Array memory, array_of(group, std::size_t{16} * 2 * 1000 * 2));
+        const auto make = [&](const CallOnGpu& call) -> Status {
+          PC_TRY(calls->can(call.call.request));
+          return run(*calls, {call.call.request, true});
+        };
+        PC_TRY(expect_as_on_cpu(group, cells, reinterpret_cast<std::byte*>(memory.begin()), 0,
+                                memory.stream.get(), make));
+        return calls->close(-1);
+      });
+      EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+    }
+  }
+  EXPECT_EQ(fake_.live("peer"), 0);
+}
+
+TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_finds_who_expects_another) {
+  const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group, 100));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group, 100));
+    const uint64_t rank = static_cast<uint64_t>(group.rank());
+    std::vector<uint64_t> counts(3, 1 + rank), recv_counts{1, 2, 3};
+    cuda::DeviceCall call = x.sum();
+    call.request.collective = Collective::kAlltoall;
+    call.request.out = y.sum().request.out;
+    call.request.in.count = 3 * (1 + rank);
+    call.request.out.count = 6;
+    call.request.counts = counts;
+    call.request.recv_counts = recv_counts;
+    PC_TRY(run(*calls, call));
+    const std::array<float, 6> wanted{1, 2, 2, 3, 3, 3};
+    if (!std::equal(wanted.begin(), wanted.end(), y.begin())) return wrong("other elements");
+    if (rank == 1) recv_counts = {0, 2, 3}, call.request.out.count = 5;
+    const Status ended = run(*calls, call);
+    return ended.code() == Code::kMismatch && has(ended, "rank 0 sends rank 1 1 elements, which expects 0")
+               ? Status::ok()
+               : wrong(ended.to_string());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group));
+    for (const bool in_line : {true, false}) {
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(produce(x, std::vector<float>(kCount, static_cast<float>(10 + group.rank()))));
+      cuda::DeviceCall call = x.sum();
+      call.in_line = in_line;
+      PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+      PC_TRY(host_sum(group));  // the group's own calls go on
+      if (started->done() || started->precedes_at_once()) return wrong("it has not waited for its array");
+      if (started->precede_within(0, y.stream.get())) return wrong("it has ended without its array");
+      fake_.release_stream(x.stream.get());
+      PC_TRY(started->precede(y.stream.get()));
+      PC_TRY(copy(y, x, y.stream.get()));
+      drain(y);
+      PC_TRY(expect(y, 21));
+      if (!started->precedes_at_once()) return wrong("it has ended");
+      PC_TRY(started->wait(-1));
+    }
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, arrays_without_a_handle_go_through_the_host_on_all_ranks) {
+  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, true));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    cuda::DeviceCall call = x.sum();
+    float* pooled = nullptr;
+    if (group.rank() == 1) {
+      PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, x.context.enter());
+      pooled = static_cast<float*>(fake_.make_pooled(kCount * sizeof(float)));
+      std::fill(pooled, pooled + kCount, 2.0F);
+      call.request.in.data = reinterpret_cast<std::byte*>(pooled);
+      call.request.out.data = reinterpret_cast<std::byte*>(pooled);
+    }
+    PC_TRY(run(*calls, call));
+    if (pooled != nullptr && pooled[kCount - 1] != 6) return wrong("another sum");
+    if (pooled == nullptr) PC_TRY(expect(x, 6));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, an_allocation_that_took_the_place_of_another_is_opened_anew) {
+  const cuda::Context context = cuda::Context::primary(driver_, 0).value();
+  const PeerMemory theirs(context, {false});
+  PeerMemory ours(context, {false});
+  for (const float number : {1.0F, 2.0F, 3.0F}) {
+    Array x = DeviceWorld::array_of(0).value();
+    *x.begin() = number;
+    for (int again = 0; again < 2; ++again) {
+      const PeerArray shown = theirs.export_array(x.sum().request.in).value();
+      EXPECT_EQ(*reinterpret_cast<const float*>(ours.reach(0, shown).value()), number);
+      EXPECT_EQ(fake_.live("peer"), 1);
+    }
+  }
+}
+
+TEST_P(PeerWorld, ranks_that_make_different_calls_hear_of_it) {
+  const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    cuda::DeviceCall call = x.sum();
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    const Status ended = run(*calls, call);
+    if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
+    return expect(x, static_cast<float>(group.rank() + 1));  // untouched
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
+  const Outcomes outcomes = run(
+      3,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+        return run(*calls, x.sum());
+      },
+      false);
+  for (const std::size_t rank : {0UL, 1UL})
+    EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, what_is_not_made_in_time_ends_all_and_what_its_arrays_need_is_kept) {
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    if (group.rank() == 0) fake_.hold_stream(x.stream.get());
+    cuda::DeviceCall call = x.sum();
+    call.keeps = std::make_shared<int>(0);
+    const std::weak_ptr<const void> kept = call.keeps;
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, 0.2));
+    call.keeps = nullptr;
+    const Status ended = started->wait(-1);
+    fake_.release_stream(x.stream.get());
+    const Code wanted = group.rank() == 0 ? Code::kTimeout : Code::kPeerExited;
+    if (ended.code() != wanted && ended.code() != Code::kTimeout) return wrong(ended.to_string());
+    if (run(*calls, x.sum()).is_ok()) return wrong("it goes on");
+    // Rank 1 has told where its array lies, so rank 0 may write there some day.
+    if (group.rank() == 1 && kept.expired()) return wrong("its array may be gone");
+    calls.reset();
+    return kept.expired() ? Status::ok() : wrong("it is kept for ever");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, an_abort_ends_what_waits) {
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    PC_TRY(host_sum(group));
+    if (group.rank() == 1) return Status::ok();  // never makes it
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+    const Status enough(Code::kAborted, "enough");
+    group.abort(enough);
+    calls->abort(enough);
+    const Status ended = started->wait(-1);
+    return ended.code() == Code::kAborted && has(ended, "enough") ? Status::ok() : wrong(ended.to_string());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    if (group.rank() == 0) {
+      cuda::DeviceCall odd = x.sum();
+      odd.request.in.data += 1, odd.request.out.data += 1, --odd.request.in.count, --odd.request.out.count;
+      Status refused = calls->launch(odd, -1).status();
+      if (refused.code() != Code::kInvalidArgument || !has(refused, "aligned"))
+        return wrong(refused.to_string());
+      fake_.begin_capture(x.stream.get());
+      refused = calls->launch(x.sum(), -1).status();
+      fake_.end_capture(x.stream.get());
+      if (refused.code() != Code::kUnsupported || !has(refused, "CUDA graph"))
+        return wrong(refused.to_string());
+    }
+    Request list = x.sum().request;
+    list.bundle = uint64_t{2} << 32;
+    if (calls->can(list).code() != Code::kUnsupported) return wrong("it takes a list");
+    PC_TRY(run(*calls, x.sum()));
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    DeviceCalls::Means with = means();
+    if (group.rank() == 1) with.kernels = {};
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    if (const Status can = calls->can(x.sum().request);
+        can.code() != Code::kUnsupported || !has(can, "rank 1"))
+      return wrong(can.to_string());
+    cuda::DeviceCall call = x.sum();
+    call.request.collective = Collective::kBroadcast;
+    call.request.root = 1;
+    PC_TRY(run(*calls, call));
+    PC_TRY(expect(x, 2));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, ranks_that_do_not_reach_each_other_hear_why_and_go_on) {
+  fake_.fail_next("cuIpcOpenMemHandle", cuda::CUDA_ERROR_INVALID_VALUE);
+  std::array<std::string, 3> words;
+  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    const Status joined = join(runtime, group, true).status();
+    words[static_cast<std::size_t>(group.rank())] = joined.message();
+    PC_TRY(host_sum(group));
+    return joined.code() == Code::kUnsupported ? Status::ok() : wrong(joined.to_string());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_EQ(words[0], words[1]);
+  EXPECT_EQ(words[0], words[2]);
+  EXPECT_NE(words[0].find("does not reach the memory of rank"), std::string::npos) << words[0];
+}
+
+TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    DeviceCalls::Means with = means();
+    if (group.rank() == 1) with.driver = nullptr;
+    const Status joined = DeviceCalls::join_peers(group, runtime, with, kLong).status();
+    return joined.code() == Code::kUnsupported && has(joined, "rank 1: the GPU's driver")
+               ? Status::ok()
+               : wrong(joined.to_string());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing

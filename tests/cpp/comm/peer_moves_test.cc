@@ -1,0 +1,206 @@
+// What ranks do that reach each other's arrays: whatever order they move in, the results are right, in place too.
+#include "comm/peer_moves.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+namespace pc {
+namespace {
+
+using Array = std::vector<uint32_t>;
+
+// The ranks' arrays in one process, and a machine that makes their moves: sums of 32-bit numbers.
+struct Ranks {
+  std::vector<Array> in, out;
+  std::vector<PeerArrays> arrays;
+
+  Ranks(std::vector<Array> inputs, std::vector<Array> outputs)
+      : in(std::move(inputs)),
+        out(std::move(outputs)) {
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      arrays.push_back(
+          {reinterpret_cast<const std::byte*>(in[r].data()), reinterpret_cast<std::byte*>(out[r].data())});
+    }
+  }
+  void in_place() {
+    for (std::size_t r = 0; r < in.size(); ++r) arrays[r].out = const_cast<std::byte*>(arrays[r].in);
+  }
+  static uint32_t at(const std::byte* array, std::size_t i) {
+    uint32_t value;
+    std::memcpy(&value, array + i * sizeof value, sizeof value);
+    return value;
+  }
+  static void make(const PeerMove& move) {
+    for (std::size_t i = 0; i < move.count; ++i) {
+      uint32_t value = 0;
+      for (const std::byte* const each : move.from) value += at(each, i);
+      for (std::byte* const each : move.to) std::memcpy(each + i * sizeof value, &value, sizeof value);
+    }
+  }
+  void move(Request request, bool backwards) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const Rank rank = static_cast<Rank>(backwards ? in.size() - 1 - i : i);
+      const std::size_t r = static_cast<std::size_t>(rank);
+      request.in = {arrays[r].in, in[r].size(), DType::kU32};
+      request.out = {arrays[r].out, out[r].size(), DType::kU32};
+      for (const PeerMove& each : peer_moves(request, rank, arrays)) make(each);
+    }
+  }
+};
+
+Array numbers(Rank rank, std::size_t count) {
+  Array made(count);
+  std::iota(made.begin(), made.end(), static_cast<uint32_t>(1000 * (rank + 1)));
+  return made;
+}
+Array sum_of_first(Rank ranks, std::size_t count) {
+  Array sum(count);
+  for (Rank r = 0; r < ranks; ++r) {
+    for (std::size_t i = 0; i < count; ++i) sum[i] += numbers(r, count)[i];
+  }
+  return sum;
+}
+
+struct Case {
+  Rank size;
+  std::size_t count;
+  bool backwards;
+};
+class PeerMoves : public ::testing::TestWithParam<Case> {
+ protected:
+  Rank size() const { return GetParam().size; }
+  std::size_t count() const { return GetParam().count; }
+  Ranks whole() const {
+    std::vector<Array> in;
+    for (Rank r = 0; r < size(); ++r) in.push_back(numbers(r, count()));
+    return {in, std::vector<Array>(static_cast<std::size_t>(size()), Array(count()))};
+  }
+  Request request(Collective collective) const {
+    Request made;
+    made.collective = collective;
+    made.root = size() - 1;
+    return made;
+  }
+};
+std::vector<Case> cases() {
+  std::vector<Case> made;
+  for (const Rank size : {1, 2, 3, 4, 5, 8}) {
+    for (const std::size_t count : {0, 1, 63, 64, 65, 1000}) {
+      for (const bool backwards : {false, true}) made.push_back({size, count, backwards});
+    }
+  }
+  return made;
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, PeerMoves, ::testing::ValuesIn(cases()), [](const auto& each) {
+  return std::to_string(each.param.size) + "_ranks_" + std::to_string(each.param.count) +
+         (each.param.backwards ? "_backwards" : "");
+});
+
+TEST_P(PeerMoves, allreduce_gives_all_the_sum) {
+  Ranks ranks = whole(), in_place = whole();
+  in_place.in_place();
+  ranks.move(request(Collective::kAllreduce), GetParam().backwards);
+  in_place.move(request(Collective::kAllreduce), GetParam().backwards);
+  for (std::size_t r = 0; r < ranks.in.size(); ++r) {
+    EXPECT_EQ(ranks.out[r], sum_of_first(size(), count()));
+    EXPECT_EQ(ranks.in[r], numbers(static_cast<Rank>(r), count()));
+    EXPECT_EQ(in_place.in[r], sum_of_first(size(), count()));
+  }
+}
+
+TEST_P(PeerMoves, reduce_writes_the_root_alone) {
+  Ranks ranks = whole();
+  ranks.move(request(Collective::kReduce), GetParam().backwards);
+  for (std::size_t r = 0; r < ranks.in.size(); ++r)
+    EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of_first(size(), count()) : Array(count()));
+}
+
+TEST_P(PeerMoves, scans_are_right_in_place_too) {
+  for (const Collective each : {Collective::kScan, Collective::kExscan}) {
+    Ranks ranks = whole(), in_place = whole();
+    in_place.in_place();
+    ranks.move(request(each), GetParam().backwards);
+    in_place.move(request(each), GetParam().backwards);
+    for (Rank r = 0; r < size(); ++r) {
+      const Rank terms = each == Collective::kScan ? r + 1 : r;
+      const std::size_t at = static_cast<std::size_t>(r);
+      EXPECT_EQ(ranks.out[at], sum_of_first(terms, count()));
+      EXPECT_EQ(in_place.in[at], terms == 0 ? numbers(0, count()) : sum_of_first(terms, count()));
+    }
+  }
+}
+
+TEST_P(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
+  Ranks ranks = whole();
+  ranks.arrays.back().out = const_cast<std::byte*>(ranks.arrays.back().in);
+  ranks.move(request(Collective::kBroadcast), GetParam().backwards);
+  for (std::size_t r = 0; r + 1 < ranks.in.size(); ++r) EXPECT_EQ(ranks.out[r], ranks.in.back());
+  EXPECT_EQ(ranks.in.back(), numbers(size() - 1, count()));
+}
+
+// Parts of uneven sizes: rank r has count + r.
+TEST_P(PeerMoves, parts_come_to_their_places) {
+  std::vector<uint64_t> counts;
+  std::vector<Array> parts, wholes;
+  for (Rank r = 0; r < size(); ++r) counts.push_back(count() + static_cast<std::size_t>(r));
+  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  Array everything;
+  for (Rank r = 0; r < size(); ++r) {
+    parts.push_back(numbers(r, counts[static_cast<std::size_t>(r)]));
+    everything.insert(everything.end(), parts.back().begin(), parts.back().end());
+    wholes.emplace_back(total);
+  }
+  const auto uneven = [&](Collective collective) {
+    Request made = request(collective);
+    made.counts = counts;
+    return made;
+  };
+  Ranks gathered(parts, wholes);
+  gathered.move(uneven(Collective::kAllgather), GetParam().backwards);
+  for (const Array& each : gathered.out) EXPECT_EQ(each, everything);
+  Ranks at_root(parts, wholes);
+  at_root.move(uneven(Collective::kGather), GetParam().backwards);
+  EXPECT_EQ(at_root.out.back(), everything);
+
+  std::vector<Array> empty, many(parts.size(), everything);
+  for (const Array& part : parts) empty.emplace_back(part.size());
+  Ranks scattered(many, empty);
+  scattered.move(uneven(Collective::kScatter), GetParam().backwards);
+  EXPECT_EQ(scattered.out, parts);
+  Ranks reduced(many, empty);
+  reduced.move(uneven(Collective::kReduceScatter), GetParam().backwards);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    for (std::size_t i = 0; i < parts[r].size(); ++i)
+      EXPECT_EQ(reduced.out[r][i], parts[r][i] * static_cast<uint32_t>(size()));
+  }
+}
+
+// Rank a sends rank b count + a + 2b.
+TEST_P(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
+  const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };
+  const std::size_t n = static_cast<std::size_t>(size());
+  std::vector<std::vector<uint64_t>> sent(n), received(n);
+  std::vector<Array> in(n), out(n), wanted(n);
+  for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = 0; b < n; ++b) {
+      sent[a].push_back(number(a, b));
+      received[b].push_back(number(a, b));
+      in[a].insert(in[a].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
+      wanted[b].insert(wanted[b].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
+    }
+  }
+  for (std::size_t b = 0; b < n; ++b) out[b].resize(wanted[b].size());
+  Ranks ranks(in, out);
+  for (std::size_t r = 0; r < n; ++r)
+    ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
+  ranks.move(request(Collective::kAlltoall), GetParam().backwards);
+  EXPECT_EQ(ranks.out, wanted);
+}
+
+}  // namespace
+}  // namespace pc

@@ -1,0 +1,74 @@
+"""One rank, a process, of those that share a GPU: a FAKE, whose memory the processes map as CUDA IPC lets them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+import numpy as np
+from fake_gpus import Array, Driver, Gpu
+
+import pycollective as pc
+
+
+def ways() -> list[str]:
+    """The algorithms of the world's calls."""
+    calls = [call for call in pc.debug.dump()["calls"] if call["kind"] == "collective" and call["group"] == 0]
+    return [call["algorithm"] for call in calls]
+
+
+def collectives(group: pc.Group, gpu: Gpu) -> None:
+    rank, size, stream = group.rank, group.size, gpu.stream()
+    part = Array(gpu, np.arange(5) + 100 * rank, stream)
+    parts = np.concatenate([np.arange(5) + 100 * each for each in range(size)])
+    whole = Array(gpu, np.zeros(5 * size, np.int64), stream)
+    for _ in range(3):  # the first opens what others show, the next find it open
+        whole.host[...] = 0
+        assert pc.allgather(part, out=whole) is whole
+        assert np.array_equal(whole.host, parts)
+    work = pc.broadcast_async(part, 1)
+    assert work.wait() is part
+    assert part.host.tolist() == list(range(100, 105))
+    sent = Array(gpu, np.arange(size) + 10 * rank, stream)
+    received = Array(gpu, np.zeros(size, np.int64), stream)
+    pc.alltoall(sent, out=received)
+    assert received.host.tolist() == [rank + 10 * each for each in range(size)]
+    assert ways()[-5:] == ["peers"] * 5, ways()
+
+    # Without kernels what reduces goes through the host; so does what has no handle, on all ranks.
+    x = Array(gpu, np.full(7, rank + 1.0), stream)
+    pc.allreduce(x)
+    assert x.host.tolist() == [size * (size + 1) / 2] * 7
+    assert ways()[-1] != "peers"
+    if rank == 1:
+        make_pooled = gpu.driver.library.fake_cuda_make_pooled
+        make_pooled.restype, make_pooled.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        part.at = make_pooled(part.host.nbytes)
+        ctypes.memmove(part.at, part.host.ctypes.data, part.host.nbytes)
+    whole.host[...] = 0
+    pc.allgather(part, out=whole)
+    assert whole.host.tolist() == list(range(100, 105)) * size
+    assert ways()[-1] == "peers"
+
+
+def a_rank_dies(group: pc.Group, gpu: Gpu) -> None:
+    x = Array(gpu, np.arange(5), gpu.stream())
+    pc.broadcast(x, 0)
+    if group.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        pc.broadcast(x, 0)
+        pc.broadcast(x, 0)
+    except pc.PeerFailure as error:
+        assert "rank 1" in str(error)
+        print("PeerFailure")
+        os._exit(0)
+    os._exit(5)
+
+
+if __name__ == "__main__":
+    here = Gpu(Driver(1), 0)
+    globals()[sys.argv[1]](pc.init(), here)
+    pc.shutdown()

@@ -1,0 +1,46 @@
+"""Ranks that share a GPU reach each other's arrays: processes, on a FAKE driver whose memory they map from each other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_gpus
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("fakes")
+    return {
+        "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
+        "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
+    }
+
+
+def run(ranks: int, what: str, libraries: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks)]
+    program = [str(HERE / "peers_on_one_gpu.py"), what]
+    environment = os.environ | libraries | {"PYTHONPATH": str(HERE)}
+    return subprocess.run(
+        words + program, capture_output=True, text=True, timeout=100, env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_collectives_go_from_array_to_array(libraries: dict[str, str], ranks: int) -> None:
+    done = run(ranks, "collectives", libraries)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "through the host" not in done.stderr
+
+
+def test_a_rank_that_is_killed_is_heard_of(libraries: dict[str, str]) -> None:
+    done = run(3, "a_rank_dies", libraries)
+    assert done.returncode != 0
+    assert "PeerFailure" in done.stdout, done.stdout + done.stderr
