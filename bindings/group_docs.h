@@ -206,7 +206,8 @@ Parameters:
     timeout: seconds to wait for the other ranks, default that of init().
 
 Returns:
-    This rank's new group, or None for color None. It lives as long as the world.
+    This rank's new group, or None for color None. It lives as long as the world. Of a group that has joined by NCCL it
+    has joined, too (docs/gpu.md).
 
 Raises:
     As allreduce().

@@ -64,8 +64,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
   // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
-  // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank, both
-  // groups end on all.
+  // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank,
+  // this group ends on all, and that rank's child.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
   bool can_split() const;  // as far as this rank knows: nothing has gone wrong
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.

@@ -44,7 +44,7 @@ class DeviceGroups {
   // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
   bool can_split(const Communicator& group);
   // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
-  // has called yet, or null. It joins on the GPU of `group`. If this fails on one rank, both groups end on all.
+  // has called yet, or null. It joins on the GPU of `group`. See DeviceCalls::split().
   Status split(const Communicator& group, Communicator* child, double timeout_s);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
