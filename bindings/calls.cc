@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "gpu_call.h"
 #include "planned_call.h"
 #include "prepared_call.h"
 #include "running_call.h"
@@ -221,23 +222,30 @@ PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, Py
 }
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"collective", "nbytes", "root", "rank", "model", nullptr};
-  const char *name = nullptr, *model = "";
+  static const char* names[] = {"collective", "nbytes", "root", "rank", "model", "device", nullptr};
+  const char *name = nullptr, *model = "", *device = "cpu";
   long long nbytes = 0;
   int root = 0, rank = -1;
-  if (PyArg_ParseTupleAndKeywords(args, kwargs, "s|$Liis:explain", const_cast<char**>(names), &name, &nbytes,
-                                  &root, &rank, &model) == 0) {
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "s|$Liiss:explain", const_cast<char**>(names), &name, &nbytes,
+                                  &root, &rank, &model, &device) == 0) {
     return nullptr;
   }
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return nullptr;
   if (nbytes < 0) return refuse(*group.state, "explain: nbytes must not be negative"), nullptr;
   const std::string_view called = name;
-  if (called == "send" || called == "recv" || called == "sendrecv") {
-    const std::string text = communicator->explain_messages();
+  const bool is_message = called == "send" || called == "recv" || called == "sendrecv";
+  const std::string_view where = device;
+  if (where != "cpu" && where != "cuda")
+    return refuse(*group.state,
+                  "explain: device must be \"cpu\" or \"cuda\", not \"" + std::string(where) + "\""),
+           nullptr;
+  const std::optional<Collective> collective = collective_from_name(name);
+  if (is_message || (collective && where == "cuda")) {
+    const std::string text =
+        where == "cuda" ? explain_on_gpu(group, collective) : communicator->explain_messages();
     return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
   }
-  const std::optional<Collective> collective = collective_from_name(name);
   if (!collective) {
     std::string known;
     for (int c = 0; c < kCollectiveCount; ++c)

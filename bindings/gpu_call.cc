@@ -165,6 +165,18 @@ Status place(DeviceGroups& gpus, Request& request, int* device) {
   return Status::ok();
 }
 
+}  // namespace
+
+std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {
+  const std::string what = collective ? std::string(name_of(*collective)) : "a message";
+  const std::string begin = what + " of arrays on GPUs, " + std::to_string(group.size) +
+                            (group.size == 1 ? " rank: " : " ranks: ");
+  if (group.session->gpus == nullptr) return begin + DeviceGroups::not_known_yet();
+  return begin + group.session->gpus->explain(*group.communicator, collective);
+}
+
+namespace {
+
 // Runs `call(communicator, gpus)` without the GIL, with both kept alive.
 template <class Call>
 Status run_with_gpus(GroupObject& group, Call&& call) {

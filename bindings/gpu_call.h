@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "comm/device_groups.h"
 #include "end_bell.h"
@@ -22,6 +23,9 @@ PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
 // _can_split_gpus(), _split_gpus(child, timeout): see DeviceGroups::split().
 PyObject* can_split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// Which way a collective of arrays on GPUs goes, or a message. Does not open a driver.
+std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective);
 
 // What a Work has of such a call. Thread-safety: with the GIL.
 class GpuCall {

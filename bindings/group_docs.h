@@ -245,7 +245,7 @@ inline constexpr const char* kBeginList =
     "The same in the background. Returns a Work with that result.";
 
 inline constexpr const char* kExplain =
-    R"(explain(collective, *, nbytes=0, root=0, rank=-1, model="")
+    R"(explain(collective, *, nbytes=0, root=0, rank=-1, model="", device="cpu")
 --
 
 Say in words how a call of this group would run. pycollective.explain() says what the text shows.
@@ -256,12 +256,13 @@ Parameters:
     root: for broadcast, reduce, gather and scatter.
     rank: whose steps are shown; -1: this rank's.
     model: the link that times are predicted for; "": "loopback" on one host, "ethernet_10g" between several.
+    device: "cuda": which way arrays on GPUs go, and why not another; the rest does not count then.
 
 Returns:
     Several lines of text, for people: it may change with a release.
 
 Raises:
-    InvalidArgument: there is no such collective, root, rank or model.
+    InvalidArgument: there is no such collective, root, rank, model or device.
     NotInitialized: there is no world.
 
 Example:

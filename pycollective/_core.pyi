@@ -673,7 +673,14 @@ class Group:
     ) -> PlannedCall[A]: ...
     def _plan_staged(self, call: Callable[[], R], x: object, /) -> PlannedCall[R]: ...
     def explain(
-        self, collective: str, *, nbytes: int = 0, root: int = 0, rank: int = -1, model: str = ""
+        self,
+        collective: str,
+        *,
+        nbytes: int = 0,
+        root: int = 0,
+        rank: int = -1,
+        model: str = "",
+        device: str = "cpu",
     ) -> str: ...
 
 class _HeapBlock(Buffer): ...

@@ -17,6 +17,7 @@ def explain(
     hosts: int | None = None,
     rank: int | None = None,
     model: str | None = None,
+    device: str = "cpu",
 ) -> str:
     """Say in words how a call would run: in the current world, or, with `size`, in one that is only thought of.
 
@@ -30,6 +31,8 @@ def explain(
         rank: whose steps are shown (default: this rank, or rank 0).
         model: the link that times are predicted for: "loopback", "shared_memory", "ethernet_10g" or "ethernet_100g"
             (default: "loopback" on one host, "ethernet_10g" between several).
+        device: "cuda": which way arrays on GPUs go in the current world (by NCCL, from array to array, through the host),
+            and why not another. It communicates nothing: who has not called with such arrays yet cannot know.
 
     Returns:
         Text for people, which may change with a release: the algorithm, the row of the selection table that asks
@@ -41,7 +44,7 @@ def explain(
     are no measurement.
 
     Raises:
-        InvalidArgument: there is no such collective, root, rank or model, or a number is out of range.
+        InvalidArgument: there is no such collective, root, rank, model or device, or a number is out of range.
         NotInitialized: there is no world, and no `size`.
 
     Example:
@@ -59,6 +62,8 @@ def explain(
         if value is not None and not least <= value <= 65535:
             raise InvalidArgument(f"explain: {name} must be {least} to 65535, not {value}")
     shown, link = -1 if rank is None else rank, model or ""
+    if device != "cpu" and size is not None:
+        raise InvalidArgument("explain: which way arrays on GPUs go is found out by ranks that are there: no size= with device=")
     if size is not None:
         return _core._plan_explain(collective, nbytes, root, size, hosts or 1, shown, link)
     world = _core.world()
@@ -66,4 +71,4 @@ def explain(
         raise InvalidArgument(
             "explain: hosts without size: the world knows its own; give size= for one that is only thought of"
         )
-    return world.explain(collective, nbytes=nbytes, root=root, rank=shown, model=link)
+    return world.explain(collective, nbytes=nbytes, root=root, rank=shown, model=link, device=device)

@@ -425,6 +425,10 @@ def made(check: Callable[[], str]) -> str:
 
 def main() -> int:
     which = sys.argv[1] if len(sys.argv) > 1 else "all"
+    unknown = [*sys.argv[2:], *({which} - {"all", "together", "alone", "list"})]
+    if unknown:
+        print(f"unknown: {' '.join(unknown)}\n{__doc__}", file=sys.stderr)
+        return 2
     if which == "list":
         for kind, checks in (("together", TOGETHER), ("alone", ALONE)):
             for check in checks:

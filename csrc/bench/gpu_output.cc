@@ -23,11 +23,14 @@ double reported(const PerIteration& time, bool host_time) {
   return host_time ? time.until_queued_s : time.until_done_s;
 }
 
+std::string or_else(const std::optional<uint64_t>& number, const char* none) {
+  return number ? std::to_string(*number) : none;
+}
+
 std::string half_text(const std::optional<GpuHalf>& half, bool host_time) {
   if (!half) return format("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
-  const std::string wrong = half->wrong ? std::to_string(*half->wrong) : "N/A";
   return format("  %7s  %6.2f  %6.2f  %6s", time_text(reported(half->time, host_time)).c_str(), half->algbw,
-                half->busbw, wrong.c_str());
+                half->busbw, or_else(half->wrong, "N/A").c_str());
 }
 
 std::string quoted(const std::string& text) {
@@ -39,27 +42,43 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
+std::string us_json(double seconds) { return format("%.17g", seconds * 1e6); }
+
+std::string turns_json(const PerIteration& time) {
+  std::string text;
+  for (const double each : time.turns_s) text += (text.empty() ? "" : ", ") + us_json(each);
+  return "[" + text + "]";
+}
+
 std::string json_half(const std::optional<GpuHalf>& half) {
   if (!half) return "null";
-  const auto us = [](double seconds) { return format("%.17g", seconds * 1e6); };
-  std::string text = "{\"time\": " + us(half->time.until_done_s) +
+  std::string text = "{\"time\": " + us_json(half->time.until_done_s) +
                      format(", \"alg_bw\": %.17g, \"bus_bw\": %.17g", half->algbw, half->busbw) +
-                     ", \"nwrong\": " + (half->wrong ? std::to_string(*half->wrong) : "null") +
-                     ", \"host_time\": " + us(half->time.until_queued_s);
+                     ", \"nwrong\": " + or_else(half->wrong, "null") +
+                     ", \"host_time\": " + us_json(half->time.until_queued_s);
   if (half->raw)
-    text += ", \"raw_time\": " + us(half->raw->until_done_s) +
-            ", \"raw_host_time\": " + us(half->raw->until_queued_s);
+    text += ", \"p50\": " + us_json(median_s(half->time)) + ", \"turns\": " + turns_json(half->time) +
+            ", \"raw_time\": " + us_json(half->raw->until_done_s) +
+            ", \"raw_host_time\": " + us_json(half->raw->until_queued_s) +
+            ", \"raw_p50\": " + us_json(median_s(*half->raw)) + ", \"raw_turns\": " + turns_json(*half->raw) +
+            ", \"raw_nwrong\": " + or_else(half->raw_wrong, "null");
   return text + "}";
 }
 
-std::string raw_text(const char* place, const GpuHalf& half) {
-  return format(" %s %.2f us, ours %+.2f, until queued %.2f us, ours %+.2f", place,
-                half.raw->until_done_s * 1e6, (half.time.until_done_s - half.raw->until_done_s) * 1e6,
-                half.raw->until_queued_s * 1e6, (half.time.until_queued_s - half.raw->until_queued_s) * 1e6);
+// NCCL's time, and how much longer ours takes.
+std::string beside(double raw_s, double ours_s) {
+  return format("%.2f us, ours %+.2f", raw_s * 1e6, (ours_s - raw_s) * 1e6);
 }
 
-std::string way_text(const Status& by_nccl) {
-  return by_nccl.is_ok() ? "nccl" : "staged: " + by_nccl.message();
+std::string raw_text(const char* place, const GpuHalf& half) {
+  const PerIteration &raw = *half.raw, &ours = half.time;
+  return std::string(" ") + place + " " + beside(raw.until_done_s, ours.until_done_s) + ", median " +
+         beside(median_s(raw), median_s(ours)) + ", until queued " +
+         beside(raw.until_queued_s, ours.until_queued_s) + ", #wrong " + or_else(half.raw_wrong, "N/A");
+}
+
+std::string way_text(const Route& route) {
+  return std::string(route.way) + (route.by_nccl.is_ok() ? "" : ": " + route.by_nccl.message());
 }
 
 struct DeviceLine {
@@ -103,7 +122,7 @@ std::string raw_line(const GpuRow& row) {
   return text;
 }
 
-std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status& by_nccl) {
+std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route& route) {
   const Case& what = row.what;
   const std::string root = what.operation->rooted && !what.root ? "\"rotate\"" : root_of(what);
   return format("{\"collective\": \"%s\", \"ranks\": %d, \"size\": %" PRIu64 ", \"count\": %" PRIu64
@@ -114,8 +133,8 @@ std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status
          ", \"actual_iterations\": " + std::to_string(row.iterations) +
          ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
          ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
-         ", \"way\": " + (by_nccl.is_ok() ? "\"nccl\"" : "\"staged\"") +
-         ", \"why_not_nccl\": " + (by_nccl.is_ok() ? "null" : quoted(by_nccl.message())) + "}";
+         ", \"way\": " + quoted(std::string(route.way)) +
+         ", \"why_not_nccl\": " + (route.by_nccl.is_ok() ? "null" : quoted(route.by_nccl.message())) + "}";
 }
 
 void GpuOutput::line(const std::string& text) const {
@@ -146,8 +165,8 @@ void GpuOutput::open(const std::vector<std::string>& devices) {
        ", by their number");
 }
 
-Status GpuOutput::begin(const Case& what, const Status& by_nccl) {
-  const std::string way = way_text(by_nccl);
+Status GpuOutput::begin(const Case& what, const Route& route) {
+  const std::string way = way_text(route);
   if (what.operation == operation_ && way == way_) return Status::ok();
   operation_ = what.operation;
   way_ = way;
@@ -165,23 +184,38 @@ Status GpuOutput::begin(const Case& what, const Status& by_nccl) {
   return flush();
 }
 
-Status GpuOutput::add(const GpuRow& row, const Status& by_nccl) {
+Status GpuOutput::add(const GpuRow& row, const Route& route) {
   for (const std::optional<GpuHalf>& half : {row.out_of_place, row.in_place}) {
     if (!half) continue;
     wrong_ += half->wrong.value_or(0);
+    raw_wrong_ += half->raw_wrong.value_or(0);
     busbw_ += half->busbw;
     ++halves_;
   }
   line(gpu_table_line(row, options_.gpu.host_time));
   if (options_.gpu.raw) line(raw_line(row));
-  if (prints_ && options_.json) std::printf("%s\n", gpu_json_line(row, scene_, by_nccl).c_str());
+  if (prints_ && options_.json) std::printf("%s\n", gpu_json_line(row, scene_, route).c_str());
   return flush();
 }
 
 Status GpuOutput::close() {
-  line(format("# Out of bounds values : %" PRIu64 " %s", wrong_, wrong_ == 0 ? "OK" : "FAILED"));
+  const auto count = [this](const char* of, uint64_t wrong) {
+    line(format("# %-20s : %" PRIu64 " %s", of, wrong, wrong == 0 ? "OK" : "FAILED"));
+  };
+  count("Out of bounds values", wrong_);
+  if (options_.gpu.raw) count("of NCCL's own calls", raw_wrong_);
   line(format("# Avg bus bandwidth    : %g", halves_ == 0 ? 0.0 : busbw_ / static_cast<double>(halves_)));
   return flush();
+}
+
+Status GpuOutput::verdict() const {
+  if (wrong_ == 0 && raw_wrong_ == 0) return Status::ok();
+  std::string text;
+  if (wrong_ != 0) text = std::to_string(wrong_) + " elements of the results are wrong";
+  if (raw_wrong_ != 0)
+    text += (text.empty() ? "" : ", ") + std::to_string(raw_wrong_) +
+            " elements of the results of NCCL's own calls are wrong";
+  return Status(Code::kInternal, text);
 }
 
 }  // namespace pc::bench

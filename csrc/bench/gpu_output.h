@@ -22,7 +22,7 @@ Result<std::vector<std::string>> device_lines(Communicator& group, const Gpu& gp
 
 std::string gpu_table_line(const GpuRow& row, bool host_time);
 std::string raw_line(const GpuRow& row);  // what ours takes longer than NCCL's own call
-std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Status& by_nccl);
+std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route& route);
 
 // On standard output of one rank; the others only count.
 class GpuOutput {
@@ -32,10 +32,10 @@ class GpuOutput {
         scene_(std::move(scene)),
         prints_(prints) {}
   void open(const std::vector<std::string>& devices);
-  Status begin(const Case& what, const Status& by_nccl);
-  Status add(const GpuRow& row, const Status& by_nccl);
+  Status begin(const Case& what, const Route& route);
+  Status add(const GpuRow& row, const Route& route);
   Status close();
-  uint64_t wrong() const { return wrong_; }
+  Status verdict() const;  // whether all results are right, NCCL's own among them
 
  private:
   void line(const std::string& text) const;
@@ -44,7 +44,7 @@ class GpuOutput {
   const Options& options_;
   const GpuScene scene_;
   const bool prints_;
-  uint64_t wrong_ = 0, halves_ = 0;
+  uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
   double busbw_ = 0;                      // the sum of those of all halves
   const Operation* operation_ = nullptr;  // of the last heading
   std::string way_;                       // likewise

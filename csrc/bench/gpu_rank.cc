@@ -60,24 +60,29 @@ Status may_measure(const GpuOptions& options, const Status& by_nccl) {
 Status measure_all(const GpuStage& stage, const Options& options, GpuOutput& output) {
   for (uint64_t cycle = 0; options.gpu.cycles == 0 || cycle < options.gpu.cycles; ++cycle) {
     for (const Case& what : options.cases) {
-      const Status by_nccl = goes_by_nccl(stage, what);
-      PC_TRY(may_measure(options.gpu, by_nccl));
-      PC_TRY(output.begin(what, by_nccl));
+      const Route route = route_of(stage, what);
+      PC_TRY(may_measure(options.gpu, route.by_nccl));
+      PC_TRY(output.begin(what, route));
       for (const uint64_t nbytes : options.sizes) {
         const Result<GpuRow> row = measure_on_gpu(stage, what, nbytes, effort(options, nbytes));
         if (row.status().code() == Code::kUnsupported)  // too late for that: a failure
           return Status(Code::kInternal, row.status().message());
         PC_TRY(row.status());
-        PC_TRY(output.add(row.value(), by_nccl));
+        PC_TRY(output.add(row.value(), route));
       }
     }
   }
   return output.close();
 }
 
+// The others hear why, at once, where they would wait for this rank.
+void leave(Communicator& world, const Status& why) {
+  if (world.alive().is_ok()) world.quit(why);
+}
+
 // This rank's, once its way is known: what it is compared with, and the table.
 Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Options& options,
-                  uint64_t& wrong) {
+                  Status& verdict) {
   Communicator& world = runtime.world();
   GpuScene scene{gpu.info().name, {}, {}, world.size()};
   std::unique_ptr<RawNccl> raw;
@@ -96,9 +101,10 @@ Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Opti
   GpuOutput output(options, std::move(scene), world.rank() == 0);
   output.open(devices);
   const Status measured = measure_all({world, gpu, way, raw.get(), options.gpu}, options, output);
-  wrong = output.wrong();
+  verdict = output.verdict();
   if (raw == nullptr) return measured;
   if (measured.is_ok()) return raw->close();
+  leave(world, measured);  // first: an abort may take long
   raw->abort(measured);
   return measured;
 }
@@ -109,22 +115,23 @@ Status run_rank_on_gpu(const Options& options, const Place& place) {
   if (options.gpu.share) be_on_a_host_of_its_own(place.rank);
   PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, Gpu::driver());
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
+  Communicator& world = runtime->world();
   const int device = device_of(options.gpu, runtime->hosts().local_rank, driver->device_count);
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(std::move(driver), device));
+  const Result<std::unique_ptr<Gpu>> gpu = Gpu::open(std::move(driver), device);
+  if (!gpu.is_ok()) return leave(world, gpu.status()), gpu.status();
   PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
   DeviceGroups groups(*runtime, std::move(of_groups));
-  uint64_t wrong = 0;
+  Status verdict;
   const Status measured = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(
         const std::shared_ptr<GroupOnGpus> way,
-        groups.of(runtime->world(), device, gpu->stream(), -1, options.gpu.way == GpuWay::kNccl));
-    return measure_by(*runtime, *gpu, *way, options, wrong);
+        groups.of(world, device, gpu.value()->stream(), -1, options.gpu.way == GpuWay::kNccl));
+    return measure_by(*runtime, *gpu.value(), *way, options, verdict);
   }();
-  if (!measured.is_ok()) return groups.abort(measured), measured;
-  PC_TRY(groups.close(runtime->world().timeout_s()));
-  PC_TRY(runtime->shutdown(Deadline::after(runtime->world().timeout_s())));
-  if (wrong == 0 || place.rank != 0) return Status::ok();
-  return Status(Code::kInternal, std::to_string(wrong) + " elements of the results are wrong");
+  if (!measured.is_ok()) return leave(world, measured), groups.abort(measured), measured;
+  PC_TRY(groups.close(world.timeout_s()));
+  PC_TRY(runtime->shutdown(Deadline::after(world.timeout_s())));
+  return place.rank == 0 ? verdict : Status::ok();
 }
 
 }  // namespace pc::bench

@@ -1,10 +1,10 @@
 #include "bench/gpu_timing.h"
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>
 
+#include "bench/latencies.h"
 #include "cuda/graph.h"
 
 namespace pc::bench {
@@ -19,13 +19,12 @@ Status repeat(const Queue& one, uint64_t times) {
 
 }  // namespace
 
-Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, bool as_graph) {
-  if (!as_graph)
-    return Batch{[one = std::move(one), iterations] { return repeat(one, iterations); }, iterations};
+Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t in_graph) {
+  if (in_graph == 0) return Batch{std::move(one), 1};
   PC_ASSIGN_OR_RETURN(cuda::Graph captured, cuda::Graph::capture(gpu.context(), gpu.stream(),
-                                                                 [&] { return repeat(one, iterations); }));
+                                                                 [&] { return repeat(one, in_graph); }));
   const auto graph = std::make_shared<const cuda::Graph>(std::move(captured));
-  return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, iterations};
+  return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, in_graph};
 }
 
 Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one) {
@@ -36,21 +35,25 @@ Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one) {
   };
 }
 
-Status add_time(const Gpu& gpu, Communicator& group, const Batch& batch, uint64_t times, Spent& spent) {
+Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Batch& batch, uint64_t times) {
   PC_TRY(group.run(Request{}));
   const int64_t began = now_ns();
   PC_TRY(repeat(batch.queue, times));
   const int64_t queued = now_ns();
   PC_TRY(gpu.drain(group));
-  spent.until_done_ns += now_ns() - began;
-  spent.until_queued_ns += queued - began;
-  spent.iterations += times * batch.iterations;
-  return Status::ok();
+  return Turn{queued - began, now_ns() - began, times * batch.iterations};
 }
 
-Result<PerIteration> average_over_ranks(Communicator& group, const Spent& spent, Average average) {
-  std::array<int64_t, 2> times = {spent.until_queued_ns, spent.until_done_ns};
-  if (average == Average::kRank0 && group.rank() != 0) times = {0, 0};
+Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Turn> turns, Average average) {
+  std::vector<int64_t> times = {0, 0};  // until queued and until done, in all; until done, in each turn
+  uint64_t iterations = 0;
+  for (const Turn& each : turns) {
+    times[0] += each.until_queued_ns;
+    times[1] += each.until_done_ns;
+    times.push_back(each.until_done_ns);
+    iterations += each.iterations;
+  }
+  if (average == Average::kRank0 && group.rank() != 0) times.assign(times.size(), 0);
   Request request;
   request.collective = Collective::kAllreduce;
   request.out = {reinterpret_cast<std::byte*>(times.data()), times.size(), DType::kI64};
@@ -59,9 +62,16 @@ Result<PerIteration> average_over_ranks(Communicator& group, const Spent& spent,
                : average == Average::kMost ? ReduceOp::kMax
                                            : ReduceOp::kSum;
   PC_TRY(group.run(request));
-  const double of = static_cast<double>(spent.iterations) * (average == Average::kMean ? group.size() : 1);
-  const auto seconds = [of](int64_t ns) { return static_cast<double>(ns) / of / 1e9; };
-  return PerIteration{seconds(times[0]), seconds(times[1])};
+  const int ranks = average == Average::kMean ? group.size() : 1;
+  const auto seconds = [ranks](int64_t ns, uint64_t of) {
+    return static_cast<double>(ns) / (static_cast<double>(of) * ranks) / 1e9;
+  };
+  PerIteration result{seconds(times[0], iterations), seconds(times[1], iterations)};
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    result.turns_s.push_back(seconds(times[2 + i], turns[i].iterations));
+  return result;
 }
+
+double median_s(const PerIteration& time) { return percentile(time.turns_s, 0.5); }
 
 }  // namespace pc::bench

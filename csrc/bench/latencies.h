@@ -1,6 +1,9 @@
 // From when ranks were done with each call to how long calls take.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,7 +18,14 @@ struct Latencies {
 // The time from each completion to the next.
 std::vector<int64_t> differences(std::span<const int64_t> ends);
 // By nearest rank: the smallest value that so large a part of all does not exceed. `share` from 0 to 1; needs a value.
-int64_t percentile(std::vector<int64_t> values, double share);
+template <class Value = int64_t>
+Value percentile(std::vector<Value> values, double share) {
+  const double rank = std::ceil(share * static_cast<double>(values.size()));
+  const std::size_t index = rank < 1 ? 0 : std::min(values.size(), static_cast<std::size_t>(rank)) - 1;
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
 // `each` in ns, of single iterations; `total_ns` of all of them; `trips` in one iteration.
 Latencies latencies(const std::vector<int64_t>& each, int64_t total_ns, int trips);
 

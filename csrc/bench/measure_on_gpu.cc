@@ -12,7 +12,7 @@
 namespace pc::bench {
 namespace {
 
-constexpr uint64_t kTurns = 10;  // in which ours and NCCL's own calls are timed
+constexpr uint64_t kTurns = 10;  // in which ours and NCCL's own calls are timed, at most
 
 // The arrays that a call takes: one pair, or several as a list.
 struct Taken {
@@ -70,77 +70,100 @@ Queue nccls_own(const GpuStage& stage, const Case& what, const std::shared_ptr<c
                     });
 }
 
-// What is timed: `iterations` of it in all, in so many turns.
+// What is timed: so many runs of a batch.
 struct Timed {
   Batch batch;
-  uint64_t turns = 1, times = 1;  // and so often in each
+  uint64_t runs = 1;
 };
 
 Result<Timed> timed(const GpuStage& stage, Queue one, const Effort& effort) {
   const GpuOptions& options = stage.options;
   if (options.blocking) one = one_by_one(stage.gpu, stage.group, std::move(one));
   const bool as_graph = options.graph_launches != 0;
-  const uint64_t most = as_graph ? options.graph_launches : effort.iterations;
-  const uint64_t turns = stage.raw == nullptr ? 1 : std::min(kTurns, most);
-  const uint64_t of_batch = as_graph ? effort.iterations : (effort.iterations + turns - 1) / turns;
-  PC_ASSIGN_OR_RETURN(Batch batch, batch_of(stage.gpu, std::move(one), of_batch, as_graph));
-  return Timed{std::move(batch), turns, as_graph ? (most + turns - 1) / turns : 1};
+  PC_ASSIGN_OR_RETURN(Batch batch, batch_of(stage.gpu, std::move(one), as_graph ? effort.iterations : 0));
+  return Timed{std::move(batch), as_graph ? options.graph_launches : effort.iterations};
 }
 
-// In turns, each first as often as second.
-Status time_in_turns(const GpuStage& stage, const Timed& ours, const Timed* other, Spent& of_ours,
-                     Spent& of_other) {
-  for (uint64_t turn = 0; turn < ours.turns; ++turn) {
+// Even, so that ours come first as often as NCCL's own. One run cannot be parted.
+uint64_t turns_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kTurns, runs - runs % 2); }
+
+// Those of `runs` that are in this turn.
+uint64_t share_of(uint64_t runs, uint64_t turn, uint64_t turns) {
+  return runs * (turn + 1) / turns - runs * turn / turns;
+}
+
+// Of each side.
+struct Turns {
+  std::vector<Turn> ours, raw;
+};
+
+// `raw`: null if nothing is compared. Each turn begins when nothing is left of those before: what looks after our calls would
+// do so in NCCL's time.
+Result<Turns> time_in_turns(const GpuStage& stage, const Timed& ours, const Timed* raw) {
+  Turns took;
+  const uint64_t turns = raw == nullptr ? 1 : turns_of(ours.runs);
+  for (uint64_t turn = 0; turn < turns; ++turn) {
     for (const bool second : {false, true}) {
-      const bool is_other = second != (turn % 2 == 1);
-      if (is_other && other == nullptr) continue;
-      PC_TRY(add_time(stage.gpu, stage.group, is_other ? other->batch : ours.batch, ours.times,
-                      is_other ? of_other : of_ours));
+      const bool is_raw = second != (turn % 2 == 1);
+      if (is_raw && raw == nullptr) continue;
+      if (raw != nullptr) PC_TRY(stage.way.settle(-1));
+      PC_ASSIGN_OR_RETURN(const Turn time, time_turn(stage.gpu, stage.group, is_raw ? raw->batch : ours.batch,
+                                                     share_of(ours.runs, turn, turns)));
+      (is_raw ? took.raw : took.ours).push_back(time);
     }
   }
-  return Status::ok();
+  return took;
 }
 
-PerIteration per_call(const PerIteration& time, uint64_t calls) {
+PerIteration per_call(PerIteration time, uint64_t calls) {
   const double n = static_cast<double>(calls);
-  return {time.until_queued_s / n, time.until_done_s / n};
+  time.until_queued_s /= n;
+  time.until_done_s /= n;
+  for (double& each : time.turns_s) each /= n;
+  return time;
+}
+
+// At least one: the first call of a size makes what the others find.
+Status warm_up(const GpuStage& stage, const Queue& one, const Effort& effort) {
+  for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) PC_TRY(one());
+  return stage.gpu.drain(stage.group);
 }
 
 Status time_half(const GpuStage& stage, const Case& what, const std::shared_ptr<const Taken>& arrays,
                  const Effort& effort, GpuHalf& half) {
   const Queue own = ours(stage, what, arrays);
   const Queue raw = stage.raw == nullptr ? Queue() : nccls_own(stage, what, arrays);
-  for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) {
-    PC_TRY(own());
-    if (raw) PC_TRY(raw());
-  }
-  PC_TRY(stage.gpu.drain(stage.group));
+  PC_TRY(warm_up(stage, own, effort));
   PC_ASSIGN_OR_RETURN(const Timed first, timed(stage, own, effort));
   std::optional<Timed> second;
   if (raw) {
+    PC_TRY(stage.way.settle(-1));
+    PC_TRY(warm_up(stage, raw, effort));
     PC_ASSIGN_OR_RETURN(second, timed(stage, raw, effort));
   }
-  Spent of_ours, of_raw;
-  PC_TRY(time_in_turns(stage, first, second ? &*second : nullptr, of_ours, of_raw));
-  const Average average = stage.options.average;
-  PC_ASSIGN_OR_RETURN(half.time, average_over_ranks(stage.group, of_ours, average));
-  half.time = per_call(half.time, stage.options.aggregated);
+  PC_ASSIGN_OR_RETURN(const Turns took, time_in_turns(stage, first, second ? &*second : nullptr));
+  const uint64_t calls = stage.options.aggregated;
+  PC_ASSIGN_OR_RETURN(half.time, average_over_ranks(stage.group, took.ours, stage.options.average));
+  half.time = per_call(half.time, calls);
   if (!raw) return Status::ok();
-  PC_ASSIGN_OR_RETURN(half.raw, average_over_ranks(stage.group, of_raw, average));
-  half.raw = per_call(*half.raw, stage.options.aggregated);
+  PC_ASSIGN_OR_RETURN(half.raw, average_over_ranks(stage.group, took.raw, stage.options.average));
+  half.raw = per_call(*half.raw, calls);
   return Status::ok();
 }
 
+// Whose calls: ours or nccls_own.
+using QueueOf = Queue (*)(const GpuStage&, const Case&, const std::shared_ptr<const Taken>&);
+
 // Wrong elements over all ranks, after one call as it was timed for each root to verify.
-Result<uint64_t> count_wrong(const GpuStage& stage, Case what, const std::shared_ptr<const Taken>& taken,
-                             GpuArrays& arrays) {
+Result<uint64_t> count_wrong(const GpuStage& stage, Case what, QueueOf queue_of,
+                             const std::shared_ptr<const Taken>& taken, GpuArrays& arrays) {
   int64_t wrong = 0;
   for (const Rank root : roots_to_verify(what, stage.group.size())) {
     what.root = root;
     const Asked asked = {what.op, root};
     PC_TRY(arrays.fill(stage.group, asked));
-    PC_ASSIGN_OR_RETURN(const Batch one,
-                        batch_of(stage.gpu, ours(stage, what, taken), 1, stage.options.graph_launches != 0));
+    PC_ASSIGN_OR_RETURN(const Batch one, batch_of(stage.gpu, queue_of(stage, what, taken),
+                                                  stage.options.graph_launches != 0 ? 1 : 0));
     PC_TRY(one.queue());
     PC_TRY(stage.gpu.drain(stage.group));
     PC_ASSIGN_OR_RETURN(const uint64_t here, arrays.count_wrong(stage.group, asked));
@@ -164,7 +187,10 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
   PC_TRY(arrays.clear(stage.group));  // sums of zeros stay zeros, however often
   PC_TRY(time_half(stage, what, all, effort, half));
   if (effort.checks) {
-    PC_ASSIGN_OR_RETURN(half.wrong, count_wrong(stage, what, all, arrays));
+    PC_ASSIGN_OR_RETURN(half.wrong, count_wrong(stage, what, ours, all, arrays));
+  }
+  if (effort.checks && stage.raw != nullptr) {
+    PC_ASSIGN_OR_RETURN(half.raw_wrong, count_wrong(stage, what, nccls_own, all, arrays));
   }
   arrays.may_go();
   return half;
@@ -172,14 +198,14 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
 
 }  // namespace
 
-Status goes_by_nccl(const GpuStage& stage, const Case& what) {
-  if (stage.options.way == GpuWay::kStaged) return Status(Code::kUnsupported, "--way staged");
-  PC_TRY(stage.way.by_nccl());
-  Request request;
-  request.collective = *what.operation->collective;
-  request.op = what.op;
-  request.in.dtype = request.out.dtype = what.dtype;
-  return nccl::can_issue(request);
+Route route_of(const GpuStage& stage, const Case& what) {
+  if (stage.options.way == GpuWay::kStaged) return {"staged", Status(Code::kUnsupported, "--way staged")};
+  UserCall call;
+  call.request.collective = *what.operation->collective;
+  call.request.op = what.op;
+  call.request.in.dtype = call.request.out.dtype = what.dtype;
+  const Status joined = stage.way.by_nccl();
+  return {stage.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
 }
 
 Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes,

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "bench/gpu.h"
 #include "bench/gpu_timing.h"
@@ -25,8 +26,9 @@ struct GpuStage {
 struct GpuHalf {
   PerIteration time;
   std::optional<PerIteration> raw;
-  double algbw = 0, busbw = 0;    // GB/s, by time.until_done_s
-  std::optional<uint64_t> wrong;  // elements, over all ranks; nothing: not checked
+  double algbw = 0, busbw = 0;             // GB/s, by time.until_done_s
+  std::optional<uint64_t> wrong = {};      // elements, over all ranks; nothing: not checked
+  std::optional<uint64_t> raw_wrong = {};  // likewise, of the results of NCCL's own call
 };
 
 struct GpuRow {
@@ -36,8 +38,12 @@ struct GpuRow {
   std::optional<GpuHalf> out_of_place, in_place;  // nothing: not measured
 };
 
-// OK: by NCCL. Else why not, so through the host. The same on all ranks.
-Status goes_by_nccl(const GpuStage& stage, const Case& what);
+// Which way a call goes: the same on all ranks.
+struct Route {
+  std::string_view way;  // GroupOnGpus::way_of()
+  Status by_nccl;        // not OK: why not there
+};
+Route route_of(const GpuStage& stage, const Case& what);
 
 // Collective.
 Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes, const Effort& effort);

@@ -21,8 +21,9 @@
 namespace pc::bench {
 namespace {
 
-constexpr double kSettleS = 1;  // for the rank whose end another one reports to fail by itself
-constexpr double kGraceS = 5;   // between SIGTERM and SIGKILL
+// For others to fail by themselves, once a rank has ended that only reports another one's end or cannot measure here.
+constexpr double kSettleS = 1;
+constexpr double kGraceS = 5;  // between SIGTERM and SIGKILL
 constexpr std::size_t kLongestWords = 16 << 10;
 
 struct Child {
@@ -31,9 +32,15 @@ struct Child {
   Fd talk;  // to it: the store's address; from it: its last words; at its end: the end
 };
 
-// By what a rank's last words begin.
-enum Manner : char { kFailed = 'f', kConsequence = 'c', kUnsupported = 'u' };
+// By what a rank's last words begin. Of several, the first in this order is the cause: that something cannot be measured here
+// is no news beside a failure.
+enum Manner : char { kFailed = 'a', kUnsupported = 'b', kConsequence = 'c' };
 constexpr int kCannotHere = 77;
+
+Manner manner_of(const Status& status) {
+  if (is_consequence(status)) return kConsequence;
+  return exit_code(status) == kCannotHere ? kUnsupported : kFailed;
+}
 
 struct Failure {
   Rank rank = 0;
@@ -67,10 +74,7 @@ int be_rank(Place place, const Fd& talk, pid_t parent, const std::function<Statu
   if (place.stores[0].empty()) return 1;
   const Status status = run(place);
   if (status.is_ok()) return 0;
-  const Manner manner = is_consequence(status)             ? kConsequence
-                        : exit_code(status) == kCannotHere ? kUnsupported
-                                                           : kFailed;
-  (void)send(talk, static_cast<char>(manner) + status.to_string());
+  (void)send(talk, static_cast<char>(manner_of(status)) + status.to_string());
   return 1;
 }
 
@@ -104,7 +108,7 @@ class Family {
     }
     if (status == 0) return;
     if (failures_.empty() || !stopping_) failures_.push_back(failure(each, words, status));
-    if (!stopping_ && failures_.back().manner != kConsequence) stop_ = Deadline::after(0);
+    if (!stopping_ && failures_.back().manner == kFailed) stop_ = Deadline::after(0);
     if (!stop_) stop_ = Deadline::after(kSettleS);
   }
 
@@ -126,10 +130,10 @@ class Family {
 
   int report() {
     if (failures_.empty()) return 0;
-    const auto first = std::find_if(failures_.begin(), failures_.end(),
-                                    [](const Failure& f) { return f.manner != kConsequence; });
-    const std::size_t cause =
-        first == failures_.end() ? 0 : static_cast<std::size_t>(first - failures_.begin());
+    const auto first =
+        std::min_element(failures_.begin(), failures_.end(),
+                         [](const Failure& a, const Failure& b) { return a.manner < b.manner; });
+    const std::size_t cause = static_cast<std::size_t>(first - failures_.begin());
     if (failures_[cause].manner == kUnsupported) {  // which all ranks say
       (void)complain(failures_[cause].words);
       return kCannotHere;
@@ -148,6 +152,10 @@ class Family {
 };
 
 }  // namespace
+
+bool is_rather_the_cause(const Status& status, const Status& other) {
+  return manner_of(status) < manner_of(other);
+}
 
 bool is_consequence(const Status& status) {
   constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,

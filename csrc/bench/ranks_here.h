@@ -22,4 +22,7 @@ int exit_code(const Status& status);  // 77, as test drivers have it: this canno
 // Whether a rank that ends with this only reports another one's end.
 bool is_consequence(const Status& status);
 
+// Of two ends that are not well: a failure comes before what cannot be measured here, and that before a consequence.
+bool is_rather_the_cause(const Status& status, const Status& other);
+
 }  // namespace pc::bench

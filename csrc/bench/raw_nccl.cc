@@ -1,8 +1,10 @@
 #include "bench/raw_nccl.h"
 
 #include <atomic>
+#include <functional>
 #include <utility>
 
+#include "comm/nccl_meeting.h"
 #include "nccl/call_error.h"
 #include "nccl/poll.h"
 #include "nccl/types.h"
@@ -15,19 +17,6 @@ nccl::Reduced in_nccls_words(const Case& what) {
   const nccl::Moved moved = nccl::moved(what.dtype);
   if (!what.operation->reduces) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
   return nccl::reduced(what.dtype, {what.op}).value();  // ours has been queued, so NCCL has it
-}
-
-Result<nccl::UniqueId> tell_id(Communicator& group, const nccl::Api& api) {
-  nccl::UniqueId id = {};
-  if (group.rank() == 0) {
-    PC_ASSIGN_OR_RETURN(id, nccl::make_unique_id(api));
-  }
-  Request tell;
-  tell.collective = Collective::kBroadcast;
-  tell.out = {reinterpret_cast<std::byte*>(&id), sizeof id, DType::kU8};
-  if (group.rank() == 0) tell.in = tell.out;
-  PC_TRY(group.run(tell));
-  return id;
 }
 
 }  // namespace
@@ -46,13 +35,25 @@ bool has_raw(const Operation& operation) {
 
 Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {
   std::unique_ptr<RawNccl> raw(new RawNccl(group, std::move(api)));
-  PC_ASSIGN_OR_RETURN(const nccl::UniqueId id, tell_id(group, *raw->api_));
-  const WaitContext context = group.waiting_until(Deadline::after(group.timeout_s()));
-  const nccl::Means means{raw->api_, &raw->clock_};
-  PC_ASSIGN_OR_RETURN(raw->communicator_,
-                      nccl::Communicator::init(means, {id, group.rank(), group.size()}, {}, context));
-  PC_TRY(raw->communicator_->grouped(context, [&](nccl::Issue& issue) { raw->handle_ = issue.comm(); }));
-  return raw;
+  const Result<nccl::UniqueId> id = meet_by_nccl(group, *raw->api_, -1);
+  if (id.status().code() == Code::kUnsupported)  // too late for that, as ours have met: a failure
+    return Status(Code::kInternal, "NCCL's own calls: " + id.status().message());
+  PC_TRY(id.status());
+  const Status begun = raw->init(id.value());
+  if (begun.is_ok()) return raw;
+  const Status end = group.alive();
+  if (end.is_ok()) group.quit(begun);  // NCCL tells nobody that one of them does not come
+  return end.is_ok() ? begun : end;
+}
+
+Status RawNccl::init(const nccl::UniqueId& id) {
+  WaitContext context = group_.waiting_until(Deadline::after(group_.timeout_s()));
+  const std::function<bool()> in_vain = [this] { return !group_.alive().is_ok(); };
+  context.interrupted = &in_vain;
+  const nccl::Means means{api_, &clock_};
+  PC_ASSIGN_OR_RETURN(communicator_,
+                      nccl::Communicator::init(means, {id, group_.rank(), group_.size()}, {}, context));
+  return communicator_->grouped(context, [this](nccl::Issue& issue) { handle_ = issue.comm(); });
 }
 
 nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays,

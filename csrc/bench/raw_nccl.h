@@ -16,7 +16,7 @@ bool has_raw(const Operation& operation);
 class RawNccl {
  public:
   // Together with the other ranks of `group`, which must outlive it. Its communicator is non-blocking, as ours is: its init and
-  // its end have deadlines.
+  // its end have deadlines. If that fails on one rank, all hear of it.
   static Result<std::unique_ptr<RawNccl>> join(Communicator& group, std::shared_ptr<const nccl::Api> api);
 
   // One call for each element of `arrays`, in one group if there are several.
@@ -26,6 +26,7 @@ class RawNccl {
 
  private:
   RawNccl(Communicator& group, std::shared_ptr<const nccl::Api> api) : group_(group), api_(std::move(api)) {}
+  Status init(const nccl::UniqueId& id);
   nccl::ReturnCode call(const Case& what, Rank root, const Arrays& arrays, cuda::CUstream stream) const;
   Status settled(nccl::ReturnCode code);
 

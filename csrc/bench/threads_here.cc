@@ -24,11 +24,9 @@ int run_threads_here(Rank count, const std::function<Status(const Place&)>& run)
     });
   }
   for (std::thread& each : ranks) each.join();
-  const auto failed = [](const Status& end) { return !end.is_ok(); };
-  const auto causes = [&](const Status& end) { return failed(end) && !is_consequence(end); };
-  auto first = std::find_if(ends.begin(), ends.end(), causes);
-  if (first == ends.end()) first = std::find_if(ends.begin(), ends.end(), failed);
-  return first == ends.end() ? 0 : complain(*first);
+  std::erase_if(ends, [](const Status& end) { return end.is_ok(); });
+  const auto cause = std::min_element(ends.begin(), ends.end(), is_rather_the_cause);
+  return cause == ends.end() ? 0 : complain(*cause);
 }
 
 }  // namespace pc::bench

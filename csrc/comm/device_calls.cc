@@ -10,6 +10,7 @@
 #include "base/start_thread.h"
 #include "comm/async_call.h"
 #include "comm/device_arguments.h"
+#include "comm/nccl_meeting.h"
 #include "comm/peer_join.h"
 #include "nccl/executor.h"
 
@@ -78,34 +79,6 @@ Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
   return can_go_by_nccl(all);
 }
 
-// What rank 0 tells the others. Without an id they must not wait for one.
-struct Invitation {
-  nccl::UniqueId id = {};
-  char why_not[128] = {};
-};
-
-Result<nccl::UniqueId> meet(Communicator& group, const nccl::Api& api, double timeout_s) {
-  Invitation invitation;
-  if (group.rank() == 0) {
-    const Result<nccl::UniqueId> made = nccl::make_unique_id(api);
-    if (made.is_ok()) {
-      invitation.id = made.value();
-    } else {
-      made.status().message().copy(invitation.why_not, sizeof invitation.why_not - 1);
-    }
-  }
-  Request tell;
-  tell.collective = Collective::kBroadcast;
-  if (group.rank() == 0) tell.in = bytes_of(invitation);
-  tell.out = room_in(invitation);
-  tell.label = "where NCCL meets";
-  PC_TRY(group.run(tell, timeout_s));
-  invitation.why_not[sizeof invitation.why_not - 1] = '\0';
-  if (invitation.why_not[0] == '\0') return invitation.id;
-  return Status(Code::kUnsupported,
-                std::string("rank 0 cannot let the ranks meet by NCCL: ") + invitation.why_not);
-}
-
 // Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
 // group too.
 template <class Make>
@@ -158,7 +131,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     if (end.is_ok()) group.quit(why);
     return end.is_ok() ? why : end;  // which is why
   };
-  const Result<nccl::UniqueId> met = meet(group, *means.api, std::max(deadline.remaining_s(), 0.0));
+  const Result<nccl::UniqueId> met = meet_by_nccl(group, *means.api, std::max(deadline.remaining_s(), 0.0));
   if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
   const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
     PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
@@ -215,6 +188,7 @@ void DeviceCalls::stop_watching() {
     stopping_ = true;
   }
   changed_.notify_all();
+  settled_.notify_all();
   if (watcher_.joinable()) watcher_.join();
 }
 
@@ -340,6 +314,7 @@ void DeviceCalls::fail(const Status& why, bool tell) {
     failure_ = why;
   }
   changed_.notify_all();
+  settled_.notify_all();
   if (tell) group_.quit(why);  // first: an abort may take long
   executor_->abort(why);
 }
@@ -348,10 +323,12 @@ void DeviceCalls::fail(const Status& why, bool tell) {
 void DeviceCalls::watch() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool heard = std::any_of(running_.begin(), running_.end(),
-                                   [](const auto& each) { return each->on_end_ != nullptr; });
+    const bool heard = settling_ != 0 || std::any_of(running_.begin(), running_.end(), [](const auto& each) {
+                         return each->on_end_ != nullptr;
+                       });
     const bool idle = running_.empty() && executor_->running() == 0;
     looks_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
+    if (idle) settled_.notify_all();
     idle ? changed_.wait(lock) : (void)changed_.wait_for(lock, looks_again_in_);
     looks_again_in_ = {};
     if (stopping_) return;
@@ -370,8 +347,8 @@ void DeviceCalls::look_at_calls() {
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
-      // Of ranks that differ the comparison knows more.
-      fail(on_gpu->with_operation(each->operation_), true);
+      // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
+      fail(on_gpu->with_operation(each->operation_), on_gpu->code() != Code::kMismatch);
     } else if (compared && clock_.now() >= each->due_ &&
                !on_gpu) {  // else the comparison says who is missing
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
@@ -391,6 +368,23 @@ void DeviceCalls::look_at_calls() {
     for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed);
   }
   for (const std::shared_ptr<Call>& each : ended) each->tell();
+}
+
+Status DeviceCalls::settle(double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  std::unique_lock lock(mutex_);
+  const auto over = [&] {
+    return !failure_.is_ok() || stopping_ || (running_.empty() && looks_again_in_ == kNever);
+  };
+  bool in_time = over();
+  if (!in_time) {
+    ++settling_;
+    changed_.notify_all();  // it may sleep a long round
+    in_time = settled_.wait_until(lock, deadline.when(), over);
+    --settling_;
+  }
+  lock.unlock();
+  return in_time ? first_failure() : Status(Code::kTimeout, "calls on the GPU have not ended in time");
 }
 
 Status DeviceCalls::close(double timeout_s) {
@@ -454,7 +448,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   }
   ended = ended.with_operation(operation_);
   if (ends_all) {
-    calls->fail(ended, true);
+    calls->fail(ended, ended.code() != Code::kMismatch);
     this->end(State::kFailed);
   }
   const Status first = calls->first_failure();

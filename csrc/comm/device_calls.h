@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
+  std::string_view name() const { return executor_->name(); }  // "nccl" or "peers"
   // Calls return in the order of streams; else they have ended by then.
   bool in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.
@@ -68,6 +70,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // this group ends on all, and that rank's child.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
   bool can_split() const;  // as far as this rank knows: nothing has gone wrong
+  // Until every call so far has ended and nothing looks after it any more, so that the next thing to be done has the host and
+  // the driver for itself. For measurements; hears no Ctrl-C.
+  Status settle(double timeout_s);
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
   Status close(double timeout_s);
   void abort(const Status& why);
@@ -94,8 +99,10 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::mutex turn_;                       // calls are compared and queued in one order: take_turn()
   std::atomic<std::thread::id> in_turn_;  // who holds it
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable std::mutex mutex_;         // guards what follows
+  std::condition_variable changed_;  // the watcher hears
+  std::condition_variable settled_;  // from it: it has nothing to look at
+  int settling_ = 0;                 // who waits for that
   std::deque<std::shared_ptr<Call>> running_;
   Status failure_;
   bool raised_ = false;  // failure_, by some call

@@ -136,6 +136,26 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
   return Status::ok();
 }
 
+std::string DeviceGroups::explain(const Communicator& group, std::optional<Collective> collective) {
+  std::shared_ptr<Group> its;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = groups_.find(&group);
+    if (known != groups_.end()) its = known->second;
+  }
+  std::shared_ptr<GroupOnGpus> way;
+  if (its != nullptr && its->joins != std::this_thread::get_id()) {
+    const std::unique_lock joining(its->joining, std::try_to_lock);  // who joins may take long
+    if (joining.owns_lock()) way = its->way;
+  }
+  if (way != nullptr) return way->explain(collective);
+  return not_known_yet();
+}
+
+std::string DeviceGroups::not_known_yet() {
+  return "not known yet: the ranks find out which way they can go in the group's first such call";
+}
+
 Result<int> DeviceGroups::device_of(const void* array) {
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
   PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -46,6 +47,9 @@ class DeviceGroups {
   // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
   // has called yet, or null. It joins on the GPU of `group`. See DeviceCalls::split().
   Status split(const Communicator& group, Communicator* child, double timeout_s);
+  // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
+  std::string explain(const Communicator& group, std::optional<Collective> collective);
+  static std::string not_known_yet();
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
 

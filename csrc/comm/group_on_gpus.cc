@@ -13,6 +13,33 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+std::string_view GroupOnGpus::way_of(const UserCall& call) const {
+  const DeviceCalls* const direct = this->direct(call);
+  return direct == nullptr ? "staged" : direct->name();
+}
+
+std::string GroupOnGpus::explain(std::optional<Collective> collective) const {
+  constexpr const char* kThroughHost =
+      "through the host: copied to pinned memory, called there, and copied back";
+  if (!collective) return std::string(kThroughHost) + "\nnot by NCCL: messages are not yet";
+  Request usual;
+  usual.collective = *collective;
+  usual.in.dtype = usual.out.dtype = DType::kF32;
+  std::string why_not;
+  const auto goes = [&](const Way& way, const char* name) {
+    const Status can = way.is_ok() ? way.value()->can(usual) : way.status();
+    if (!can.is_ok()) why_not += std::string("\nnot ") + name + ": " + can.message();
+    return can.is_ok();
+  };
+  if (goes(nccl_, "by NCCL"))
+    return "by NCCL, queued on the array's stream\nwhat NCCL has not (16-bit integers, bits and truth, "
+           "minima and maxima of "
+           "floats: docs/gpu.md) goes through the host";
+  if (goes(peers_, "from array to array"))
+    return "from array to array: the ranks read and write each other's memory, and the host waits" + why_not;
+  return kThroughHost + why_not;
+}
+
 Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
   const std::lock_guard lock(mutex_);
   if (staged_ == nullptr) {
@@ -46,6 +73,10 @@ Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, dou
   if (calls == nullptr) return std::shared_ptr<GroupOnGpus>();
   return std::make_shared<GroupOnGpus>(*child, driver_, device_, std::move(calls),
                                        Status(Code::kUnsupported, "calls of this group go by NCCL"));
+}
+
+Status GroupOnGpus::settle(double timeout_s) {
+  return nccl_.is_ok() ? nccl_.value()->settle(timeout_s) : Status::ok();
 }
 
 Status GroupOnGpus::close(double timeout_s) {

@@ -4,6 +4,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "comm/device_calls.h"
 #include "comm/staged_calls.h"
@@ -26,11 +29,16 @@ class GroupOnGpus {
   // Not OK: NCCL takes no call of this group, and why.
   const Status& by_nccl() const { return nccl_.status(); }
   const Status& by_peers() const { return peers_.status(); }  // likewise, from array to array
+  // "nccl", "peers" (from array to array) or "staged" (through the host).
+  std::string_view way_of(const UserCall& call) const;
+  // Which way this collective goes with an ordinary array, and why no better one; null: a message. For people.
+  std::string explain(std::optional<Collective> collective) const;
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
   Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
                                                    std::function<void()> on_end = {});
+  Status settle(double timeout_s);  // DeviceCalls; what goes through the host has been waited for
   Status close(double timeout_s);
   void abort(const Status& why);
 

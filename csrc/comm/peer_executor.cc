@@ -37,8 +37,9 @@ struct PeerExecutor::Gpu {
   cuda::EventPool events;
   PeerMemory memory;
   cuda::Mover mover;
-  std::shared_ptr<StagedCalls> staged;                 // made for the first call that needs it
-  std::vector<std::shared_ptr<const void>> kept = {};  // of a call that went wrong, which others may still make
+  std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
+  std::vector<std::shared_ptr<const void>> kept =
+      {};  // of a call that went wrong, which others may still make
 };
 
 class PeerExecutor::Work final : public cuda::DeviceWork {
@@ -157,10 +158,6 @@ Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::Devic
   return std::shared_ptr<cuda::DeviceWork>(work);
 }
 
-Status PeerExecutor::look_around() {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
 
 std::size_t PeerExecutor::running() const {
   const std::lock_guard lock(mutex_);

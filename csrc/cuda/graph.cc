@@ -1,13 +1,36 @@
 #include "cuda/graph.h"
 
+#include <array>
+#include <string_view>
+
 namespace pc::cuda {
+namespace {
+
+// Older drivers and stand-ins for it may have some of them.
+Status has_graphs(const Driver& driver) {
+  struct Needed {
+    bool there;
+    std::string_view name;
+  };
+  const std::array all = {
+      Needed{driver.cuStreamBeginCapture != nullptr, "cuStreamBeginCapture"},
+      Needed{driver.cuStreamEndCapture != nullptr, "cuStreamEndCapture"},
+      Needed{driver.cuGraphInstantiateWithFlags != nullptr, "cuGraphInstantiateWithFlags"},
+      Needed{driver.cuGraphLaunch != nullptr, "cuGraphLaunch"},
+      Needed{driver.cuGraphExecDestroy != nullptr, "cuGraphExecDestroy"},
+      Needed{driver.cuGraphDestroy != nullptr, "cuGraphDestroy"},
+  };
+  for (const Needed& each : all) {
+    if (!each.there) return lacks_function(driver, each.name);
+  }
+  return Status::ok();
+}
+
+}  // namespace
 
 Result<Graph> Graph::capture(const Context& context, CUstream stream, const std::function<Status()>& queue) {
   const Driver& driver = context.driver();
-  if (driver.cuStreamBeginCapture == nullptr || driver.cuStreamEndCapture == nullptr ||
-      driver.cuGraphInstantiateWithFlags == nullptr || driver.cuGraphLaunch == nullptr ||
-      driver.cuGraphExecDestroy == nullptr || driver.cuGraphDestroy == nullptr)
-    return lacks_function(driver, "cuStreamBeginCapture");
+  PC_TRY(has_graphs(driver));
   // Other threads may go on as they do: NCCL allocates, and others of ours ask for events.
   PC_TRY(driver.check(driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                       "cuStreamBeginCapture"));

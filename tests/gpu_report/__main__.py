@@ -8,8 +8,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from . import bars, machine, parts, table
@@ -45,54 +45,113 @@ def run_part(part: Part, env: Mapping[str, str], left_s: float, logs: Path) -> l
 
 
 def run_parts(
-    everything: Sequence[Part], env: Mapping[str, str], logs: Path, until: float, has_package: bool = True
+    everything: Sequence[Part],
+    env: Mapping[str, str],
+    logs: Path,
+    until: float,
+    has_package: bool = True,
+    done: Callable[[Sequence[Check]], None] = lambda _: None,
 ) -> list[Check]:
+    """`done` gets the checks of each part when that has ended."""
     checks: list[Check] = []
     for part in everything:
         if part.needs_package and not has_package:
-            checks.append(Check(part.name, "all of it", SKIPPED, "not run: the package is not installed"))
-            continue
-        checks += run_part(part, env, until - time.monotonic(), logs)
+            made = [Check(part.name, "all of it", SKIPPED, "not run: the package is not installed")]
+        else:
+            made = run_part(part, env, until - time.monotonic(), logs)
+        checks += made
+        done(made)
     return checks
 
 
-def all_checks(places: Places, env: Mapping[str, str], logs: Path) -> list[Check]:
-    until = time.monotonic() + LIMIT_S
+@dataclass
+class Report:
+    """The table, written anew whenever there are more checks: a run that is killed leaves what it has."""
+
+    logs: Path
+    site: Path
+    required: bool = False
+    checks: list[Check] = field(default_factory=list)
+
+    def add(self, more: Sequence[Check]) -> None:
+        self.checks += [each.where_required() if self.required else each for each in more]
+        self._write(["unfinished: parts are missing below, because the run has not come to its end"])
+
+    def finish(self) -> str:
+        return self._write([])
+
+    def failed(self) -> bool:
+        return any(each.outcome == FAILED for each in self.checks)
+
+    def _write(self, notes: Sequence[str]) -> str:
+        said = "".join(each.read_text(errors="replace") for each in sorted(self.logs.glob("bench_*.log")))
+        here = [*notes, *machine.describe(self.site, said)]
+        shown = table.text(here, self.checks)
+        self._put("table.md", table.markdown(here, self.checks))
+        self._put("checks.json", json.dumps([asdict(each) for each in self.checks], indent=1) + "\n")
+        self._put("table.txt", shown)
+        return shown
+
+    def _put(self, name: str, text: str) -> None:
+        """All of it or nothing."""
+        new = self.logs / f"{name}.new"
+        new.write_text(text)
+        new.replace(self.logs / name)
+
+
+def checks_listed(said: Ended) -> tuple[list[str], list[str], list[Check]]:
+    """What `on_gpu.py list` names: what is made together, what alone; and what is wrong with that list."""
+    names: dict[str, list[str]] = {"together": [], "alone": []}
+    unknown = []
+    for line in said.text.splitlines():
+        kind, _, name = line.partition(": ")
+        names.get(kind, unknown).append(name if kind in names else line)
+    missing = [kind for kind, found in names.items() if not found]
+    why = ""
+    if said.code != 0:
+        why = said.why()
+    elif unknown:
+        why = f"unknown: {unknown[0]}"
+    elif missing:
+        why = "it names none" + (f" that is made {missing[0]}" if len(missing) == 1 else "")
+    wrong = [Check("Python", "which tests there are", FAILED, why)] if why else []
+    return names["together"], names["alone"], wrong
+
+
+def gtests_listed(said: Ended) -> tuple[list[str], list[Check]]:
+    names = listed_tests(said.text)
+    if said.code == 0 and names:
+        return names, []
+    why = said.why() if said.code != 0 else "it names none"
+    return names, [Check("C++", "which tests there are", FAILED, why)]
+
+
+def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> None:
+    until, logs = time.monotonic() + LIMIT_S, report.logs
     shutil.rmtree(places.site, ignore_errors=True)
-    checks = run_parts([parts.install(places)], env, logs, until)
-    installed = checks[0].outcome != FAILED
-    listed = run([str(places.test_gpu), "--gtest_list_tests"], env, ASK_S, logs / "cpp_tests.log")
-    script = [places.python, str(ROOT / "tests" / "on_gpu.py"), "list"]
-    said = run(script, env, ASK_S, logs / "python_checks.log") if installed else Ended(0, "")
-    names = said.text.splitlines()
-    for part, asked in (("C++", listed), ("Python", said)):
-        if asked.code != 0:
-            checks.append(Check(part, "which tests there are", FAILED, asked.why()))
-    together, alone = (
-        [line.partition(": ")[2] for line in names if line.startswith(kind)]
-        for kind in ("together: ", "alone: ")
+    report.add([])  # so that nobody takes the table of an earlier run for this one's
+    (package,) = run_parts([parts.install(places)], env, logs, until, done=report.add)
+    installed = package.outcome != FAILED
+    tests, wrong = gtests_listed(
+        run([str(places.test_gpu), "--gtest_list_tests"], env, ASK_S, logs / "cpp_tests.log")
     )
-    cpp, sanitizer = parts.cpp(places, listed_tests(listed.text))
-    python = parts.python_checks(places, together, alone)
+    report.add(wrong)
+    together: list[str] = []
+    alone: list[str] = []
+    if installed:
+        script = [places.python, str(ROOT / "tests" / "on_gpu.py"), "list"]
+        together, alone, wrong = checks_listed(run(script, env, ASK_S, logs / "python_checks.log"))
+        report.add(wrong)
+    cpp, sanitizer = parts.cpp(places, tests)
     doctor = [places.python, "-m", "pycollective", "doctor", "--gpu"]
     everything = [
         Part("doctor", doctor, 10, lambda _: []),  # for who reads the logs
         cpp,
-        *python,
+        *parts.python_checks(places, together, alone),
         *parts.benchmarks(places),
         sanitizer,
     ]
-    return checks + run_parts(everything, env, logs, until, installed)
-
-
-def write(logs: Path, checks: Sequence[Check], site: Path) -> str:
-    said = "".join(each.read_text(errors="replace") for each in sorted(logs.glob("bench_*.log")))
-    here = machine.describe(site, said)
-    (logs / "table.md").write_text(table.markdown(here, checks))
-    (logs / "checks.json").write_text(json.dumps([asdict(each) for each in checks], indent=1) + "\n")
-    shown = table.text(here, checks)
-    (logs / "table.txt").write_text(shown)
-    return shown
+    run_parts(everything, env, logs, until, installed, report.add)
 
 
 def main() -> int:
@@ -104,12 +163,11 @@ def main() -> int:
     places = parts.places_here()
     logs = Path(os.environ["OUT"]) if os.environ.get("OUT") else ROOT / "build" / "gpu" / "results"
     logs.mkdir(parents=True, exist_ok=True)
-    checks = all_checks(places, environment(places), logs)
-    if os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1":
-        checks = [each.where_required() for each in checks]
-    print("\n" + write(logs, checks, places.site))
+    report = Report(logs, places.site, os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1")
+    make_all_checks(places, environment(places), report)
+    print("\n" + report.finish())
     print(f"raw output, and this table as Markdown (table.md): {logs}")
-    return int(any(each.outcome == FAILED for each in checks))
+    return int(report.failed())
 
 
 if __name__ == "__main__":

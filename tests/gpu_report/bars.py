@@ -46,7 +46,7 @@ BARS = (
     Bar("NCCL with one rank", "right, in the order of streams, ended by an abort", ("C++: NcclOnGpu.",)),
     Bar(
         "allreduce of 8 B, 1 rank by NCCL",
-        "at most 2 us over NCCL's own call",
+        "the median at most 2 us over that of NCCL's own call",
         ("benchmark: 1 rank beside NCCL: 8 B", "benchmark: 1 rank beside NCCL: results"),
     ),
     Bar("every collective, 2 ranks on one GPU", "right", ("benchmark: 2 ranks on one GPU",)),

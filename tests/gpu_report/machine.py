@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -24,6 +25,7 @@ PACKAGES = (
 ASK_S = 15.0
 
 
+@functools.cache  # the machine stays as it is, and is described after every part
 def said(*command: str) -> str:
     """The output of a command, empty if there is none."""
     try:

@@ -24,6 +24,7 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
     part = Array(gpu, np.arange(5) + 100 * rank, stream)
     parts = np.concatenate([np.arange(5) + 100 * each for each in range(size)])
     whole = Array(gpu, np.zeros(5 * size, np.int64), stream)
+    assert "not known yet" in pc.explain("allgather", device="cuda")
     for _ in range(3):  # the first opens what others show, the next find it open
         whole.host[...] = 0
         assert pc.allgather(part, out=whole) is whole
@@ -37,11 +38,16 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
     assert received.host.tolist() == [rank + 10 * each for each in range(size)]
     assert ways()[-5:] == ["peers"] * 5, ways()
 
+    assert "from array to array" in pc.explain("allgather", device="cuda")
+    assert "share one GPU" in pc.explain("allgather", device="cuda")  # why not by NCCL
+    assert "through the host" in pc.explain("send", device="cuda")
+
     # Without kernels what reduces goes through the host; so does what has no handle, on all ranks.
     x = Array(gpu, np.full(7, rank + 1.0), stream)
     pc.allreduce(x)
     assert x.host.tolist() == [size * (size + 1) / 2] * 7
     assert ways()[-1] != "peers"
+    assert "rank 0 cannot reduce on its GPU" in pc.explain("allreduce", device="cuda")
     if rank == 1:
         make_pooled = gpu.driver.library.fake_cuda_make_pooled
         make_pooled.restype, make_pooled.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -81,9 +81,33 @@ def test_ranks_as_threads_go_by_nccl_and_are_compared_with_its_own_calls(on_fake
     assert [(row[8], row[12]) for row in table(done)] == [("0", "0")] * 10
     assert ways(done) == ["# way: nccl"] * 5
     number = r"-?\d+\.\d\d us, ours [+-]\d+\.\d\d"
-    times = f"{number}, until queued {number}"
+    times = f"{number}, median {number}, until queued {number}, #wrong 0"
     beside = rf"^# NCCL's own call: out of place {times}; in place {times}$"
     assert len(re.findall(beside, done.stdout, re.M)) == 10
+    assert "# of NCCL's own calls  : 0 OK" in done.stdout
+
+
+def test_a_wrong_result_of_nccls_own_calls_is_said_and_the_exit_code_is_1(on_fakes: Run) -> None:
+    words = ("allreduce", "-t", "2", *SMALL, "--raw")
+    done = on_fakes(*words, FAKE_NCCL_SPOILS="world 2")  # that of its own calls
+    assert done.returncode == 1
+    assert re.search(
+        r"^pycollective-bench: \d elements of the results of NCCL's own calls are wrong$", done.stderr, re.M
+    )
+    assert re.search(r"^# of NCCL's own calls  : \d FAILED$", done.stdout, re.M)
+    assert "# Out of bounds values : 0 OK" in done.stdout
+    done = on_fakes(*words, "--json", FAKE_NCCL_SPOILS="world 2")
+    halves = [
+        json.loads(line)[place] for line in done.stdout.splitlines() for place in ("out_of_place", "in_place")
+    ]
+    assert all(half["nwrong"] == 0 and half["raw_nwrong"] > 0 for half in halves)
+
+
+def test_a_rank_that_cannot_begin_tells_the_others_why(on_fakes: Run) -> None:
+    done = on_fakes("allreduce", "-n", "2", "--gpus", "0,9", *SMALL)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "pycollective-bench: rank 1 failed first: there is no GPU 9 here: there are 4"
 
 
 @pytest.mark.parametrize(
@@ -132,6 +156,10 @@ def test_json_has_one_object_per_row_and_nothing_else(on_fakes: Run) -> None:
             assert half["nwrong"] == 0
             assert 0 < half["host_time"] <= half["time"]
             assert 0 < half["raw_host_time"] <= half["raw_time"]
+            assert half["raw_nwrong"] == 0
+            for turns, median in (("turns", "p50"), ("raw_turns", "raw_p50")):
+                assert len(half[turns]) == 4
+                assert half[median] == sorted(half[turns])[1]
 
 
 def test_without_a_driver_it_is_skipped_with_one_line_of_reason(on_fakes: Run) -> None:

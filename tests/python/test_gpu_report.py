@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from gpu_report import bars, parts, readers, table  # noqa: E402
-from gpu_report.__main__ import run_parts  # noqa: E402
+from gpu_report.__main__ import Report, checks_listed, run_parts  # noqa: E402
 from gpu_report.check import FAILED, FIGURE, PASSED, SKIPPED, Check  # noqa: E402
 from gpu_report.ended import Ended, run  # noqa: E402
 from gpu_report.parts import Part, Places  # noqa: E402
@@ -91,15 +91,20 @@ def test_the_names_of_on_gpu_are_those_that_its_lines_have() -> None:
     assert {name.partition(": ")[0] for name in names} == {"together", "alone"}
 
 
-def half(time_us: float, raw_us: float, wrong: int | None = 0, bus: float = 700.0) -> dict[str, Any]:
+def half(
+    time_us: float, raw_us: float, wrong: int | None = 0, bus: float = 700.0, raw_wrong: int | None = 0
+) -> dict[str, Any]:
     return {
         "time": time_us,
         "alg_bw": bus,
         "bus_bw": bus,
         "nwrong": wrong,
         "host_time": time_us / 2,
+        "p50": time_us,
         "raw_time": raw_us,
         "raw_host_time": raw_us / 2,
+        "raw_p50": raw_us,
+        "raw_nwrong": raw_wrong,
     }
 
 
@@ -128,7 +133,8 @@ def test_what_ours_adds_to_nccls_own_call_has_a_bar_at_the_smallest_size() -> No
     good = outcomes(bench(readers.beside_nccl, row(8, half(5.5, 4), half(5, 4)), large))
     assert good["it: results"] == (PASSED, "1 collectives, by nccl")
     assert good["it: 8 B"][0] == PASSED
-    assert "out of place 5.50 us, NCCL's own 4.00: +1.50, until queued +0.75" in good["it: 8 B"][1]
+    assert "out of place 5.50 us by the median, NCCL's own 4.00: +1.50" in good["it: 8 B"][1]
+    assert "until queued +0.75 on average" in good["it: 8 B"][1]
     assert good["it: 1 MiB"][0] == FIGURE
     assert "busbw 700.0 GB/s" in good["it: 1 MiB"][1]
     assert (
@@ -137,6 +143,22 @@ def test_what_ours_adds_to_nccls_own_call_has_a_bar_at_the_smallest_size() -> No
     )
     without_bar = outcomes(bench(readers.figures_beside_nccl, row(8, half(50, 4), half(60, 4))))
     assert without_bar["it: 8 B"][0] == FIGURE
+
+
+def test_the_bar_is_judged_by_medians_so_one_slow_turn_decides_nothing() -> None:
+    one_slow_turn = {**half(5.5, 4), "time": 50.0}
+    (_, check) = bench(readers.beside_nccl, row(8, one_slow_turn, None))
+    assert check.outcome == PASSED
+    slow_in_most = {**half(6.5, 4), "time": 5.0}
+    (_, check) = bench(readers.beside_nccl, row(8, slow_in_most, None))
+    assert (check.outcome, check.said.partition(",")[0]) == (FAILED, "out of place 6.50 us by the median")
+
+
+def test_what_is_wrong_in_nccls_own_calls_fails_too() -> None:
+    wrong, _ = bench(readers.beside_nccl, row(8, half(1, 1, raw_wrong=3), half(1, 1, raw_wrong=1)))
+    assert (wrong.outcome, wrong.said.partition(";")[0]) == (FAILED, "4 wrong elements of NCCL's own calls")
+    unchecked, _ = bench(readers.beside_nccl, row(8, half(1, 1, raw_wrong=None), None))
+    assert (unchecked.outcome, unchecked.said) == (FAILED, "not verified")
 
 
 def test_wrong_elements_fail_and_the_way_is_said() -> None:
@@ -232,6 +254,57 @@ def test_when_all_time_is_over_the_rest_says_so(tmp_path: Path) -> None:
     assert (check.outcome, check.said) == (SKIPPED, "not run: the 480 s of all parts were over")
     (check,) = run_parts([part], {}, tmp_path, time.monotonic() + 9, has_package=False)
     assert check.said == "not run: the package is not installed"
+
+
+def test_the_table_is_written_after_every_part_so_a_run_that_is_killed_leaves_what_it_has(
+    tmp_path: Path,
+) -> None:
+    def good(ended: Ended) -> list[Check]:
+        return [Check("p", "good", PASSED, ended.text.strip())]
+
+    seen: list[str] = []
+
+    def look(ended: Ended) -> list[Check]:
+        seen.append(ended.text)
+        return []
+
+    report = Report(tmp_path, tmp_path / "site")
+    first = Part("first", ["echo", "fine"], 5, good)
+    looks = Part("looks", ["cat", *(str(tmp_path / f"table.{end}") for end in ("md", "txt"))], 5, look)
+    run_parts([first, looks], dict(os.environ), tmp_path, time.monotonic() + 30, done=report.add)
+    assert "| p | good | passed | fine |" in seen[0]
+    assert seen[0].count("unfinished: ") == 2
+    assert report.finish().splitlines()[-1] == "1 passed"
+    assert "unfinished" not in (tmp_path / "table.md").read_text()
+    assert [each["name"] for each in json.loads((tmp_path / "checks.json").read_text())] == ["good"]
+
+
+def test_where_a_gpu_is_required_the_table_of_a_run_that_is_killed_says_so_too(tmp_path: Path) -> None:
+    Report(tmp_path, tmp_path, required=True).add([Check("C++", "a", SKIPPED, "no driver")])
+    assert "| C++ | a | failed | not skipped, since a GPU is required" in (tmp_path / "table.md").read_text()
+
+
+def test_lists_of_tests_that_say_what_nobody_knows_have_failed() -> None:
+    names = "together: a\nalone: b\n"
+    assert checks_listed(Ended(0, names)) == (["a"], ["b"], [])
+    for text, why in (
+        (names + "beside: c\n", "unknown: beside: c"),
+        ("", "it names none"),
+        ("together: a\n", "it names none that is made alone"),
+    ):
+        *_, (failed,) = checks_listed(Ended(0, text))
+        assert (failed.part, failed.outcome, failed.said) == ("Python", FAILED, why)
+    *_, (failed,) = checks_listed(Ended(1, "no package\n"))
+    assert failed.said == "ended with code 1: no package"
+
+
+@pytest.mark.parametrize("words", [["lsit"], ["list", "this one"]])
+def test_on_gpu_refuses_names_that_it_does_not_know(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "on_gpu.py", *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert words[-1] in done.stderr
 
 
 def test_output_that_cannot_be_read_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -264,3 +264,15 @@ def test_explain_asks_for_size_where_hosts_are_given_in_a_world() -> None:
         assert pc.explain("allreduce", size=4).startswith("allreduce of 0 bytes, 4 ranks")
     finally:
         pc.shutdown()
+
+
+def test_explain_of_arrays_on_gpus_says_that_nobody_knows_before_the_first() -> None:
+    pc.init()
+    try:
+        assert "allreduce of arrays on GPUs, 1 rank: not known yet" in pc.explain("allreduce", device="cuda")
+        with pytest.raises(pc.InvalidArgument, match='device must be "cpu" or "cuda", not "tpu"'):
+            pc.explain("allreduce", device="tpu")
+        with pytest.raises(pc.InvalidArgument, match="by ranks that are there"):
+            pc.explain("allreduce", device="cuda", size=2)
+    finally:
+        pc.shutdown()

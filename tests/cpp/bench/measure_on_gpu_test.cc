@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "bench/gpu_arrays.h"
@@ -20,6 +25,34 @@ using testing::Outcomes;
 constexpr double kLong = 20;
 const Effort kLittle = {.warm_up = 1, .iterations = 7};
 
+// Functions in the place of NCCL's allreduce, which say whose call it was.
+struct Heard {
+  const nccl::Api* real = nullptr;
+  DeviceCalls* ours = nullptr;
+  std::string order = {};  // "orro": of ours and of NCCL's own
+  int disturbed = 0;       // of its own calls, those beside which ours were looked after
+};
+Heard* heard = nullptr;
+
+nccl::ReturnCode hear_ours(const void* in, void* out, std::size_t count, nccl::DataType dtype, nccl::RedOp op,
+                           nccl::CommHandle comm, nccl::StreamHandle stream) {
+  heard->order += 'o';
+  return heard->real->all_reduce(in, out, count, dtype, op, comm, stream);
+}
+nccl::ReturnCode hear_raw(const void* in, void* out, std::size_t count, nccl::DataType dtype, nccl::RedOp op,
+                          nccl::CommHandle comm, nccl::StreamHandle stream) {
+  const bool first = !heard->order.ends_with('r');
+  heard->order += 'r';
+  if (first && !heard->ours->settle(0).is_ok()) ++heard->disturbed;
+  return heard->real->all_reduce(in, out, count, dtype, op, comm, stream);
+}
+nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, nccl::RedOp, nccl::CommHandle,
+                            nccl::StreamHandle) {
+  return nccl::ReturnCode::kSuccess;
+}
+
+const Status kNoPeers(Code::kUnsupported, "no peers here");
+
 class BenchOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -28,12 +61,22 @@ class BenchOnGpu : public ::testing::Test {
     driver_ = cuda::open_driver({FAKE_CUDA}).value();
     nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
-  void TearDown() override { fake_.reset(); }
+  void TearDown() override {
+    fake_.reset();
+    heard = nullptr;
+  }
+
+  // NCCL with another allreduce.
+  std::shared_ptr<const nccl::Api> nccl_with(decltype(nccl::Api::all_reduce) all_reduce) const {
+    nccl::Api api = nccl_.api();
+    api.all_reduce = all_reduce;
+    return std::make_shared<const nccl::Api>(api);
+  }
 
   Result<std::shared_ptr<DeviceCalls>> join(Communicator& group) {
     DeviceCalls::Means means;
     means.driver = driver_;
-    means.api = nccl_.shared_api();
+    means.api = for_ours_;
     means.device = group.rank();
     means.clock = &clock_;
     means.log = Logger(LogLevel::kError, group.rank(), -1);
@@ -45,10 +88,11 @@ class BenchOnGpu : public ::testing::Test {
     PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank()));
     Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
     if (options.way != GpuWay::kStaged) joined = join(group);
-    GroupOnGpus way(group, driver_, group.rank(), joined);
+    if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
+    GroupOnGpus way(group, driver_, group.rank(), joined, kNoPeers);
     std::unique_ptr<RawNccl> raw;
     if (options.raw) {
-      PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, nccl_.shared_api()));
+      PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
     }
     const GpuStage stage{group, *gpu, way, raw.get(), options};
     PC_ASSIGN_OR_RETURN(row, measure_on_gpu(stage, what, 10'000, effort));
@@ -70,6 +114,7 @@ class BenchOnGpu : public ::testing::Test {
 
   const FakeCuda fake_ = FakeCuda::at(FAKE_CUDA);
   nccl::testing::FakeLibrary nccl_{FAKE_NCCL_22809};
+  std::shared_ptr<const nccl::Api> for_ours_ = nccl_.shared_api(), for_raw_ = nccl_.shared_api();
   nccl::SteadyClock clock_;
   std::shared_ptr<const cuda::Driver> driver_;
 };
@@ -140,18 +185,127 @@ TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_ow
         ASSERT_TRUE(row.out_of_place && row.out_of_place->raw && row.in_place && row.in_place->raw);
         EXPECT_GT(row.out_of_place->raw->until_done_s, 0);
         EXPECT_EQ(row.out_of_place->wrong, 0u);
+        EXPECT_EQ(row.out_of_place->raw_wrong, 0u) << operation.name << " of " << size;
+        EXPECT_EQ(row.in_place->raw_wrong, 0u) << operation.name << " of " << size << ", in place";
       }
     }
   }
-  // One warm-up, and 7 timed ones in 7 turns, in both places.
-  const Effort effort = {.warm_up = 1, .iterations = 7, .checks = false};
-  rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
-  std::string calls = nccl_.calls_of_newest();
-  std::size_t number = 0;
-  for (std::size_t at = calls.find("AllReduce"); at != std::string::npos;
-       at = calls.find("AllReduce", at + 1))
-    ++number;
-  EXPECT_EQ(number, 16u) << calls;
+}
+
+TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for_ours) {
+  for_raw_ = nccl_with(do_nothing);
+  GpuOptions alone = asked(), lists = asked(), graph = asked();
+  lists.aggregated = 3;
+  graph.graph_launches = 2;
+  for (GpuOptions& options : {std::ref(alone), std::ref(lists), std::ref(graph)}) {
+    options.raw = true;
+    for (const GpuRow& row : rows_of(2, options, sum_of(*find_operation("allreduce")))) {
+      EXPECT_EQ(row.in_place->wrong, 0u);
+      ASSERT_TRUE(row.in_place->raw_wrong);
+      EXPECT_GT(*row.in_place->raw_wrong,
+                4000u * options.aggregated);  // of 2500 on each rank; some are equal by chance
+    }
+  }
+  alone.raw = true;
+  for (const GpuRow& row :
+       rows_of(1, alone, sum_of(*find_operation("allreduce")), {.iterations = 2, .checks = false}))
+    EXPECT_FALSE(row.in_place->raw_wrong || row.in_place->wrong);
+}
+
+TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_turns_and_nothing_of_ours_is_left_in_its_turn) {
+  Heard all{&nccl_.api()};
+  heard = &all;
+  for_ours_ = nccl_with(hear_ours);
+  for_raw_ = nccl_with(hear_raw);
+  GpuOptions compared = asked();
+  compared.raw = true;
+  compared.out_of_place = false;
+  const auto order = [&](const Effort& effort) {
+    all.order.clear();
+    rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
+    return all.order;
+  };
+  EXPECT_EQ(order({.warm_up = 2, .iterations = 1, .checks = false}),
+            "oorr"
+            "or");
+  EXPECT_EQ(order({.warm_up = 1, .iterations = 7, .checks = false}),
+            "or"
+            "orroorroor"
+            "rroo");
+  const std::string turns = "oorrrrrooo";  // 25 calls: 2 and 3 in turn
+  EXPECT_EQ(order({.warm_up = 1, .iterations = 25, .checks = false}),
+            "or" + turns + turns + turns + turns + turns);
+  EXPECT_EQ(all.disturbed, 0);
+}
+
+TEST_F(BenchOnGpu, every_turn_is_told_and_the_same_on_all_ranks) {
+  GpuOptions compared = asked();
+  compared.raw = true;
+  const std::vector<GpuRow> rows = rows_of(3, compared, sum_of(*find_operation("allreduce")));
+  for (const GpuRow& row : rows) {
+    for (const PerIteration& time : {row.out_of_place->time, *row.out_of_place->raw}) {
+      EXPECT_EQ(time.turns_s.size(), 6u);
+      EXPECT_LE(*std::min_element(time.turns_s.begin(), time.turns_s.end()), time.until_done_s);
+      EXPECT_GE(*std::max_element(time.turns_s.begin(), time.turns_s.end()), time.until_done_s);
+    }
+    EXPECT_EQ(row.out_of_place->time.turns_s, rows[0].out_of_place->time.turns_s);
+    EXPECT_EQ(row.out_of_place->raw->turns_s, rows[0].out_of_place->raw->turns_s);
+  }
+  EXPECT_EQ(median_s({0, 0, {5, 1, 9, 2, 7, 3}}), 3);
+}
+
+TEST_F(BenchOnGpu, beside_nccl_as_many_calls_are_timed_as_without_it) {
+  GpuOptions compared = asked();
+  compared.raw = true;
+  compared.out_of_place = false;
+  for (const uint64_t iterations : {1, 2, 7, 25}) {
+    const Effort effort = {.warm_up = 1, .iterations = iterations, .checks = false};
+    rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
+    const std::string calls = nccl_.calls_of_newest();
+    std::size_t number = 0;
+    for (std::size_t at = calls.find("AllReduce"); at != std::string::npos;
+         at = calls.find("AllReduce", at + 1))
+      ++number;
+    EXPECT_EQ(number, 1 + iterations) << calls;
+  }
+  compared.graph_launches = 13;
+  rows_of(1, compared, sum_of(*find_operation("allreduce")),
+          {.warm_up = 1, .iterations = 2, .checks = false});
+  EXPECT_EQ(fake_.calls("cuGraphLaunch"), 2 * 13);
+}
+
+TEST_F(BenchOnGpu, if_rank_0_cannot_let_nccls_own_calls_meet_all_ranks_say_why) {
+  nccl_->fail_next("GetUniqueId", 2, 0);
+  std::latch all_know(3);  // no runtime ends before: it is no death that the others hear of
+  const Outcomes outcomes = testing::run_world(
+      {.size = 3, .timeout_s = kLong, .shut_down = false, .log_fd = -1}, [&](Runtime&, Communicator& group) {
+        const Status joined = RawNccl::join(group, nccl_.shared_api()).status();
+        all_know.arrive_and_wait();
+        return joined;
+      });
+  for (const Status& each : outcomes) {
+    EXPECT_EQ(each.code(), Code::kInternal) << testing::text_of(outcomes);
+    EXPECT_NE(each.message().find("ncclSystemError"), std::string::npos) << testing::text_of(outcomes);
+  }
+}
+
+TEST_F(BenchOnGpu, a_rank_that_nccls_own_calls_refuse_ends_the_others) {
+  nccl_->init_waits_for_all(1);
+  nccl_->fail_next("CommInitRankConfig", 2, 0);
+  std::latch all_know(3);
+  const Outcomes outcomes = testing::run_world(
+      {.size = 3, .timeout_s = kLong, .shut_down = false, .log_fd = -1}, [&](Runtime&, Communicator& group) {
+        const Status joined = RawNccl::join(group, nccl_.shared_api()).status();
+        all_know.arrive_and_wait();
+        return joined;
+      });
+  std::size_t refused = 0, others = 0;
+  for (const Status& each : outcomes) {
+    refused += each.message().find("ncclSystemError") != std::string::npos ? 1 : 0;
+    others += each.code() == Code::kPeerExited ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 1U) << testing::text_of(outcomes);
+  EXPECT_EQ(others, 2U) << testing::text_of(outcomes);
 }
 
 TEST_F(BenchOnGpu, every_average_over_the_ranks_is_the_same_on_all) {
@@ -199,13 +353,17 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
       testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
-        GroupOnGpus way(group, driver_, 0, joined);
+        GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
         GpuOptions options = asked();
         const GpuStage stage{group, *gpu, way, nullptr, options};
-        EXPECT_TRUE(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).is_ok());
-        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("scan"))).message(), "NCCL has no scan");
+        const auto route = [&](const char* name) { return route_of(stage, sum_of(*find_operation(name))); };
+        EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
+        EXPECT_EQ(route("allreduce").way, "nccl");
+        EXPECT_EQ(route("scan").by_nccl.message(), "NCCL has no scan");
+        EXPECT_EQ(route("scan").way, "staged");
         options.way = GpuWay::kStaged;
-        EXPECT_EQ(goes_by_nccl(stage, sum_of(*find_operation("allreduce"))).message(), "--way staged");
+        EXPECT_EQ(route("allreduce").by_nccl.message(), "--way staged");
+        EXPECT_EQ(route("allreduce").way, "staged");
         return way.close(kLong);
       });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);

@@ -58,26 +58,58 @@ TEST(BenchRanksHere, a_rank_that_a_signal_kills_is_told) {
   EXPECT_NE(ended.told.find("was killed by signal 9"), std::string::npos) << ended.told;
 }
 
-TEST(BenchRanksHere, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
+// Until this process has ended.
+void wait_for_the_end_of(pid_t pid) {
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd its_end = {process.get(), POLLIN, 0};
+  (void)::poll(&its_end, 1, process.valid() ? -1 : 0);  // no such process: it has ended
+}
+
+// This rank ends with `first`; when its process is gone the other ends with `second`.
+Ended run_one_after_the_other(Rank rank, const Status& first, const Status& second) {
   std::array<int, 2> ends = {};
-  ASSERT_EQ(::pipe(ends.data()), 0);
+  EXPECT_EQ(::pipe(ends.data()), 0);
   const Fd from_first(ends[0]), to_second(ends[1]);
-  const Ended ended = run_two([&](const Place& place) {
+  return run_two([&](const Place& place) {
     pid_t pid = ::getpid();
-    if (place.rank == 0) {
+    if (place.rank == rank) {
       const bool written = ::write(to_second.get(), &pid, sizeof pid) == sizeof pid;
-      return written ? Status(Code::kPeerExited, "rank 1 is gone") : Status(Code::kInternal, "write");
+      return written ? first : Status(Code::kInternal, "write");
     }
     if (::read(from_first.get(), &pid, sizeof pid) != sizeof pid) return Status(Code::kInternal, "read");
-    const Fd first(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    pollfd its_end = {first.get(), POLLIN, 0};
-    (void)::poll(&its_end, 1, first.valid() ? -1 : 0);  // no such process: it has ended
-    return Status(Code::kSystem, "no memory");
+    wait_for_the_end_of(pid);
+    return second;
   });
+}
+
+TEST(BenchRanksHere, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
+  const Ended ended = run_one_after_the_other(0, Status(Code::kPeerExited, "rank 1 is gone"),
+                                              Status(Code::kSystem, "no memory"));
   EXPECT_EQ(ended.code, 1);
   EXPECT_EQ(ended.told,
             "pycollective-bench: rank 0: rank 1 is gone\n"
             "pycollective-bench: rank 1 failed first: no memory\n");
+}
+
+TEST(BenchRanksHere, a_rank_that_fails_is_no_skip_though_another_cannot_measure_here) {
+  for (const Rank skips : {0, 1}) {
+    const Ended ended = run_one_after_the_other(skips, Status(Code::kUnsupported, "no GPU"),
+                                                Status(Code::kSystem, "no memory"));
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_EQ(ended.told, "pycollective-bench: rank " + std::to_string(skips) +
+                              ": no GPU\n"
+                              "pycollective-bench: rank " +
+                              std::to_string(1 - skips) + " failed first: no memory\n");
+  }
+}
+
+TEST(BenchRanksHere, what_none_can_measure_here_is_a_skip_also_where_one_only_hears_of_it) {
+  const Status cannot(Code::kUnsupported, "no GPU");
+  for (const Status& second : {cannot, Status(Code::kPeerExited, "rank 0 is gone")}) {
+    const Ended ended = run_one_after_the_other(0, cannot, second);
+    EXPECT_EQ(ended.code, 77);
+    EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
+  }
 }
 
 }  // namespace

@@ -232,6 +232,37 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
   EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
 }
 
+TEST_P(DeviceWorld, what_has_settled_keeps_nothing_and_nobody_looks_at_it_any_more) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_TRY(calls->settle(-1));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    auto kept = std::make_shared<int>();
+    const std::weak_ptr<int> is_kept = kept;
+    cuda::DeviceCall call = x.sum();
+    call.keeps = std::exchange(kept, nullptr);
+    fake_.hold_stream(x.stream.get());
+    for (int i = 0; i < 3; ++i) PC_TRY(calls->launch(call, -1).status());
+    call.keeps = nullptr;
+    if (calls->settle(0).code() != Code::kTimeout) return wrong("calls that have not ended have settled");
+    fake_.release_stream(x.stream.get());
+    PC_TRY(calls->settle(-1));
+    if (!is_kept.expired()) return wrong("what a call needs is kept after it has settled");
+    PC_TRY(calls->settle(0));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, nothing_settles_after_a_failure) {
+  const Outcomes outcomes = run(1, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    calls->abort(Status(Code::kAborted, "the test says so"));
+    return calls->settle(-1).message() == "the test says so" ? Status::ok() : wrong("it has settled");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));

@@ -2,6 +2,7 @@
 #include "cuda/graph.h"
 
 #include <array>
+#include <string>
 
 #include "cuda/copy.h"
 #include "cuda/fake_gpu.h"
@@ -49,13 +50,20 @@ TEST_F(GraphTest, what_fails_while_it_is_captured_leaves_the_stream_as_it_was) {
   EXPECT_EQ(fake.calls("cuGraphDestroy"), 1);
 }
 
-TEST_F(GraphTest, a_driver_without_graphs_says_so) {
-  fake.hide("cuGraphLaunch");
-  const auto old = value_of(open_driver({FAKE_CUDA}));
-  const Context context = value_of(Context::primary(old, 0));
-  const ContextGuard current = value_of(context.enter());
-  const Result<Graph> graph = Graph::capture(context, nullptr, [] { return Status::ok(); });
-  EXPECT_EQ(graph.status().code(), Code::kUnsupported);
+TEST_F(GraphTest, a_driver_without_graphs_names_the_function_that_it_lacks) {
+  for (const char* const missing :
+       {"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
+        "cuGraphExecDestroy", "cuGraphDestroy"}) {
+    fake.reset();
+    fake.hide(missing);
+    const auto old = value_of(open_driver({FAKE_CUDA}));
+    const Context context = value_of(Context::primary(old, 0));
+    const ContextGuard current = value_of(context.enter());
+    const Result<Graph> graph = Graph::capture(context, nullptr, [] { return Status::ok(); });
+    EXPECT_EQ(graph.status().code(), Code::kUnsupported);
+    EXPECT_TRUE(graph.status().message().ends_with(std::string("has no ") + missing))
+        << graph.status().message();
+  }
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ struct Arrival {
 
 struct World {
   int size = 1, joined = 0;
+  bool spoiled = false;  // FAKE_NCCL_SPOILS="world 2": what the second id's collectives give rank 0 is wrong
   std::vector<Comm*> members;
   std::map<std::size_t, std::vector<Arrival>> pending;                          // by number
   std::map<std::pair<int, int>, std::deque<Arrival>> sends, recvs;              // by (from, to)

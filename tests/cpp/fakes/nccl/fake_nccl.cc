@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -158,6 +159,8 @@ PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int ra
   if (world == nullptr) world = std::make_shared<World>();
   world->size = ranks;
   ++world->joined;
+  const char* const spoiled = std::getenv("FAKE_NCCL_SPOILS");
+  world->spoiled = spoiled != nullptr && std::string(spoiled) == id.bytes;
   Comm* const comm = new_comm(world, rank);
   if (const int code = read_config(config, *comm); code != kSuccess) return code;
   comm->calls = "init(" + std::to_string(rank) + "/" + std::to_string(ranks) + ")";
