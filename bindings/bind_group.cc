@@ -99,6 +99,8 @@ PyMethodDef* group_methods() {
       {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
       {"split", fast(on_group<split>), kFast, docs::kSplit},
       {"_join_gpus", fast(on_group<join_gpus>), kFast, docs::kJoinGpus},
+      {"_can_split_gpus", fast(on_group<can_split_gpus>), kFast, docs::kCanSplitGpus},
+      {"_split_gpus", fast(on_group<split_gpus>), kFast, docs::kSplitGpus},
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
       {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
       {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},

@@ -256,6 +256,25 @@ PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   return finish(group, status, nullptr, Py_None);
 }
 
+PyObject* can_split_gpus(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
+  if (usable(group) == nullptr) return nullptr;
+  const std::shared_ptr<DeviceGroups>& gpus = group.session->gpus;
+  return PyBool_FromLong(gpus != nullptr && gpus->can_split(*group.communicator));
+}
+
+PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const bool is_alone = nargs == 2 && args[0] == Py_None;  // in no new group
+  if (nargs != 2 || kwnames != nullptr || (!is_alone && !is_group(*group.state, args[0])))
+    return PyErr_Format(PyExc_TypeError, "_split_gpus(child, timeout)");
+  double timeout_s = -1;
+  if (!to_timeout(*group.state, "split", args[1], &timeout_s)) return nullptr;
+  Communicator* const child = is_alone ? nullptr : reinterpret_cast<GroupObject*>(args[0])->communicator;
+  const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
+    return gpus.split(communicator, child, timeout_s);
+  });
+  return finish(group, status, nullptr, Py_None);
+}
+
 GpuCall::GpuCall(const PreparedCall& call)
     : function_(call.function),
       nbytes_(call.nbytes()),

@@ -20,6 +20,10 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call);
 // _join_gpus(device): joins the ranks on their GPUs, as the first call of arrays there would. nullptr: a Python error is set.
 PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
+// _can_split_gpus(), _split_gpus(child, timeout): see DeviceGroups::split().
+PyObject* can_split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
 // Which way a collective of arrays on GPUs goes, or a message. Does not open a driver.
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective);
 

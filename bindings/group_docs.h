@@ -206,7 +206,8 @@ Parameters:
     timeout: seconds to wait for the other ranks, default that of init().
 
 Returns:
-    This rank's new group, or None for color None. It lives as long as the world.
+    This rank's new group, or None for color None. It lives as long as the world. Of a group that has joined by NCCL it
+    has joined, too (docs/gpu.md).
 
 Raises:
     As allreduce().
@@ -225,6 +226,8 @@ Example:
 // Not public: what pycollective/groups.py and staged.py use.
 inline constexpr const char* kJoinGpus =
     "_join_gpus(device, /)\n--\n\nJoins the ranks on their GPUs, as their first call of arrays there would.";
+inline constexpr const char* kCanSplitGpus = "_can_split_gpus()\n--\n\nSee DeviceGroups::can_split().";
+inline constexpr const char* kSplitGpus = "_split_gpus(child, timeout, /)\n--\n\nSee DeviceGroups::split().";
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kQuit = "_quit()\n--\n\nSee Communicator::quit().";

@@ -2,6 +2,7 @@
 
 A group has a number that none of its members uses for another one: each proposes its next free one, and the largest is
 taken. split() and Mesh ask all ranks of the group they cut; group() only the members, by messages (group_agreement).
+If the group that is cut has joined by NCCL on all its ranks, so do the new ones at once.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ def split(
     place = operator.index(key)
     if not all(-(1 << 63) <= number < 1 << 63 for number in (chosen, place)):
         raise InvalidArgument(f"split: color {chosen} and key {place} must fit into 64 bits")
-    mine = np.array([[color is None, chosen, place, group._next_group_id()]], np.int64)
-    rows = group.allgather(mine, timeout=timeout)
-    if color is None:
-        return None
-    number = int(rows[:, 3].max())
-    same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == chosen]
-    same.sort(key=lambda r: (int(rows[r, 2]), r))
-    return group._make(number, [group.ranks[r] for r in same])
+    row = [color is None, chosen, place, group._next_group_id(), group._can_split_gpus()]
+    rows = group.allgather(np.array([row], np.int64), timeout=timeout)
+    made = None
+    if color is not None:
+        number = int(rows[:, 3].max())
+        same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == chosen]
+        same.sort(key=lambda r: (int(rows[r, 2]), r))
+        made = group._make(number, [group.ranks[r] for r in same])
+    if rows[:, 4].all():
+        group._split_gpus(made, timeout)
+    return made
 
 
 class Mesh:
@@ -135,8 +139,8 @@ class Mesh:
         from zlib import crc32
 
         said = crc32(repr((self.shape, self.names, all_axes)).encode())
-        mine = np.array([self.group._next_group_id(), said, -said])
-        number, highest, lowest = self.group.allreduce(mine, "max", timeout=timeout).tolist()
+        mine = np.array([self.group._next_group_id(), said, -said, not self.group._can_split_gpus()])
+        number, highest, lowest, late = self.group.allreduce(mine, "max", timeout=timeout).tolist()
         if highest != -lowest:
             raise CollectiveMismatch(
                 f"mesh: the ranks have other shapes, names or axes; here shape {self.shape}, names {self.names}, "
@@ -145,7 +149,10 @@ class Mesh:
         for axes, offset in zip(all_axes, itertools.count()):
             along = tuple(slice(None) if name in axes else self.coordinates[name] for name in self.names)
             ranks = self._grid[along].ravel()
-            self._groups[axes] = self.group._make(number + offset, [self.group.ranks[rank] for rank in ranks])
+            made = self.group._make(number + offset, [self.group.ranks[rank] for rank in ranks])
+            if not late:
+                self.group._split_gpus(made, timeout)
+            self._groups[axes] = made
 
 
 def _fitted(shape: tuple[int, ...], names: tuple[str, ...], size: int) -> tuple[int, ...]:

@@ -79,6 +79,19 @@ Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
   return can_go_by_nccl(all);
 }
 
+// Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
+// group too.
+template <class Make>
+auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
+  WaitContext context = group.waiting_until(deadline);
+  const std::function<bool()>* const interrupted = context.interrupted;
+  const std::function<bool()> in_vain = [&] {
+    return !group.alive().is_ok() || (interrupted != nullptr && *interrupted && (*interrupted)());
+  };
+  context.interrupted = &in_vain;
+  return make(context);
+}
+
 }  // namespace
 
 // One call. Thread-safety: all methods.
@@ -120,13 +133,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   };
   const Result<nccl::UniqueId> met = meet_by_nccl(group, *means.api, std::max(deadline.remaining_s(), 0.0));
   if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
-  WaitContext context = group.waiting_until(deadline);
-  const std::function<bool()>* const interrupted = context.interrupted;
-  const std::function<bool()> in_vain = [&] {
-    return !group.alive().is_ok() || (interrupted != nullptr && *interrupted && (*interrupted)());
-  };
-  context.interrupted = &in_vain;
-  const auto joined = [&]() -> Result<std::shared_ptr<DeviceCalls>> {
+  const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
     PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
     PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context));
@@ -138,7 +145,8 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
     PC_TRY(calls->first_failure());  // nobody would look after them
     return calls;
-  }();
+  };
+  const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
   if (!joined.is_ok()) return leave(joined.status());
   return joined;
 }
@@ -198,25 +206,33 @@ Status DeviceCalls::check(Request& request) const {
   return executor_->can(request);
 }
 
+// Until the answer is let go.
+Result<std::shared_ptr<void>> DeviceCalls::take_turn() {
+  if (in_turn_ == std::this_thread::get_id())
+    return Status(
+        Code::kInvalidArgument,
+        "a signal handler that runs while this group queues a call on the GPU cannot make another there");
+  turn_.lock();
+  in_turn_ = std::this_thread::get_id();
+  return std::shared_ptr<void>(nullptr, [this](void*) {
+    in_turn_ = std::thread::id();
+    turn_.unlock();
+  });
+}
+
 Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
                                                                std::function<void()> on_end) {
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
   PC_TRY(executor_->ready(checked));
-  if (in_turn_ == std::this_thread::get_id())
-    return Status(
-        Code::kInvalidArgument,
-        "a signal handler that runs while this group queues a call on the GPU cannot make another there");
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
   const std::shared_ptr<Call> started(new Call);
   started->deadline_ = Deadline::after(seconds);
   started->due_ = Deadline::after(seconds, clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
-  const std::lock_guard in_one_order(turn_);
-  in_turn_ = std::this_thread::get_id();
-  const std::shared_ptr<void> out_of_turn(nullptr, [this](void*) { in_turn_ = std::thread::id(); });
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
   PC_ASSIGN_OR_RETURN(started->on_cpu_,
                       group_.begin_comparison(
                           checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
@@ -237,6 +253,37 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   }
   if (wakes) changed_.notify_all();
   return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
+  const bool joins = child != nullptr && child->size() > 1;
+  const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
+  const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
+    PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> made,
+                        executor_->split(color, joins ? child->rank() : 0, context));
+    if (made == nullptr) return std::shared_ptr<DeviceCalls>();
+    Means means;
+    means.device = device_;
+    means.clock = &clock_;
+    means.strict = strict_;
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
+    PC_TRY(calls->first_failure());
+    return calls;
+  };
+  Result<std::shared_ptr<DeviceCalls>> calls = among_the_living(group_, deadline, cut);
+  if (calls.is_ok()) return calls;
+  const Status end = group_.alive();
+  fail(end.is_ok() ? calls.status() : end, end.is_ok());
+  const Status first = first_failure();
+  if (child != nullptr) child->quit(first);  // others may have it already
+  return first;
+}
+
+bool DeviceCalls::can_split() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.is_ok() && in_turn_ != std::this_thread::get_id();
 }
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.

@@ -65,6 +65,11 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
+  // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
+  // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank,
+  // this group ends on all, and that rank's child.
+  Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
+  bool can_split() const;  // as far as this rank knows: nothing has gone wrong
   // Until every call so far has ended and nothing looks after it any more, so that the next thing to be done has the host and
   // the driver for itself. For measurements; hears no Ctrl-C.
   Status settle(double timeout_s);
@@ -75,6 +80,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  private:
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
+  Result<std::shared_ptr<void>> take_turn();
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until) const;
   Status all_have_made(const Call& call);
@@ -90,7 +96,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const bool strict_;
   nccl::Clock& clock_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  std::mutex turn_;                       // calls are compared and queued in one order
+  std::mutex turn_;                       // calls are compared and queued in one order: take_turn()
   std::atomic<std::thread::id> in_turn_;  // who holds it
 
   mutable std::mutex mutex_;         // guards what follows

@@ -106,6 +106,36 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group,
   return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined), std::move(peers));
 }
 
+// Null: it has not, or all have ended.
+std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
+  const std::lock_guard lock(mutex_);
+  const auto its = std::find_if(joined_.begin(), joined_.end(),
+                                [&](const auto& each) { return &each->group() == &group; });
+  return its == joined_.end() || !ended_.is_ok() ? nullptr : *its;
+}
+
+bool DeviceGroups::can_split(const Communicator& group) {
+  const std::shared_ptr<GroupOnGpus> its = joined(group);
+  return its != nullptr && its->can_split();
+}
+
+Status DeviceGroups::split(const Communicator& group, Communicator* child, double timeout_s) {
+  const std::shared_ptr<GroupOnGpus> parent = joined(group);
+  if (parent == nullptr) return Status(Code::kNotInitialized, "the group was closed while it was split");
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<GroupOnGpus> made, parent->split(child, timeout_s));
+  if (made == nullptr) return Status::ok();
+  const std::lock_guard lock(mutex_);
+  if (!ended_.is_ok()) {  // meanwhile
+    made->abort(ended_);
+    return ended_;
+  }
+  const auto its = std::make_shared<Group>();
+  its->way = made;
+  groups_[child] = its;
+  joined_.push_back(std::move(made));
+  return Status::ok();
+}
+
 std::string DeviceGroups::explain(const Communicator& group, std::optional<Collective> collective) {
   std::shared_ptr<Group> its;
   {

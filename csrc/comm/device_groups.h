@@ -42,6 +42,11 @@ class DeviceGroups {
   // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
+  // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
+  bool can_split(const Communicator& group);
+  // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
+  // has called yet, or null. It joins on the GPU of `group`. See DeviceCalls::split().
+  Status split(const Communicator& group, Communicator* child, double timeout_s);
   // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
   std::string explain(const Communicator& group, std::optional<Collective> collective);
   static std::string not_known_yet();
@@ -62,6 +67,7 @@ class DeviceGroups {
     std::shared_ptr<GroupOnGpus> way;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
+  std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,

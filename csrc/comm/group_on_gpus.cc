@@ -67,6 +67,14 @@ Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& c
   return staged->begin(call, timeout_s, std::move(on_end));
 }
 
+Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, double timeout_s) {
+  PC_TRY(by_nccl());
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> calls, nccl_.value()->split(child, timeout_s));
+  if (calls == nullptr) return std::shared_ptr<GroupOnGpus>();
+  return std::make_shared<GroupOnGpus>(*child, driver_, device_, std::move(calls),
+                                       Status(Code::kUnsupported, "calls of this group go by NCCL"));
+}
+
 Status GroupOnGpus::settle(double timeout_s) {
   return nccl_.is_ok() ? nccl_.value()->settle(timeout_s) : Status::ok();
 }

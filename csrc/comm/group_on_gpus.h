@@ -42,6 +42,11 @@ class GroupOnGpus {
   Status close(double timeout_s);
   void abort(const Status& why);
 
+  Communicator& group() const { return group_; }
+  // See DeviceGroups.
+  bool can_split() const { return nccl_.is_ok() && nccl_.value()->can_split(); }
+  Result<std::shared_ptr<GroupOnGpus>> split(Communicator* child, double timeout_s);
+
  private:
   DeviceCalls* direct(const UserCall& call) const;  // null: through the host
   Result<std::shared_ptr<StagedCalls>> staged();

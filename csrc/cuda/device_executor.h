@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -56,6 +57,12 @@ class DeviceExecutor {
   virtual std::size_t running() const = 0;               // calls whose arrays it still keeps
   virtual void abort(const Status& why) = 0;             // everything, now and later
   virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
+  // One among those of its ranks that give this color (0 or more), ordered by key; null for a negative color. All ranks call it,
+  // after the same calls, for which it waits. If it fails, also on another rank, nothing is left but abort().
+  virtual Result<std::unique_ptr<DeviceExecutor>> split(int /*color*/, int /*key*/,
+                                                        const WaitContext& /*context*/) {
+    return Status(Code::kUnsupported, std::string(name()) + " makes no groups of some of its ranks");
+  }
 };
 
 }  // namespace pc::cuda

@@ -205,23 +205,40 @@ void Executor::let_go_of_ended() {
 
 void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why); }
 
-Status Executor::close(const WaitContext& context) {
+Status Executor::wait_for_all(const WaitContext& context) {
   for (;;) {
     let_go_of_ended();
     std::shared_ptr<Work> last;
     {
       const std::lock_guard lock(shared_->mutex);
-      if (shared_->running.empty()) break;
+      if (shared_->running.empty()) return Status::ok();
       last = shared_->running.back();
     }
     const Result<WaitEnd> end = last->wait_on_host(context);
     PC_TRY(end.status());
     if (end.value() != WaitEnd::kReady)
-      return Status(Code::kTimeout,
-                    "a call on the GPU has not ended, so its communicator cannot be closed: abort it");
+      return Status(end.value() == WaitEnd::kInterrupted ? Code::kInterrupted : Code::kTimeout,
+                    "a call on the GPU has not ended, so its communicator can be neither closed nor split");
   }
+}
+
+Status Executor::close(const WaitContext& context) {
+  PC_TRY(wait_for_all(context));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
   return shared_->communicator->close(context);
+}
+
+// NCCL wants nothing to be under way on a communicator that is split.
+Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key,
+                                                              const WaitContext& context) {
+  PC_TRY(wait_for_all(context));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
+  PC_ASSIGN_OR_RETURN(Gpu gpu, Gpu::take(shared_->context));
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
+                      shared_->communicator->split(color, key, {}, context));
+  std::unique_ptr<cuda::DeviceExecutor> executor;
+  if (made != nullptr) executor = std::make_unique<Executor>(std::move(gpu), std::move(made));
+  return executor;
 }
 
 std::size_t Executor::running() const {

@@ -43,6 +43,8 @@ class Executor final : public cuda::DeviceExecutor {
   Status look_around() override;
   void abort(const Status& why) override;
   Status close(const WaitContext& context) override;
+  Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key,
+                                                      const WaitContext& context) override;
 
   std::size_t running() const override;
 
@@ -50,6 +52,7 @@ class Executor final : public cuda::DeviceExecutor {
   struct Shared;
   class Work;
   void let_go_of_ended();
+  Status wait_for_all(const WaitContext& context);
   Result<void*> barrier_word();
   Status queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context);
 

@@ -62,8 +62,9 @@ class Driver:
 
     def __init__(self, gpus: int) -> None:
         self.library = ctypes.CDLL(os.environ["PYCOLLECTIVE_CUDA_LIB"])
-        nccl = ctypes.CDLL(os.environ["PYCOLLECTIVE_NCCL_LIB"])
-        nccl.fake_nccl_run_in_streams(self.library.fake_cuda_enqueue)
+        self.nccl = ctypes.CDLL(os.environ["PYCOLLECTIVE_NCCL_LIB"])
+        self.nccl.fake_nccl_run_in_streams(self.library.fake_cuda_enqueue)
+        self.nccl.fake_nccl_record.restype = ctypes.c_char_p
         self.call("cuInit", 0)
         self.control("set_device_count", gpus)
 
@@ -83,6 +84,11 @@ class Driver:
     def control(self, name: str, *arguments: Any) -> int:
         """One of FAKE_CUDA_CONTROLS."""
         return int(getattr(self.library, f"fake_cuda_{name}")(*arguments))
+
+    def record(self) -> list[str]:
+        """What NCCL was asked for, a line for each communicator. One thread at a time."""
+        answer: bytes = self.nccl.fake_nccl_record()
+        return answer.decode().splitlines()
 
 
 class Gpu:

@@ -290,6 +290,30 @@ def groups_have_communicators_of_their_own(group: _core.Group, gpu: Gpu) -> None
     assert y.host.tolist() == [4.0]
 
 
+@ranks(4)
+def groups_cut_from_one_that_has_joined_get_communicators_from_its_own(group: _core.Group, gpu: Gpu) -> None:
+    early = group.split(0)
+    group.allreduce(Array(gpu, [1.0]))
+    odd = group.split(1 if group.rank % 2 else None, -group.rank)
+    mesh = pc.Mesh((2, 2), ("rows", "columns"), group=group)
+    group.barrier()
+    if group.rank == 0:
+        lines = [line.split(" ", 2) for line in gpu.driver.record() if "Split" in line]
+        assert sorted((words[0], words[2]) for words in lines) == [
+            ("init(0/4)", "Split(-1) Split(0) Split(0)"),
+            ("init(1/4)", "Split(3) Split(1) Split(0)"),
+            ("init(2/4)", "Split(-1) Split(0) Split(2)"),
+            ("init(3/4)", "Split(3) Split(1) Split(2)"),
+        ]
+    assert odd is None or odd.ranks == (3, 1)
+    for each in (odd, mesh["rows"], mesh["columns"], early, group):
+        if each is not None:
+            x = Array(gpu, [1.0])
+            each.allreduce(x)
+            gpu.drain(1)
+            assert x.host.tolist() == [each.size]
+
+
 @ranks(2)
 def arrays_without_elements_take_part(group: _core.Group, gpu: Gpu) -> None:
     empty = Array(gpu, np.zeros((0, 3)))

@@ -1,4 +1,4 @@
-"""Ranks that share a GPU reach each other's arrays: processes, on a FAKE driver whose memory they map from each other."""
+"""Ranks that share a GPU reach each other's arrays: processes, on a FAKE driver that maps their memory."""
 
 from __future__ import annotations
 

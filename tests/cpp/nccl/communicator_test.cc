@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <tuple>
 
 #include "base/fd.h"
 #include "fake_library.h"
@@ -339,6 +340,43 @@ TEST_F(NcclCommunicator, a_split_that_others_do_not_make_ends_at_the_deadline) {
   EXPECT_EQ(child.status().code(), Code::kTimeout);
   EXPECT_EQ(parent->state(), State::kFailed);
   EXPECT_EQ(parent->close(soon()).code(), Code::kTimeout);
+}
+
+TEST_F(NcclCommunicator, a_split_that_nccl_refuses_makes_it_fail_unless_it_had_no_effect) {
+  for (const auto& [number, code, state] :
+       {std::tuple{2, Code::kSystem, State::kFailed}, std::tuple{4, Code::kInvalidArgument, State::kReady}}) {
+    const auto parent = alone();
+    library->fail_next("CommSplit", number, 0);
+    const Status refused = parent->split(0, 0, {}, soon()).status();
+    EXPECT_EQ(refused.code(), code) << refused.message();
+    EXPECT_EQ(parent->state(), state);
+    EXPECT_TRUE(parent->abort(refused).is_ok());
+  }
+  EXPECT_EQ(library->alive(), 0);
+}
+
+TEST_F(NcclCommunicator, an_abort_of_the_parent_ends_a_split_that_waits_for_others) {
+  const UniqueId id = make_unique_id(library.api()).value();
+  const auto parent = Communicator::init(means(), {id, 0, 2}, {}, soon()).value();
+  Status ended;
+  std::thread splits([&] { ended = parent->split(0, 0, {}, soon()).status(); });
+  while (library.calls_of_newest().find("Split") == std::string::npos) std::this_thread::yield();
+  EXPECT_TRUE(parent->abort(Status(Code::kPeerFailure, "rank 1 died")).is_ok());
+  splits.join();
+  EXPECT_EQ(ended.code(), Code::kAborted);
+  EXPECT_NE(ended.message().find("rank 1 died"), std::string::npos);
+  EXPECT_EQ(library.calls_of_newest(), "init(0/2) Split(0) Abort");
+}
+
+TEST_F(NcclRanks, a_split_that_takes_long_is_settled_before_the_child_is_used) {
+  library->in_progress(100);
+  run(2, [&](Communicator& parent) {
+    auto child = parent.split(0, parent.rank(), {}, soon());
+    ASSERT_TRUE(child.is_ok()) << child.status().message();
+    EXPECT_TRUE(child.value()->close(soon()).is_ok());
+    EXPECT_TRUE(parent.close(soon()).is_ok());
+  });
+  EXPECT_EQ(library->alive(), 0);
 }
 
 TEST_F(NcclRanks, shrinking_leaves_the_dead_out) {

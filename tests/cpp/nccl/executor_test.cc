@@ -232,6 +232,35 @@ TEST_F(NcclExecutor, closing_waits_for_what_runs_but_not_beyond_its_deadline) {
   EXPECT_FALSE(executor_->launch(allreduce(x, x), patience()).is_ok());
 }
 
+TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  fake_.hold_stream(theirs_->get());
+  const auto work = launch(allreduce(x, x));
+  EXPECT_EQ(executor_->split(0, 0, none()).status().code(), Code::kTimeout);
+  EXPECT_STREQ(nccl_->record(), "init(0/1) [AllReduce]\n");  // and nothing has happened
+  fake_.release_stream(theirs_->get());
+  auto child = executor_->split(0, 0, patience());
+  ASSERT_TRUE(child.is_ok()) << child.status().to_string();
+  EXPECT_TRUE(work->done());
+  const auto of_child = child.value()->launch(allreduce(x, x), patience());
+  ASSERT_TRUE(of_child.is_ok()) << of_child.status().to_string();
+  close();  // the child goes on without its parent
+  expect_end(*of_child.value());
+  EXPECT_TRUE(child.value()->close(patience()).is_ok());
+  EXPECT_STREQ(nccl_->record(),
+               "init(0/1) [AllReduce] Split(0) Finalize Destroy\nchild(0/1) [AllReduce] Finalize Destroy\n");
+}
+
+TEST_F(NcclExecutor, who_has_no_color_takes_part_in_a_split_and_gets_nothing) {
+  join_alone();
+  const auto child = executor_->split(kNoColor, 0, patience());
+  ASSERT_TRUE(child.is_ok()) << child.status().to_string();
+  EXPECT_EQ(child.value(), nullptr);
+  close();
+  EXPECT_STREQ(nccl_->record(), "init(0/1) Split(-1) Finalize Destroy\n");
+}
+
 TEST_F(NcclExecutor, what_nccl_cannot_do_is_refused_before_anything_is_queued) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);

@@ -219,6 +219,8 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
     if (way.first == comm->rank) waiting.clear();
   for (auto& [way, waiting] : comm->world->recvs)
     if (way.second == comm->rank) waiting.clear();
+  for (auto& [split, waiting] : comm->world->gathering)
+    std::erase_if(waiting, [&](const auto& each) { return each.first == comm; });
   return kSuccess;
 }
 PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* config) {
@@ -226,6 +228,8 @@ PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* c
   *into = nullptr;
   if (entry.code() != kSuccess) return entry.code();
   if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  if (comm->life->busy || comm->life->issued != comm->life->next)
+    violation("Split while operations are under way");
   entry.note("Split(" + std::to_string(color) + ")");
   split_world(*comm, color, key, into);
   comm->questions = std::max(1, fake().questions);
@@ -403,6 +407,13 @@ void run_in_streams(void* enqueue) {
   const std::lock_guard lock(fake().mutex);
   fake().enqueue = reinterpret_cast<decltype(fake().enqueue)>(enqueue);
 }
+const char* record() {
+  Fake& all = fake();
+  const std::lock_guard lock(all.mutex);
+  all.answer.clear();
+  for (const auto& comm : all.comms) all.answer += comm->calls + "\n";
+  return all.answer.c_str();
+}
 template <class Set>
 void set(Set&& change) {
   const std::lock_guard lock(fake().mutex);
@@ -415,6 +426,7 @@ extern "C" {
 __attribute__((visibility("default"))) extern const pc::testing::FakeNccl fake_nccl_script;
 }
 PC_EXPORT void fake_nccl_run_in_streams(void* enqueue) { run_in_streams(enqueue); }  // for tests in Python
+PC_EXPORT const char* fake_nccl_record() { return record(); }
 const pc::testing::FakeNccl fake_nccl_script = {
     reset,
     run_in_streams,
@@ -446,6 +458,7 @@ const pc::testing::FakeNccl fake_nccl_script = {
       fake().answer = static_cast<Comm*>(comm)->calls;
       return fake().answer.c_str();
     },
+    record,
     [] {
       const std::lock_guard lock(fake().mutex);
       fake().answer = fake().violations;

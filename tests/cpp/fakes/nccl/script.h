@@ -21,6 +21,7 @@ struct FakeNccl {
   int (*last_comm)(void** comm);  // the newest communicator; 0: there is none
   const char* (*calls)(
       void* comm);              // what was called on it, in order: "init(0/2) [Send(1) Recv(1)] Finalize"
+  const char* (*record)();      // the same of all, one line each, the oldest first
   const char* (*violations)();  // what no caller may do, of anybody: empty if all is well
   int (*alive)();               // communicators that were neither destroyed nor aborted
 };
