@@ -77,7 +77,8 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   DeviceGroups::Options options;
   const auto wheels = py::module_::import("pycollective.availability").attr("wheel_folders")();
   options.nccl = nccl::surroundings_of_process(wheels.cast<std::vector<std::string>>());
-  options.kernels = embedded_kernels();
+  options.peers.kernels = embedded_kernels();
+  options.peers.abandoned = group.state->abandoned;
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   const Status read = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));

@@ -28,7 +28,7 @@ nccl::Surroundings surroundings() {
 Result<DeviceGroups::Options> group_options() {
   DeviceGroups::Options options;
   options.nccl = surroundings();
-  options.kernels = embedded_kernels();
+  options.peers.kernels = embedded_kernels();
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
   PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));

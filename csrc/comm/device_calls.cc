@@ -12,6 +12,7 @@
 #include "comm/device_arguments.h"
 #include "comm/nccl_meeting.h"
 #include "comm/peer_join.h"
+#include "cuda/host_wait.h"
 #include "nccl/executor.h"
 
 namespace pc {
@@ -115,6 +116,7 @@ class DeviceCalls::Call final : public StartedDeviceCall {
   }
   std::shared_ptr<cuda::DeviceWork> on_gpu_;
   Deadline deadline_{TimePoint::max()};
+  Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
   bool in_stream_order_ = true;
@@ -153,7 +155,10 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group, Runtime& runtime,
                                                              const Means& means, double timeout_s) {
-  const PeerMeans with{means.driver, means.device, means.kernels, means.by_handles};
+  PeerMeans with = means.peers;
+  with.driver = means.driver;
+  with.device = means.device;
+  with.log = means.log;
   PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
                       pc::join_peers(group, runtime, with, timeout_s));
   const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
@@ -229,7 +234,8 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
   const std::shared_ptr<Call> started(new Call);
   started->deadline_ = Deadline::after(seconds);
-  started->due_ = Deadline::after(seconds, clock_.now()).when();
+  started->last_ = Deadline::after(executor_->grace_s(), started->deadline_.when());
+  started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
@@ -284,6 +290,19 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
 bool DeviceCalls::can_split() const {
   const std::lock_guard lock(mutex_);
   return failure_.is_ok() && in_turn_ != std::this_thread::get_id();
+}
+
+Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has_stream) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> started, launch(call, timeout_s));
+  if (has_stream && executor_->in_stream_order()) return Status::ok();
+  const Status ended = started->wait(-1);
+  if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
+  // Its owner has the array back, so nobody else may come to write it later.
+  constexpr double kMost_s = 5;
+  fail(ended, true);
+  (void)cuda::wait_on_host([this]() -> Result<bool> { return executor_->running() == 0; },
+                           {{Deadline::after(kMost_s)}});
+  return first_failure();
 }
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
@@ -428,7 +447,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
   if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
   const Result<WaitEnd> end =
-      on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? deadline_ : Deadline(until)));
+      on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : Deadline(until)));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
     this->end(State::kDone);
     return Status::ok();

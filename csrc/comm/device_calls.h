@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,6 +21,7 @@
 
 #include "comm/communicator.h"
 #include "comm/device_path.h"
+#include "comm/peer_join.h"
 #include "comm/runtime.h"
 #include "comm/started_device_call.h"
 #include "cuda/context.h"
@@ -41,9 +41,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     int device = 0;
     // Which host NCCL takes this process to be on (NCCL_HOSTID), where it is told: it refuses ranks that share a GPU of one host.
     std::string host_id = {};
-    std::span<const std::byte> kernels = {};  // PeerMeans
-    bool by_handles = false;                  // likewise
-    nccl::Clock* clock = nullptr;             // outlives it
+    PeerMeans peers = {};          // of join_peers(), but for driver, device and log
+    nccl::Clock* clock = nullptr;  // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
   };
@@ -58,8 +57,6 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
   std::string_view name() const { return executor_->name(); }  // "nccl" or "peers"
-  // Calls return in the order of streams; else they have ended by then.
-  bool in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.
   Status can(const Request& request) const { return executor_->can(request); }
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
@@ -70,6 +67,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // this group ends on all, and that rank's child.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
   bool can_split() const;  // as far as this rank knows: nothing has gone wrong
+  // Returns when it is queued on the stream of its arrays if that is enough; else when it has ended.
+  Status run(const cuda::DeviceCall& call, double timeout_s, bool has_stream);
   // Until every call so far has ended and nothing looks after it any more, so that the next thing to be done has the host and
   // the driver for itself. For measurements; hears no Ctrl-C.
   Status settle(double timeout_s);

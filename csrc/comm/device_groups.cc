@@ -22,7 +22,7 @@ Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
 DeviceCalls::Means DeviceGroups::means(int device) {
   DeviceCalls::Means means;
   means.device = device;
-  means.kernels = options_.kernels;
+  means.peers = options_.peers;
   means.host_id = options_.host_id;
   means.clock = &clock_;
   means.log = options_.log;
@@ -89,15 +89,17 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
 
 Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
                                                             double timeout_s, bool insists) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   const Status may = insists ? Status::ok() : group.gpus_may_join();
   if (may.is_ok()) PC_TRY(may_join(device, stream));
   Result<std::shared_ptr<DeviceCalls>> joined =
-      may.is_ok() ? DeviceCalls::join(group, means(device), timeout_s) : may;
+      may.is_ok() ? DeviceCalls::join(group, means(device), left_s()) : may;
   if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
   Result<std::shared_ptr<DeviceCalls>> peers =
       joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
       : !may.is_ok() ? may
-                     : DeviceCalls::join_peers(group, runtime_, means(device), timeout_s);
+                     : DeviceCalls::join_peers(group, runtime_, means(device), left_s());
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
   if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0)
     options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message() +

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,11 +28,13 @@ class DeviceGroups {
     nccl::Surroundings nccl;
     std::string host_id = {};  // DeviceCalls::Means
     Logger log = Logger();
-    bool strict = false;                      // DeviceCalls::Means
-    std::span<const std::byte> kernels = {};  // PeerMeans
+    bool strict = false;   // DeviceCalls::Means
+    PeerMeans peers = {};  // DeviceCalls::Means
   };
   // The runtime of the groups.
-  DeviceGroups(Runtime& runtime, Options options) : runtime_(runtime), options_(std::move(options)) {}
+  DeviceGroups(Runtime& runtime, Options options) : runtime_(runtime), options_(std::move(options)) {
+    if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
+  }
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
@@ -74,7 +75,7 @@ class DeviceGroups {
                                                 double timeout_s, bool insists);
 
   Runtime& runtime_;
-  const Options options_;
+  Options options_;  // not changed
   nccl::SteadyClock clock_;
 
   std::mutex mutex_;  // guards what follows

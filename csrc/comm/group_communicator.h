@@ -35,6 +35,7 @@ class GroupCommunicator final : public Communicator {
   GroupCommunicator(const GroupCommunicator&) = delete;
   GroupCommunicator& operator=(const GroupCommunicator&) = delete;
 
+  uint32_t id() const { return group_; }
   std::span<const Rank> world_ranks() const override { return shared_->calls.names().world_ranks(); }
   Status run(const Request& request, double timeout_s) override;
   using Communicator::send;

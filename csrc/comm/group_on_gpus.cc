@@ -54,9 +54,7 @@ Status GroupOnGpus::run(const CallOnGpu& call, double timeout_s, bool has_stream
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
     return staged->run(call, timeout_s);
   }
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> started,
-                      direct->launch({call.call.request, true, call.keeps}, timeout_s));
-  return has_stream && direct->in_stream_order() ? Status::ok() : started->wait(-1);
+  return direct->run({call.call.request, true, call.keeps}, timeout_s, has_stream);
 }
 
 Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
@@ -76,7 +74,11 @@ Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, dou
 }
 
 Status GroupOnGpus::settle(double timeout_s) {
-  return nccl_.is_ok() ? nccl_.value()->settle(timeout_s) : Status::ok();
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  for (const Way* const way : {&nccl_, &peers_}) {
+    if (way->is_ok()) PC_TRY(way->value()->settle(std::max(deadline.remaining_s(), 0.0)));
+  }
+  return Status::ok();
 }
 
 Status GroupOnGpus::close(double timeout_s) {

@@ -13,7 +13,8 @@
 namespace pc {
 namespace {
 
-// The user's own group compares the ranks until the deadline of the call, and says who is missing.
+// The user's own group compares the ranks until the deadline of the call, and says who is missing; who waits too long for its own
+// array says that. Others hear it meanwhile.
 constexpr double kAfterwards_s = 0.5;
 constexpr int kMostRanks = device::kMostSources;
 
@@ -118,6 +119,8 @@ PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::uniqu
     : context_(context),
       can_reduce_(std::move(parts.can_reduce)),
       line_(*parts.line),
+      abandoned_(std::move(parts.abandoned)),
+      log_(parts.log),
       gpu_(std::move(gpu)) {}
 
 PeerExecutor::~PeerExecutor() {
@@ -128,8 +131,11 @@ PeerExecutor::~PeerExecutor() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (is_busy_) (void)gpu_.release();  // freeing would wait for the GPU
+  // Freeing would wait for the GPU, or give memory to others that a late rank still writes.
+  if (is_busy_ || in_use_) abandoned_->add(std::shared_ptr<const Gpu>(std::move(gpu_)));
 }
+
+double PeerExecutor::grace_s() const { return 2 * kAfterwards_s; }
 
 Status PeerExecutor::can(const Request& request) const {
   if (!moves_data(request.collective))
@@ -197,7 +203,7 @@ void PeerExecutor::run() {
     lock.lock();
     if (!failure_.is_ok() && !how.is_ok()) how = failure_;
     if (failure_.is_ok()) failure_ = how;
-    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);
+    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);  // let go before anybody hears
     if (in_use_) gpu_->kept.push_back(std::move(keeps));
     work->end(how);
     queue_.pop_front();
@@ -206,9 +212,10 @@ void PeerExecutor::run() {
 
 Status PeerExecutor::make(Work& work) {
   const Request& request = work.request_;
+  PC_TRY(until_reached(work.begin_.get(), line_.waiting_until(work.deadline_),
+                       "what makes its array has not ended on the GPU"));
   const Deadline deadline = Deadline::after(kAfterwards_s, work.deadline_.when());
   const WaitContext context = line_.waiting_until(deadline);
-  PC_TRY(until_reached(work.begin_.get(), context, "what makes its array has not ended on the GPU"));
   const bool is_reached = gpu_->memory.shows(request.in) && gpu_->memory.shows(request.out);
   Request within_reach = is_reached ? request : Request();
   if (!is_reached) {
@@ -219,8 +226,16 @@ Status PeerExecutor::make(Work& work) {
     }));
   }
   in_use_ = true;
-  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
-  if (std::any_of(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; })) {
+  const Result<std::vector<Card>> met = exchange(card_of(request, within_reach), deadline);
+  if (met.status().code() == Code::kMismatch) in_use_ = false;  // all have found it
+  PC_TRY(met.status());
+  const std::vector<Card>& cards = met.value();
+  const auto out_of_reach =
+      std::find_if(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; });
+  if (out_of_reach != cards.end()) {
+    if (line_.rank() == 0 && !std::exchange(warned_, true))
+      log_.warning("a call of ranks that share a GPU goes through the host: rank " +
+                   std::to_string(out_of_reach - cards.begin()) + " has no memory there that others reach");
     PC_TRY(stage(work));
   } else {
     PC_TRY(move(request, cards, context));
@@ -230,6 +245,7 @@ Status PeerExecutor::make(Work& work) {
         return gpu_->scratch.give_back(request, within_reach, line_.rank(), stream);
       }));
   }
+  gpu_->memory.let_go();
   in_use_ = false;
   return Status::ok();
 }
@@ -259,6 +275,8 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, line_.size()).dtype;
+  PC_TRY(line_.alive());  // opening may have taken long, and who has given this call up wants its arrays back
+  if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
     for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
       const std::vector<const void*> from(move.from.begin(), move.from.end());
@@ -323,8 +341,10 @@ Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine,
     const std::string rank = "rank " + std::to_string(a);
     if (all[a].call != all[0].call)
       return Status(Code::kMismatch, rank + " makes another call on the GPU than rank 0");
+    if (all[a].is_uneven != all[0].is_uneven)
+      return Status(Code::kMismatch, "of " + rank + " and rank 0 only one gives counts");
     for (std::size_t b = 0; b < all.size(); ++b) {
-      if (all[a].is_uneven != all[b].is_uneven || all[a].counts[b] != all[b].recv_counts[a])
+      if (all[a].counts[b] != all[b].recv_counts[a])
         return Status(Code::kMismatch, rank + " sends rank " + std::to_string(b) + " " +
                                            std::to_string(all[a].counts[b]) + " elements, which expects " +
                                            std::to_string(all[b].recv_counts[a]));
@@ -347,6 +367,7 @@ Status PeerExecutor::stage(const Work& work) {
   }
   CallOnGpu call;
   call.call.request = work.request_;
+  call.call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
   return gpu_->staged->run(call, std::max(work.deadline_.remaining_s(), 0.0));
 }
 

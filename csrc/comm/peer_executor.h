@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+#include "comm/abandoned.h"
 #include "comm/communicator.h"
 #include "comm/peer_memory.h"
 #include "comm/peer_moves.h"
@@ -38,12 +40,15 @@ class PeerExecutor final : public cuda::DeviceExecutor {
     PeerMemory memory;
     cuda::Mover mover;
     Status can_reduce;  // on all ranks
+    std::shared_ptr<Abandoned> abandoned;
+    Logger log;
   };
   static Result<std::unique_ptr<cuda::DeviceExecutor>> create(const cuda::Context& context, Parts parts);
   ~PeerExecutor() override;
 
   std::string_view name() const override { return "peers"; }
   bool in_stream_order() const override { return false; }
+  double grace_s() const override;
   Status can(const Request& request) const override;
   Status ready(const cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
@@ -71,9 +76,12 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   const cuda::Context context_;
   const Status can_reduce_;
   Communicator& line_;
+  const std::shared_ptr<Abandoned> abandoned_;
+  const Logger log_;
   std::unique_ptr<Gpu> gpu_;  // used by the thread alone, besides its events
   bool is_busy_ = false;      // likewise: what this rank has queued may not have ended
   bool in_use_ = false;       // likewise: some rank may use the arrays of a call
+  bool warned_ = false;       // likewise
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -27,8 +27,7 @@ struct Words {
 struct Facts {
   Words why_not, why_not_reduce;
   char gpu[56] = {};  // its uuid
-  uint32_t next_group = 0;
-  PeerArray shown;  // holds `token`
+  PeerArray shown;    // holds `token`
   uint64_t token = 0;
 };
 
@@ -45,24 +44,27 @@ Status may_reach(const Communicator& group, const HostMap& hosts) {
                 std::to_string(device::kMostSources));
 }
 
-std::vector<bool> in_this_process(const Communicator& group, const HostMap& hosts) {
-  const auto entry = [&](Rank rank) -> const HostMap::Entry& {
-    return hosts.ranks[static_cast<std::size_t>(group.world_ranks()[static_cast<std::size_t>(rank)])];
+// Of each rank: the first rank of the world that is in its process; negative: it is this one.
+std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, bool by_handles) {
+  const auto first = [&](Rank world_rank) {
+    const auto same = [&its = hosts.ranks[static_cast<std::size_t>(world_rank)]](const HostMap::Entry& each) {
+      return each.pid == its.pid && each.pid_key == its.pid_key && each.host_key == its.host_key;
+    };
+    return static_cast<Rank>(std::find_if(hosts.ranks.begin(), hosts.ranks.end(), same) -
+                             hosts.ranks.begin());
   };
-  const HostMap::Entry& own = entry(group.rank());
-  std::vector<bool> here;
-  for (Rank rank = 0; rank < group.size(); ++rank) {
-    const HostMap::Entry& its = entry(rank);
-    here.push_back(rank == group.rank() || (its.pid == own.pid && its.pid_key == own.pid_key &&
-                                            its.host_key == own.host_key && own.pid != 0));
-  }
-  return here;
+  const std::span<const Rank> world_ranks = group.world_ranks();
+  const Rank here = first(world_ranks[static_cast<std::size_t>(group.rank())]);
+  std::vector<Rank> processes;
+  for (const Rank each : world_ranks)
+    processes.push_back(first(each) == here && !by_handles ? -1 : first(each));
+  return processes;
 }
 
 // This rank's part of the trial.
 class Trial {
  public:
-  static Result<Trial> create(const PeerMeans& means, std::vector<bool> is_here, uint64_t token) {
+  static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes, uint64_t token) {
     PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_ASSIGN_OR_RETURN(cuda::Mover mover, cuda::Mover::create(context, means.kernels));
@@ -70,7 +72,8 @@ class Trial {
     PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof token));
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
-    PeerMemory memory(context, std::move(is_here));
+    PeerMemory memory(context, processes,
+                      means.mappings != nullptr ? means.mappings : std::make_shared<PeerMappings>());
     return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown),
                  std::move(page),    std::move(stream), std::move(end)};
   }
@@ -144,15 +147,13 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                                                          const PeerMeans& means, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   PC_TRY(may_reach(group, runtime.hosts()));
-  std::vector<bool> is_here = in_this_process(group, runtime.hosts());
-  if (means.by_handles) is_here.assign(is_here.size(), false);
+  const std::vector<Rank> processes = processes_of(group, runtime.hosts(), means.by_handles);
   Facts facts;
-  facts.next_group = runtime.next_group_id();
-  facts.token =
-      fnv1a(runtime.name() + "/" + std::to_string(facts.next_group) + "/" + std::to_string(group.rank()));
+  facts.token = fnv1a(runtime.name() + "/" + std::to_string(group.rank()) + "/" +
+                      std::to_string(deadline.when().time_since_epoch().count()));
   const WaitContext wait = group.waiting_until(deadline);
   Result<Trial> trial = means.driver != nullptr
-                            ? Trial::create(means, is_here, facts.token)
+                            ? Trial::create(means, processes, facts.token)
                             : Status(Code::kUnsupported, "the GPU's driver cannot be opened");
   const Status shown = [&]() -> Status {
     PC_TRY(trial.status());
@@ -169,27 +170,31 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
   PC_TRY(all_show(all));
 
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
-    const auto newest = std::max_element(
-        all.begin(), all.end(), [](const Facts& a, const Facts& b) { return a.next_group < b.next_group; });
-    const std::span<const Rank> ranks = group.world_ranks();
-    PC_ASSIGN_OR_RETURN(Communicator* const line,
-                        runtime.make_group(newest->next_group, {ranks.begin(), ranks.end()}));
+    PC_ASSIGN_OR_RETURN(Communicator* const line, runtime.make_group_beside(group));
     Words outcome;
     for (std::size_t peer = 0; peer < all.size(); ++peer) {
-      const bool elsewhere = is_here[peer] && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
+      const bool elsewhere =
+          processes[peer] < 0 && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
       const Status read = elsewhere ? Status(Code::kUnsupported, "it is in this process and uses another GPU")
                                     : trial.value().read(static_cast<Rank>(peer), all[peer], wait);
       if (!read.is_ok()) outcome.say("of " + rank_text(peer) + ": " + read.message());
     }
-    trial.value().memory.close_all();
+    trial.value().memory.let_go();
+    for (std::size_t peer = 0; peer < all.size(); ++peer)
+      trial.value().memory.close(static_cast<Rank>(peer), all[peer].shown);
     PC_ASSIGN_OR_RETURN(const std::vector<Words> outcomes,
                         from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (const std::string why = outcomes[rank].said(); !why.empty())
         return cannot(rank_text(rank) + " does not reach the memory " + why);
     }
-    return PeerExecutor::create(trial.value().context, {line, std::move(trial.value().memory),
-                                                        std::move(trial.value().mover), can_all_reduce(all)});
+    PeerExecutor::Parts parts{line,
+                              std::move(trial.value().memory),
+                              std::move(trial.value().mover),
+                              can_all_reduce(all),
+                              means.abandoned != nullptr ? means.abandoned : std::make_shared<Abandoned>(),
+                              means.log};
+    return PeerExecutor::create(trial.value().context, std::move(parts));
   }();
   if (joined.is_ok() || joined.status().code() == Code::kUnsupported) return joined;
   // The others may wait for this rank in the trial, or in the first call.

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
+#include "base/log.h"
+#include "comm/abandoned.h"
 #include "comm/communicator.h"
+#include "comm/peer_mappings.h"
 #include "comm/runtime.h"
 #include "cuda/device_executor.h"
 #include "cuda/driver.h"
@@ -14,8 +18,12 @@ namespace pc {
 struct PeerMeans {
   std::shared_ptr<const cuda::Driver> driver;
   int device = 0;
+  Logger log = Logger();
   std::span<const std::byte> kernels = {};  // embedded_kernels()
-  bool by_handles = false;                  // ranks of one process reach each other as those of others do
+  // Of all groups of a process, and as long as the process. Null: made for this one.
+  std::shared_ptr<PeerMappings> mappings = {};
+  std::shared_ptr<Abandoned> abandoned = {};
+  bool by_handles = false;  // ranks of one process reach each other as those of others do
 };
 
 // All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What

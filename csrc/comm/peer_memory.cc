@@ -2,37 +2,39 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "cuda/pointer.h"
 
 namespace pc {
-namespace {
 
-constexpr std::size_t kMost = 256;  // allocations that are remembered; what one call needs is 16
-
-}  // namespace
-
-PeerMemory::PeerMemory(cuda::Context context, std::vector<bool> is_here)
+PeerMemory::PeerMemory(cuda::Context context, std::vector<Rank> processes,
+                       std::shared_ptr<PeerMappings> mappings)
     : context_(std::move(context)),
-      is_here_(std::move(is_here)),
-      all_here_(std::all_of(is_here_.begin(), is_here_.end(), [](bool here) { return here; })) {}
+      processes_(std::move(processes)),
+      all_here_(std::all_of(processes_.begin(), processes_.end(), [](Rank process) { return process < 0; })),
+      mappings_(std::move(mappings)) {}
 
 Result<PeerArray> PeerMemory::export_array(const ConstBuffer& array) {
+  constexpr std::size_t kMost = 256;
   PeerArray made;
   made.address = reinterpret_cast<uint64_t>(array.data);
   if (made.address == 0 || array.count == 0) return PeerArray();
   if (all_here_) return made;
   PC_ASSIGN_OR_RETURN(const cuda::PointerInfo info, cuda::classify_pointer(context_.driver(), made.address));
-  made.id = info.id;
-  if (made.id == 0) return Status(Code::kUnsupported, "the driver does not tell this allocation from others");
+  if (info.id == 0) return Status(Code::kUnsupported, "the driver does not tell this allocation from others");
+  if (made.address - info.base + array.nbytes() > info.nbytes)
+    return Status(Code::kInvalidArgument, "the array goes beyond its allocation on the GPU");
+  made.allocation = {info.base, info.nbytes, info.id, {}};
   if (shown_.size() > kMost) shown_.clear();
-  const auto known = shown_.find(made.id);
+  const auto known = shown_.find(info.id);
   if (known == shown_.end()) {
-    PC_ASSIGN_OR_RETURN(made.handle, cuda::export_memory(context_, made.address, array.nbytes()));
-    shown_[made.id] = made.handle;
-    return made;
+    PC_ASSIGN_OR_RETURN(const cuda::MemoryHandle handle,
+                        cuda::export_memory(context_, made.address, array.nbytes()));
+    shown_[info.id] = made.allocation.handle = handle.allocation;
+  } else {
+    made.allocation.handle = known->second;
   }
-  made.handle = {known->second.allocation, made.address - info.base, array.nbytes()};
   return made;
 }
 
@@ -44,38 +46,17 @@ bool PeerMemory::shows(const ConstBuffer& array) {
 }
 
 Result<std::byte*> PeerMemory::reach(Rank peer, const PeerArray& array) {
-  if (array.address == 0 || is_here_[static_cast<std::size_t>(peer)])
-    return reinterpret_cast<std::byte*>(array.address);
-  Open& open = open_[{peer, array.id}];
-  if (open.allocation == nullptr) {
-    open.begin = array.address - array.handle.offset;
-    open.handle = array.handle.allocation;
-    close_what_it_replaces(peer, array.id, open);  // first: the driver may know both by one handle
-    PC_ASSIGN_OR_RETURN(open.allocation, cuda::PeerAllocation::open(context_, array.handle.allocation));
-  }
-  const uint64_t has = open.allocation->nbytes();
-  if (has != 0 && (array.handle.offset > has || array.handle.nbytes > has - array.handle.offset))
-    return Status(Code::kInternal, "rank " + std::to_string(peer) +
-                                       " names memory behind the end of its allocation on the GPU");
-  open.used = ++uses_;
-  std::byte* const reached = reinterpret_cast<std::byte*>(open.allocation->at() + array.handle.offset);
-  close_what_is_old();
-  return reached;
+  const Rank process = processes_[static_cast<std::size_t>(peer)];
+  if (array.address == 0 || process < 0) return reinterpret_cast<std::byte*>(array.address);
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::PeerAllocation> allocation,
+                      mappings_->open(context_, process, array.allocation));
+  held_.push_back(allocation);
+  return reinterpret_cast<std::byte*>(allocation->at() + (array.address - array.allocation.begin));
 }
 
-void PeerMemory::close_what_it_replaces(Rank peer, uint64_t id, const Open& newer) {
-  std::erase_if(open_, [&](const auto& entry) {
-    const auto& [key, open] = entry;
-    return key.first == peer && key.second != id &&
-           (open.begin == newer.begin || open.handle == newer.handle);
-  });
-}
-
-void PeerMemory::close_what_is_old() {
-  while (open_.size() > kMost) {
-    open_.erase(std::min_element(open_.begin(), open_.end(),
-                                 [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-  }
+void PeerMemory::close(Rank peer, const PeerArray& array) {
+  const Rank process = processes_[static_cast<std::size_t>(peer)];
+  if (process >= 0) mappings_->close(context_, process, array.allocation.id);
 }
 
 }  // namespace pc

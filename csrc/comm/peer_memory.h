@@ -5,52 +5,40 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/types.h"
-#include "cuda/ipc.h"
+#include "comm/peer_mappings.h"
 
 namespace pc {
 
 // Plain data, exchanged as bytes by ranks of one version of this library.
 struct PeerArray {
   uint64_t address = 0;  // 0: there is none
-  uint64_t id = 0;       // of the allocation, in its process
-  cuda::MemoryHandle handle = {};
+  PeerAllocationId allocation = {};
 };
 
-// Others' allocations stay open, for opening one takes the driver long. An allocation that its rank has freed since is closed when
-// it comes to one at the same address, or to many others; its memory is in use until then.
 // Thread-safety: one thread at a time.
 class PeerMemory {
  public:
-  // `is_here`: by rank, whether it is in this process.
-  PeerMemory(cuda::Context context, std::vector<bool> is_here);
+  // `processes`: by rank, a number of its process, the same in all groups; negative: it is this one.
+  PeerMemory(cuda::Context context, std::vector<Rank> processes, std::shared_ptr<PeerMappings> mappings);
 
   // kUnsupported: the array's memory has no handle, and why. It must lie in one block.
   Result<PeerArray> export_array(const ConstBuffer& array);
-  bool shows(const ConstBuffer&
-                 array);  // it lies in one block that can be exported, its elements where kernels want them
-  // Null: there is none. The rank must keep it until this rank has told that it is through.
+  bool shows(const ConstBuffer& array);  // it can be exported, and its elements lie where kernels want them
+  // Null: there is none. Open until let_go(); the rank must keep it until this one has told that it is through.
   Result<std::byte*> reach(Rank peer, const PeerArray& array);
-  void close_all() { open_.clear(); }
+  void let_go() { held_.clear(); }
+  void close(Rank peer, const PeerArray& array);  // its allocation is not going to be used again
 
  private:
-  struct Open {
-    uint64_t begin = 0, used = 0;  // where it begins in the peer's process; when it was used last
-    cuda::HandleBytes handle = {};
-    std::shared_ptr<const cuda::PeerAllocation> allocation;
-  };
-  void close_what_it_replaces(Rank peer, uint64_t id, const Open& newer);
-  void close_what_is_old();
-
   const cuda::Context context_;
-  const std::vector<bool> is_here_;
+  const std::vector<Rank> processes_;
   const bool all_here_;
-  std::map<std::pair<Rank, uint64_t>, Open> open_;  // by PeerArray::id
-  uint64_t uses_ = 0;
-  std::map<uint64_t, cuda::MemoryHandle> shown_;  // of this rank's allocations, by their id
+  std::shared_ptr<PeerMappings> mappings_;
+  std::vector<std::shared_ptr<const cuda::PeerAllocation>> held_;
+  std::map<uint64_t, cuda::HandleBytes> shown_;  // handles of this process's allocations, by their id
 };
 
 }  // namespace pc

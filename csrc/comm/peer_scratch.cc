@@ -1,6 +1,8 @@
 #include "comm/peer_scratch.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "comm/device_pieces.h"
 #include "cuda/copy.h"
@@ -51,13 +53,14 @@ Status PeerScratch::give_back(const Request& request, const Request& made, Rank 
   });
 }
 
+// What was there before stays: freeing waits for the GPU, and others have it open.
 Result<std::byte*> PeerScratch::room(std::size_t nbytes) {
-  if (!memory_ || memory_->nbytes() < nbytes) {
-    memory_.reset();
-    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory more, cuda::DeviceMemory::allocate(context_, nbytes));
-    memory_.emplace(std::move(more));
+  if (blocks_.empty() || blocks_.back().nbytes() < nbytes) {
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory more,
+                        cuda::DeviceMemory::allocate(context_, std::bit_ceil(nbytes)));
+    blocks_.push_back(std::move(more));
   }
-  return reinterpret_cast<std::byte*>(memory_->at());
+  return reinterpret_cast<std::byte*>(blocks_.back().at());
 }
 
 }  // namespace pc

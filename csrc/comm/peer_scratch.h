@@ -1,8 +1,9 @@
 // Memory of this rank that others reach, in place of arrays that they do not: lists, memory without a handle for other processes,
-// and elements that are not aligned. It is kept for the next call, as large as the largest.
+// and elements that are not aligned. It is kept for the next call: twice what the largest needs, at most, and as much again of smaller ones.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <vector>
 
 #include "comm/peer_memory.h"
 #include "cuda/memory.h"
@@ -24,7 +25,7 @@ class PeerScratch {
   Result<std::byte*> room(std::size_t nbytes);
 
   const cuda::Context context_;
-  std::optional<cuda::DeviceMemory> memory_;
+  std::vector<cuda::DeviceMemory> blocks_;  // of powers of two; the last is used
 };
 
 }  // namespace pc

@@ -23,6 +23,7 @@ namespace pc {
 namespace {
 
 constexpr uint32_t kWorldGroup = 0;
+constexpr uint32_t kBeside = 0x8000'0000;  // in the number of a group: make_group_beside()
 constexpr double kGoodbyeS = 1;
 constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
@@ -136,6 +137,7 @@ struct Runtime::State {
     return profile.tuning.selection(selection, {static_cast<Rank>(ranks.size()), hosts.count(ranks)});
   }
   Status gpus_may_join(const std::vector<Rank>& ranks) const;
+  Result<Communicator*> add_group(uint32_t id, const std::vector<Rank>& world_ranks);
   void make_world(SelectionTable selection);
 
   RuntimeOptions options;
@@ -349,12 +351,33 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
   const std::lock_guard lock(state.groups_mutex);
   if (id < state.next_group_id)
     return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
-  if (state.shut_down) return Status(Code::kNotInitialized, "the world was shut down");
-  state.groups.push_back(
-      std::make_unique<GroupCommunicator>(state.parts_of(world_ranks), id, state.names_of(world_ranks, false),
-                                          state.options.timeout_s, state.selection_for(world_ranks)));
+  PC_ASSIGN_OR_RETURN(Communicator* const made, state.add_group(id, world_ranks));
   state.next_group_id = id + 1;
-  return state.groups.back().get();
+  return made;
+}
+
+Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
+  State& state = *state_;
+  const std::lock_guard lock(state.groups_mutex);
+  uint32_t id = kWorldGroup;
+  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+    if (each.get() == &group) id = each->id();
+  }
+  id |= kBeside;
+  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+    if (each->id() == id) return Status(Code::kInternal, "there is a group beside this one already");
+  }
+  const std::span<const Rank> ranks = group.world_ranks();
+  return state.add_group(id, {ranks.begin(), ranks.end()});
+}
+
+// With groups_mutex.
+Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<Rank>& world_ranks) {
+  if (shut_down) return Status(Code::kNotInitialized, "the world was shut down");
+  groups.push_back(std::make_unique<GroupCommunicator>(parts_of(world_ranks), id,
+                                                       names_of(world_ranks, false), options.timeout_s,
+                                                       selection_for(world_ranks)));
+  return groups.back().get();
 }
 
 uint32_t Runtime::next_group_id() const {
@@ -364,7 +387,9 @@ uint32_t Runtime::next_group_id() const {
 
 std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
-  return state_->groups.size();
+  return static_cast<std::size_t>(std::count_if(
+      state_->groups.begin(), state_->groups.end(),
+      [](const std::unique_ptr<GroupCommunicator>& each) { return (each->id() & kBeside) == 0; }));
 }
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }

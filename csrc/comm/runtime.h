@@ -88,6 +88,8 @@ class Runtime {
   // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.
   Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
   uint32_t next_group_id() const;
+  // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
+  Result<Communicator*> make_group_beside(const Communicator& group);
   std::size_t group_count() const;                    // that were made, besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
   const HostMap& hosts() const;

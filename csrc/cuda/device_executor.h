@@ -46,6 +46,8 @@ class DeviceExecutor {
   virtual std::string_view name() const = 0;
   // Whether a work's precede() returns at once; else the host waits for the call's end there.
   virtual bool in_stream_order() const { return true; }
+  // How long after its deadline a call may still say by itself what went wrong.
+  virtual double grace_s() const { return 0; }
   // OK, or kUnsupported and why not: a function of what all ranks know.
   virtual Status can(const Request& request) const = 0;
   // OK, or why this call cannot be queued on its stream now: asked before other ranks hear of it.

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <barrier>
-#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -26,8 +25,9 @@ class PeerWorld : public DeviceWorld {
   }
   DeviceCalls::Means means(bool by_handles = false) {
     DeviceCalls::Means made = DeviceWorld::means(0);
-    made.kernels = kernels_;
-    made.by_handles = by_handles;
+    made.peers.kernels = kernels_;
+    made.peers.by_handles = by_handles;
+    made.peers.abandoned = abandoned_;
     return made;
   }
   Result<std::shared_ptr<DeviceCalls>> join(Runtime& runtime, Communicator& group, bool by_handles = false) {
@@ -57,7 +57,13 @@ class PeerWorld : public DeviceWorld {
     return made;
   }
 
+  void TearDown() override {
+    fake_.drain_all();
+    abandoned_.reset();
+    DeviceWorld::TearDown();
+  }
   std::span<const std::byte> kernels_;
+  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 INSTANTIATE_TEST_SUITE_P(Over, PeerWorld, ::testing::Values(Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
@@ -86,7 +92,6 @@ TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
       EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
     }
   }
-  EXPECT_EQ(fake_.live("peer"), 0);
 }
 
 TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_finds_who_expects_another) {
@@ -215,19 +220,53 @@ TEST_P(PeerWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
   }
 }
 
-TEST_P(PeerWorld, an_allocation_that_took_the_place_of_another_is_opened_anew) {
+TEST_P(PeerWorld, an_allocation_that_took_the_place_of_others_is_opened_anew) {
   const cuda::Context context = cuda::Context::primary(driver_, 0).value();
-  PeerMemory theirs(context, {false});
-  PeerMemory ours(context, {false});
+  PeerMemory theirs(context, {0}, std::make_shared<PeerMappings>());
+  PeerMemory ours(context, {0}, std::make_shared<PeerMappings>());
+  const auto first_of = [&](const PeerArray& shown) {
+    return *reinterpret_cast<const float*>(ours.reach(0, shown).value());
+  };
   for (const float number : {1.0F, 2.0F, 3.0F}) {
     Array x = DeviceWorld::array_of(0).value();
     *x.begin() = number;
     for (int again = 0; again < 2; ++again) {
-      const PeerArray shown = theirs.export_array(x.sum().request.in).value();
-      EXPECT_EQ(*reinterpret_cast<const float*>(ours.reach(0, shown).value()), number);
+      EXPECT_EQ(first_of(theirs.export_array(x.sum().request.in).value()), number);
+      ours.let_go();
       EXPECT_EQ(fake_.live("peer"), 1);
     }
   }
+  // Two that lie where a larger one lies now: as their process would say.
+  std::array<Array, 3> arrays{DeviceWorld::array_of(0).value(), DeviceWorld::array_of(0).value(),
+                              DeviceWorld::array_of(0).value()};
+  std::array<PeerArray, 3> shown;
+  const std::array<std::array<uint64_t, 2>, 3> places{
+      {{1 << 20, 100}, {(1 << 20) + 100, 100}, {1 << 20, 200}}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    *arrays[i].begin() = static_cast<float>(i);
+    shown[i] = theirs.export_array(arrays[i].sum().request.in).value();
+    shown[i].address = shown[i].allocation.begin = places[i][0];
+    shown[i].allocation.nbytes = places[i][1];
+  }
+  EXPECT_EQ(first_of(shown[0]), 0);
+  EXPECT_EQ(first_of(shown[1]), 1);
+  EXPECT_EQ(fake_.live("peer"), 2);
+  EXPECT_EQ(first_of(shown[2]), 2);
+  ours.let_go();
+  EXPECT_EQ(fake_.live("peer"), 1);
+}
+
+TEST_P(PeerWorld, sums_are_in_the_order_of_ranks_on_all) {
+  constexpr std::array<float, 4> kValues{1e8F, -1e8F, 0.25F, 1};  // 1.25 in this order, 0 or 1 in others
+  const Outcomes outcomes = run(4, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    std::fill(x.begin(), x.begin() + kCount, kValues[static_cast<std::size_t>(group.rank())]);
+    PC_TRY(run(*calls, x.sum()));
+    PC_TRY(expect(x, 1.25F));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(PeerWorld, ranks_that_make_different_calls_hear_of_it) {
@@ -258,27 +297,39 @@ TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
     EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, what_is_not_made_in_time_ends_all_and_what_its_arrays_need_is_kept) {
+TEST_P(PeerWorld, who_waits_too_long_for_its_own_array_says_so_and_the_others_hear_of_it) {
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    if (group.rank() == 0) fake_.hold_stream(x.stream.get());
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), 0.2));
+    const Status ended = started->wait(-1);
+    if (group.rank() == 0) fake_.release_stream(x.stream.get());
+    const bool is_right = group.rank() == 0
+                              ? ended.code() == Code::kTimeout && has(ended, "what makes its array")
+                              : ended.code() == Code::kPeerExited || ended.code() == Code::kPeerFailure;
+    if (!is_right) return wrong(ended.to_string());
+    return run(*calls, x.sum()).is_ok() ? wrong("it goes on") : Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, what_a_late_rank_may_still_write_is_kept_as_long_as_the_process) {
+  std::array<std::weak_ptr<const void>, 2> kept;
+  fake_.fail_next("cuLaunchKernel",
+                  cuda::CUDA_ERROR_INVALID_VALUE);  // of one rank, when all know where arrays lie
   const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
-    if (group.rank() == 0) fake_.hold_stream(x.stream.get());
     cuda::DeviceCall call = x.sum();
     call.keeps = std::make_shared<int>(0);
-    const std::weak_ptr<const void> kept = call.keeps;
-    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, 0.2));
-    call.keeps = nullptr;
-    const Status ended = started->wait(-1);
-    fake_.release_stream(x.stream.get());
-    const Code wanted = group.rank() == 0 ? Code::kTimeout : Code::kPeerExited;
-    if (ended.code() != wanted && ended.code() != Code::kTimeout) return wrong(ended.to_string());
-    if (run(*calls, x.sum()).is_ok()) return wrong("it goes on");
-    // Rank 1 has told where its array lies, so rank 0 may write there some day.
-    if (group.rank() == 1 && kept.expired()) return wrong("its array may be gone");
-    calls.reset();
-    return kept.expired() ? Status::ok() : wrong("it is kept for ever");
+    kept[static_cast<std::size_t>(group.rank())] = call.keeps;
+    return run(*calls, call).is_ok() ? wrong("it has gone well") : Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const auto& each : kept) EXPECT_FALSE(each.expired());
+  abandoned_.reset();
+  for (const auto& each : kept) EXPECT_TRUE(each.expired());
 }
 
 TEST_P(PeerWorld, an_abort_ends_what_waits) {
@@ -318,7 +369,7 @@ TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
 TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     DeviceCalls::Means with = means();
-    if (group.rank() == 1) with.kernels = {};
+    if (group.rank() == 1) with.peers.kernels = {};
     PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     if (const Status can = calls->can(x.sum().request);
