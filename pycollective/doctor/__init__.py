@@ -90,7 +90,9 @@ def _gpus() -> list[Line]:
     from pycollective import _core, availability
     from pycollective.doctor import gpu
 
-    return [*gpu.driver(_core._driver_facts()), *gpu.nccl(_core._nccl_facts(availability.wheel_folders()))]
+    kernels = gpu.kernels(_core._kernel_targets())
+    library = _core._nccl_facts(availability.wheel_folders())
+    return [*gpu.driver(_core._driver_facts()), kernels, *gpu.nccl(library)]
 
 
 def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:

@@ -145,7 +145,7 @@ def test_the_targets_are_all_that_are_wanted_and_known_and_are_asked_for_once(tm
     known = subprocess.run(
         [NVCC, "--list-gpu-code"], capture_output=True, text=True, check=True
     ).stdout.split()
-    wanted = [f"sm_{arch}" for arch in (75, 80, 86, 89, 90, 100, 103, 120) if f"sm_{arch}" in known]
+    wanted = [f"sm_{arch}" for arch in (75, 80, 90, 100, 120) if f"sm_{arch}" in known]
     done = configure(tmp_path, "-DPYCOLLECTIVE_CUDA=ON")
     assert done.returncode == 0, done.stderr
     assert " ".join([*wanted, wanted[0].replace("sm", "compute")]) in done.stdout
@@ -172,7 +172,7 @@ def test_the_kernels_are_carried_for_every_target_and_stay_small(two_targets: Pa
     fat, targets = carried(two_targets)
     assert targets == ["sm_80", "sm_90", "compute_80"]
     assert sorted(entries(fat)) == [(PTX, 80), (MACHINE_CODE, 80), (MACHINE_CODE, 90)]
-    assert len(fat) < 3 * 120_000 or b"\x7fELF" in fat  # an old nvcc does not compress
+    assert len(fat) < 3 * 60_000 or b"\x7fELF" in fat  # an old nvcc does not compress
 
 
 @needs_nvcc
@@ -182,7 +182,7 @@ def test_nothing_is_fused_flushed_or_approximated(two_targets: Path) -> None:
     text = kept.read_text()
     assert re.findall(r"^.*(?:\bfma|\bmad\.rn|\.ftz|\.approx|div\.full).*$", text, re.MULTILINE) == []
     kernels = dict(re.findall(r"\.entry (\w+)\((.*?)^\}", text, re.MULTILINE | re.DOTALL))
-    assert len(kernels) == 81
+    assert len(kernels) == 44
     assert "div.rn.f32" in kernels["pc_weighted_f16"]
     # What a thread reads at once is a vector, four of each array before the first is used.
     moves = re.findall(r"(ld|st)\.global(?:\.\w+)*\.v4\.\w+", kernels["pc_sum_f32"])
