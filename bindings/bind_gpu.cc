@@ -108,7 +108,8 @@ void bind_gpu(py::module_& module) {
   module.def("_nccl_facts", &nccl_facts, py::arg("wheel_folders"),
              "Of NCCL, which this opens: path, how it was found, version, what was tried before, a warning; "
              "or why_not.");
-  module.def("_kernel_targets", &kernel_targets, "GPUs that this build has kernels for: sm_75, ..., compute_75.");
+  module.def("_kernel_targets", &kernel_targets,
+             "GPUs that this build has kernels for: sm_75, ..., compute_75.");
 }
 
 }  // namespace pc

@@ -35,7 +35,7 @@ def driver(facts: Mapping[str, Any]) -> list[Line]:
 
 def kernels(targets: Sequence[str]) -> Line:
     """For which GPUs this build reduces by itself."""
-    without = "none: built without nvcc, so ranks that share a GPU reduce through the host (docs/gpu-build.md)"
+    without = "none: built without nvcc; ranks that share a GPU reduce through the host"
     return ok("GPU kernels", f"for {', '.join(targets)}" if targets else without)
 
 

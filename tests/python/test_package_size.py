@@ -1,4 +1,4 @@
-"""The package stays small: what is compiled is there once, and a wheel has at most 3 MiB, with kernels for GPUs as without."""
+"""The package stays small: what is compiled is there once, and a wheel has at most 3 MiB, kernels for GPUs too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_a_wheel_of_what_is_installed_has_at_most_3_mib() -> None:
     assert wheel_nbytes(files) <= MOST_NBYTES, largest(files)
 
 
-@pytest.mark.skipif("" in map(tool, ("nvcc", "cmake", "ninja", "c++")), reason="nvcc, cmake, ninja or c++ is missing")
+@pytest.mark.skipif(
+    "" in map(tool, ("nvcc", "cmake", "ninja", "c++")), reason="nvcc, cmake, ninja or c++ is missing"
+)
 def test_a_wheel_with_kernels_for_gpus_has_at_most_3_mib(tmp_path: Path) -> None:
     files = shipped()
     if not _core._kernel_targets():
