@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
+#include "kernels/device/embedded.h"
 #include "nccl/library.h"
 
 namespace py = pybind11;
@@ -94,6 +95,11 @@ py::dict nccl_facts(std::vector<std::string> wheel_folders) {
   return facts;
 }
 
+std::vector<std::string> kernel_targets() {
+  const auto targets = embedded_targets();
+  return {targets.begin(), targets.end()};
+}
+
 }  // namespace
 
 void bind_gpu(py::module_& module) {
@@ -102,6 +108,8 @@ void bind_gpu(py::module_& module) {
   module.def("_nccl_facts", &nccl_facts, py::arg("wheel_folders"),
              "Of NCCL, which this opens: path, how it was found, version, what was tried before, a warning; "
              "or why_not.");
+  module.def("_kernel_targets", &kernel_targets,
+             "GPUs that this build has kernels for: sm_75, ..., compute_75.");
 }
 
 }  // namespace pc

@@ -90,7 +90,11 @@ def _gpus() -> list[Line]:
     from pycollective import _core, availability
     from pycollective.doctor import gpu
 
-    return [*gpu.driver(_core._driver_facts()), *gpu.nccl(_core._nccl_facts(availability.wheel_folders()))]
+    return [
+        *gpu.driver(_core._driver_facts()),
+        gpu.kernels(_core._kernel_targets()),
+        *gpu.nccl(_core._nccl_facts(availability.wheel_folders())),
+    ]
 
 
 def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:

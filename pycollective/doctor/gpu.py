@@ -1,8 +1,8 @@
-"""`pycollective doctor --gpu`: the driver, the GPUs and NCCL, as this process would use them."""
+"""`pycollective doctor --gpu`: the driver, the GPUs, our kernels and NCCL, as this process would use them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pycollective.doctor.line import Line, fail, ok, warn
@@ -31,6 +31,12 @@ def driver(facts: Mapping[str, Any]) -> list[Line]:
             found += f", reaches the memory of {peers or 'no other'}"
         lines.append(ok(f"GPU {number}", found))
     return lines
+
+
+def kernels(targets: Sequence[str]) -> Line:
+    """For which GPUs this build reduces by itself."""
+    without = "none: built without nvcc; ranks that share a GPU reduce through the host"
+    return ok("GPU kernels", f"for {', '.join(targets)}" if targets else without)
 
 
 def nccl(facts: Mapping[str, Any]) -> list[Line]:

@@ -5,6 +5,7 @@ The libraries are the fakes of tests/cpp/fakes, opened like real ones in a proce
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -16,6 +17,8 @@ import fake_gpus
 import pytest
 
 import pycollective as pc
+from pycollective import _core
+from pycollective.doctor import gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
@@ -147,6 +150,13 @@ def test_the_doctor_prints_driver_devices_and_nccl(cuda: Path, nccl: Path) -> No
     assert "compute capability" in found["GPU 0"][0]["found"]
     assert found["NCCL"][0]["status"] == "OK"
     assert found["NCCL"][0]["found"].startswith(f"2.28.9 from {nccl}")
+
+
+def test_the_doctor_says_for_which_gpus_this_build_has_kernels(cuda: Path, nccl: Path) -> None:
+    (line,) = lines(said(DOCTOR, PYCOLLECTIVE_CUDA_LIB=cuda, PYCOLLECTIVE_NCCL_LIB=nccl))["GPU kernels"]
+    assert line == dataclasses.asdict(gpu.kernels(_core._kernel_targets()))
+    assert gpu.kernels(["sm_75", "sm_90", "compute_75"]).found == "for sm_75, sm_90, compute_75"
+    assert gpu.kernels([]).found.startswith("none: built without nvcc")
 
 
 def test_the_doctor_says_what_is_missing_and_what_mends_it(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ struct ReduceArguments {
   // Read by Bits and Truth: and, or and exclusive or are (a & b & both) | ((a ^ b) & one_of_them).
   uint64_t both, one_of_them;
   uint64_t magnitude, truth;  // Truth: the bits that make an element true, and the result if it is
+  // Read by Extreme and ExtremePlace: what makes the order (element.h). Locations go from the smallest, whatever the values do.
+  uint64_t flip, location_flip, when_negative, largest;
 };
 
 // to[j] = from, `nbytes` of any alignment. All outputs get the same bytes; they overlap neither the source nor each other.

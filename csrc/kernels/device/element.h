@@ -187,50 +187,18 @@ PC_INLINE Complex<T> product(Complex<T> a, Complex<T> b) {
 
 // ---- order
 
-// The bits of infinity: every larger magnitude is a NaN. float8_e4m3fn has none; its largest number takes the place.
-template <class T>
-constexpr Unsigned<T> kLargest = 0;
-template <>
-inline constexpr uint8_t kLargest<E4M3FN> = 0x7e;
-template <>
-inline constexpr uint8_t kLargest<E5M2> = 0x7c;
-template <>
-inline constexpr uint16_t kLargest<F16> = 0x7c00;
-template <>
-inline constexpr uint16_t kLargest<BF16> = 0x7f80;
-template <>
-inline constexpr uint32_t kLargest<float> = 0x7f800000;
-template <>
-inline constexpr uint64_t kLargest<double> = 0x7ff0000000000000;
-
-// Integers in the order of the elements. Floats: -0 below +0, and NaN beyond everything, in the direction that is asked for.
-template <bool nan_is_least, class T>
-PC_INLINE auto order(T element) {
-  if constexpr (kFloat<T>) {
-    using Key = Unsigned<T>;
-    constexpr Key kAll = static_cast<Key>(~Key{0}), kSign = static_cast<Key>(kAll ^ (kAll >> 1));
-    const Key bits = with_bits_of<Key>(element);
-    const Key key = static_cast<Key>((bits & kSign) != 0 ? ~bits : bits | kSign);
-    return static_cast<Key>(bits & ~kSign) > kLargest<T> ? (nan_is_least ? Key{0} : kAll) : key;
-  } else {
-    return element;
+// Bits that are in the order of the elements when they are compared as unsigned numbers. What the three numbers are makes it the
+// order of signed or unsigned integers or of floats (-0 below +0), from the smallest or from the largest. NaN comes first.
+template <class U>
+struct Order {
+  U flip;           // bits that count the other way round
+  U when_negative;  // more of them, where the first bit is set
+  U largest;        // a greater magnitude is NaN
+  PC_INLINE U key(U bits) const {
+    constexpr U kMagnitude = static_cast<U>(static_cast<U>(~U{0}) >> 1);
+    if ((bits & kMagnitude) > largest) return 0;
+    return static_cast<U>(bits ^ flip ^ (bits > kMagnitude ? when_negative : U{0}));
   }
-}
-template <class T>
-PC_INLINE T minimum(T a, T b) {
-  return order<true>(b) < order<true>(a) ? b : a;
-}
-template <class T>
-PC_INLINE T maximum(T a, T b) {
-  return order<false>(a) < order<false>(b) ? b : a;
-}
-
-// Of equal values, the smaller location.
-template <bool smallest, class T>
-PC_INLINE Located<T> extreme_place(Located<T> a, Located<T> b) {
-  const auto x = order<smallest>(a.value), y = order<smallest>(b.value);
-  if (x == y) return {a.value, minimum(a.location, b.location)};
-  return (x < y) == smallest ? a : b;
-}
+};
 
 }  // namespace pc::device

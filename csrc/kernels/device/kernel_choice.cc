@@ -21,27 +21,42 @@ struct Element {
   std::string_view name;  // of its kernels
   uint32_t part_nbytes;   // what it is aligned to
   uint64_t one = 1;       // the bits of 1
+  // Floats: the bits of infinity, beyond which every magnitude is a NaN. float8_e4m3fn has none: its largest number.
+  uint64_t largest = ~uint64_t{0};
+  bool has_sign = false;
 };
+// The kernels for which the sign is a bit as others.
+std::string_view unsigned_name(std::size_t nbytes) {
+  switch (nbytes) {
+    case 1: return "u8";
+    case 2: return "u16";
+    case 4: return "u32";
+    default: return "u64";
+  }
+}
+Element signed_whole(uint32_t nbytes) {
+  return {Kind::kWhole, unsigned_name(nbytes), nbytes, 1, ~uint64_t{0}, true};
+}
 Element element_of(DType dtype) {
   using enum DType;
   switch (dtype) {
     case kBool: return {Kind::kTruth, "u8", 1};
     case kU8: return {Kind::kWhole, "u8", 1};
-    case kI8: return {Kind::kWhole, "i8", 1};
+    case kI8: return signed_whole(1);
     case kU16: return {Kind::kWhole, "u16", 2};
-    case kI16: return {Kind::kWhole, "i16", 2};
+    case kI16: return signed_whole(2);
     case kU32: return {Kind::kWhole, "u32", 4};
-    case kI32: return {Kind::kWhole, "i32", 4};
+    case kI32: return signed_whole(4);
     case kU64: return {Kind::kWhole, "u64", 8};
-    case kI64: return {Kind::kWhole, "i64", 8};
-    case kF16: return {Kind::kShortFloat, "f16", 2, 0x3c00};
-    case kBF16: return {Kind::kShortFloat, "bf16", 2, 0x3f80};
-    case kF32: return {Kind::kFloat, "f32", 4, 0x3f800000};
-    case kF64: return {Kind::kFloat, "f64", 8, 0x3ff0000000000000};
+    case kI64: return signed_whole(8);
+    case kF16: return {Kind::kShortFloat, "f16", 2, 0x3c00, 0x7c00, true};
+    case kBF16: return {Kind::kShortFloat, "bf16", 2, 0x3f80, 0x7f80, true};
+    case kF32: return {Kind::kFloat, "f32", 4, 0x3f800000, 0x7f800000, true};
+    case kF64: return {Kind::kFloat, "f64", 8, 0x3ff0000000000000, 0x7ff0000000000000, true};
     case kC64: return {Kind::kComplex, "c64", 4};
     case kC128: return {Kind::kComplex, "c128", 8};
-    case kF8E4M3FN: return {Kind::kShortFloat, "e4m3fn", 1, 0x38};
-    case kF8E5M2: return {Kind::kShortFloat, "e5m2", 1, 0x3c};
+    case kF8E4M3FN: return {Kind::kShortFloat, "e4m3fn", 1, 0x38, 0x7e, true};
+    case kF8E5M2: return {Kind::kShortFloat, "e5m2", 1, 0x3c, 0x7c, true};
     case kOpaque: return {Kind::kBytes, "", 1};
   }
   return {Kind::kBytes, "", 1};
@@ -49,19 +64,9 @@ Element element_of(DType dtype) {
 bool is_float(const Element& element) {
   return element.kind == Kind::kFloat || element.kind == Kind::kShortFloat;
 }
-// The kernels for which the sign is a bit as others.
-std::string_view unsigned_name(const Element& element) {
-  switch (element.part_nbytes) {
-    case 1: return "u8";
-    case 2: return "u16";
-    case 4: return "u32";
-    default: return "u64";
-  }
-}
 // Sums and weights of complex numbers are those of their parts.
 std::string_view part_name(const Element& element) {
-  if (element.kind != Kind::kComplex)
-    return element.kind == Kind::kWhole ? unsigned_name(element) : element.name;
+  if (element.kind != Kind::kComplex) return element.name;
   return element.part_nbytes == 4 ? "f32" : "f64";
 }
 
@@ -77,6 +82,7 @@ Choice choose(DType dtype, ReduceOp op) {
   const Element element = element_of(dtype);
   const std::size_t part = element.part_nbytes;
   const bool is_complex = element.kind == Kind::kComplex;
+  const std::string_view by_its_bits = unsigned_name(part);
   if (element.kind == Kind::kBytes) return kNone;
   if (element.kind == Kind::kTruth) {
     return op < kAvg || (op >= kBAnd && op <= kLXor) ? Choice{"truth", "u8", 1} : kNone;
@@ -85,21 +91,21 @@ Choice choose(DType dtype, ReduceOp op) {
     case kSum: return {"sum", part_name(element), part};
     case kProd:
       return is_complex ? Choice{"prod", element.name, 2 * part} : Choice{"prod", part_name(element), part};
-    case kMin: return is_complex ? kNone : Choice{"min", element.name, part};
-    case kMax: return is_complex ? kNone : Choice{"max", element.name, part};
+    case kMin:
+    case kMax: return is_complex ? kNone : Choice{"extreme", by_its_bits, part};
     case kAvg:
     case kScaledSum:
       return is_float(element) || is_complex ? Choice{"weighted", part_name(element), part} : kNone;
     case kBAnd:
     case kBOr:
-    case kBXor: return element.kind == Kind::kWhole ? Choice{"bits", unsigned_name(element), part} : kNone;
+    case kBXor: return element.kind == Kind::kWhole ? Choice{"bits", by_its_bits, part} : kNone;
     case kLAnd:
     case kLOr:
-    case kLXor: return is_complex ? kNone : Choice{"truth", unsigned_name(element), part};
+    case kLXor: return is_complex ? kNone : Choice{"truth", by_its_bits, part};
     case kMinLoc:
     case kMaxLoc: {
       if (part == 1 || is_complex || element.kind == Kind::kShortFloat) return kNone;
-      return {op == kMinLoc ? "minloc" : "maxloc", element.name, 2 * part};
+      return {"place", by_its_bits, 2 * part};
     }
   }
   return kNone;
@@ -117,6 +123,16 @@ void set_masks(ReduceArguments& arguments, DType dtype, ReduceOp op) {
   const uint64_t sign = uint64_t{1} << (8 * element.part_nbytes - 1);
   arguments.magnitude = is_float(element) ? ~sign : ~uint64_t{0};  // -0 is not true
   arguments.truth = element.one;
+}
+
+void set_order(ReduceArguments& arguments, DType dtype, ReduceOp op) {
+  const Element element = element_of(dtype);
+  const uint64_t sign = uint64_t{1} << (8 * element.part_nbytes - 1);
+  const bool from_largest = op == ReduceOp::kMax || op == ReduceOp::kMaxLoc;
+  arguments.location_flip = element.has_sign ? sign : 0;
+  arguments.flip = from_largest ? ~arguments.location_flip : arguments.location_flip;
+  arguments.when_negative = is_float(element) ? ~sign : 0;
+  arguments.largest = element.largest;
 }
 
 template <class T>
@@ -223,6 +239,7 @@ Result<ReduceArguments> reduce_arguments(const DeviceReduction& reduction) {
   arguments.count = reduction.count * size_of(dtype) / choice.nbytes;
   set_vectors(arguments, addresses, choice.nbytes);
   set_masks(arguments, dtype, reduction.how.op);
+  set_order(arguments, dtype, reduction.how.op);
   set_steps(arguments, reduction);
   return arguments;
 }

@@ -1,27 +1,25 @@
 // Every reduction kernel: KERNEL(its name after "pc_", the step that it repeats). reduce.cu makes a kernel of each line, the
-// tests a function. Sums do not care about signs, so signed integers take the unsigned kernels; kernel_choice.cc says who
-// takes which.
+// tests a function. Sums do not care about signs, so signed integers take the unsigned kernels; and what is only compared goes by
+// its bits, whatever it is. kernel_choice.cc says who takes which.
 #pragma once
 
 #define PC_WHOLE_NUMBERS(X) X(u8, uint8_t) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)
-#define PC_SIGNED_NUMBERS(X) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t)
 #define PC_SHORT_FLOATS(X) X(f16, F16) X(bf16, BF16) X(e4m3fn, E4M3FN) X(e5m2, E5M2)
 #define PC_LONG_FLOATS(X) X(f32, float) X(f64, double)
 
 #define PC_SUM(name, T) PC_KERNEL(sum_##name, Sum<T>)
 #define PC_PROD(name, T) PC_KERNEL(prod_##name, Prod<T>)
-#define PC_ORDER(name, T) PC_KERNEL(min_##name, Min<T>) PC_KERNEL(max_##name, Max<T>)
-#define PC_PLACES(name, T) PC_KERNEL(minloc_##name, MinLoc<T>) PC_KERNEL(maxloc_##name, MaxLoc<T>)
+#define PC_ORDER(name, T) PC_KERNEL(extreme_##name, Extreme<T>)
+#define PC_PLACES(name, T) PC_KERNEL(place_##name, ExtremePlace<T>)
 #define PC_WEIGHTED(name, T) PC_KERNEL(weighted_##name, Weighted<T>)
 #define PC_LOGIC(name, T) PC_KERNEL(bits_##name, Bits<T>) PC_KERNEL(truth_##name, Truth<T>)
 
 // clang-format off
-#define PC_ALL_REDUCE_KERNELS                                                                               \
-  PC_WHOLE_NUMBERS(PC_SUM) PC_SHORT_FLOATS(PC_SUM) PC_LONG_FLOATS(PC_SUM)                                   \
-  PC_WHOLE_NUMBERS(PC_PROD) PC_SHORT_FLOATS(PC_PROD) PC_LONG_FLOATS(PC_PROD)                                \
-  PC_PROD(c64, Complex<float>) PC_PROD(c128, Complex<double>)                                               \
-  PC_WHOLE_NUMBERS(PC_ORDER) PC_SIGNED_NUMBERS(PC_ORDER) PC_SHORT_FLOATS(PC_ORDER) PC_LONG_FLOATS(PC_ORDER) \
-  PC_SHORT_FLOATS(PC_WEIGHTED) PC_LONG_FLOATS(PC_WEIGHTED) PC_WHOLE_NUMBERS(PC_LOGIC)                       \
-  PC_PLACES(u16, uint16_t) PC_PLACES(u32, uint32_t) PC_PLACES(u64, uint64_t)                                \
-  PC_PLACES(i16, int16_t) PC_PLACES(i32, int32_t) PC_PLACES(i64, int64_t) PC_LONG_FLOATS(PC_PLACES)
+#define PC_ALL_REDUCE_KERNELS                                                                 \
+  PC_WHOLE_NUMBERS(PC_SUM) PC_SHORT_FLOATS(PC_SUM) PC_LONG_FLOATS(PC_SUM)                     \
+  PC_WHOLE_NUMBERS(PC_PROD) PC_SHORT_FLOATS(PC_PROD) PC_LONG_FLOATS(PC_PROD)                  \
+  PC_PROD(c64, Complex<float>) PC_PROD(c128, Complex<double>)                                 \
+  PC_SHORT_FLOATS(PC_WEIGHTED) PC_LONG_FLOATS(PC_WEIGHTED)                                    \
+  PC_WHOLE_NUMBERS(PC_ORDER) PC_WHOLE_NUMBERS(PC_LOGIC)                                       \
+  PC_PLACES(u16, uint16_t) PC_PLACES(u32, uint32_t) PC_PLACES(u64, uint64_t)
 // clang-format on

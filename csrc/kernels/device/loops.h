@@ -7,9 +7,12 @@
 #ifdef __CUDACC__
 #define PC_UNROLLED _Pragma("unroll")
 #define PC_KEPT _Pragma("unroll 1")  // a loop stays one
+// Elements of 8 bits are computed by many instructions, which would be there for each of sixteen.
+#define PC_UNROLLED_UNLESS_SHORT(Element) _Pragma("unroll (sizeof(Element) == 1 ? 1 : 4)")
 #else
 #define PC_UNROLLED
 #define PC_KEPT
+#define PC_UNROLLED_UNLESS_SHORT(Element)
 #endif
 
 namespace pc::device {
@@ -88,7 +91,7 @@ PC_INLINE Word together(const Step& step, Word a, Word b) {
     return step.together(a, b);
   } else {
     Word result = 0;
-    PC_UNROLLED
+    PC_UNROLLED_UNLESS_SHORT(Element)
     for (unsigned i = 0; i < sizeof(Word) / sizeof(Element); ++i) {
       result |= word_with(step.together(element_in<Element>(a, i), element_in<Element>(b, i)), i);
     }
@@ -102,7 +105,7 @@ PC_INLINE Word alone(const Step& step, Word a) {
     return step.alone(a);
   } else {
     Word result = 0;
-    PC_UNROLLED
+    PC_UNROLLED_UNLESS_SHORT(Element)
     for (unsigned i = 0; i < sizeof(Word) / sizeof(Element); ++i) {
       result |= word_with(step.alone(element_in<Element>(a, i)), i);
     }
@@ -153,10 +156,13 @@ PC_INLINE void reduce(const ReduceArguments& how, ThisThread self) {
   using Vector = Piece<Word, kVectorBytes / sizeof(Word)>;
   // Enough bytes under way without unrolling a long conversion many times.
   constexpr int kAtOnce = sizeof(Element) < 4 ? 2 : 4;
-  const uint64_t vectors = how.in_vectors / (kVectorBytes / sizeof(Element));
-  reduce_stretch<Step, Vector, kAtOnce>(how, {how.head * sizeof(Element), vectors}, self);
-  const Stretch others = {0, how.count - how.in_vectors, how.head, how.in_vectors};
-  reduce_stretch<Step, Single<Element>, 2>(how, others, self);
+  Stretch others = {0, how.count};
+  if constexpr (Step::kVectors) {
+    const uint64_t vectors = how.in_vectors / (kVectorBytes / sizeof(Element));
+    reduce_stretch<Step, Vector, kAtOnce>(how, {how.head * sizeof(Element), vectors}, self);
+    others = {0, how.count - how.in_vectors, how.head, how.in_vectors};
+  }
+  reduce_stretch<Step, Single<Element>, 1>(how, others, self);
 }
 
 // ---- copies

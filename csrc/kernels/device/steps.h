@@ -6,8 +6,10 @@
 
 namespace pc::device {
 
+// kVectors: whether it reads vectors, or one element after the other, which is half the code. Vectors are for what training
+// reduces much of.
 struct AsItIs {
-  static constexpr bool kAnyWidth = false;
+  static constexpr bool kAnyWidth = false, kVectors = false;
   PC_INLINE AsItIs(const ReduceArguments&, int) {}
   template <class T>
   PC_INLINE T alone(T a) const {
@@ -18,6 +20,7 @@ struct AsItIs {
 template <class T>
 struct Sum : AsItIs {
   using Element = T;
+  static constexpr bool kVectors = true;
   using AsItIs::AsItIs;
   PC_INLINE T together(T a, T b) const { return sum(a, b); }
 };
@@ -27,36 +30,39 @@ struct Prod : AsItIs {
   using AsItIs::AsItIs;
   PC_INLINE T together(T a, T b) const { return product(a, b); }
 };
-template <class T>
-struct Min : AsItIs {
-  using Element = T;
-  using AsItIs::AsItIs;
-  PC_INLINE T together(T a, T b) const { return minimum(a, b); }
+
+// min and max of integers and floats, by their bits.
+template <class U>
+struct Extreme : AsItIs {
+  using Element = U;
+  static constexpr bool kVectors = true;
+  Order<U> order;
+  PC_INLINE Extreme(const ReduceArguments& how, int k)
+      : AsItIs(how, k),
+        order{static_cast<U>(how.flip), static_cast<U>(how.when_negative), static_cast<U>(how.largest)} {}
+  PC_INLINE U together(U a, U b) const { return order.key(b) < order.key(a) ? b : a; }
 };
-template <class T>
-struct Max : AsItIs {
-  using Element = T;
-  using AsItIs::AsItIs;
-  PC_INLINE T together(T a, T b) const { return maximum(a, b); }
-};
-template <class T>
-struct MinLoc : AsItIs {
-  using Element = Located<T>;
-  using AsItIs::AsItIs;
-  PC_INLINE Element together(Element a, Element b) const { return extreme_place<true>(a, b); }
-};
-template <class T>
-struct MaxLoc : AsItIs {
-  using Element = Located<T>;
-  using AsItIs::AsItIs;
-  PC_INLINE Element together(Element a, Element b) const { return extreme_place<false>(a, b); }
+// minloc and maxloc. Of equal values, the smaller location.
+template <class U>
+struct ExtremePlace : AsItIs {
+  using Element = Located<U>;
+  Order<U> values, locations;
+  PC_INLINE ExtremePlace(const ReduceArguments& how, int k)
+      : AsItIs(how, k),
+        values{static_cast<U>(how.flip), static_cast<U>(how.when_negative), static_cast<U>(how.largest)},
+        locations{static_cast<U>(how.location_flip), values.when_negative, values.largest} {}
+  PC_INLINE Element together(Element a, Element b) const {
+    const U x = values.key(a.value), y = values.key(b.value);
+    if (x != y) return x < y ? a : b;
+    return {a.value, locations.key(b.location) < locations.key(a.location) ? b.location : a.location};
+  }
 };
 
 // avg and a scaled sum. Where nothing is divided or multiplied, 1 changes no bit.
 template <class T>
 struct Weighted {
   using Element = T;
-  static constexpr bool kAnyWidth = false;
+  static constexpr bool kAnyWidth = false, kVectors = true;
   using Value = decltype(decode(T{}));
   Value a, b, divisor;
   PC_INLINE Weighted(const ReduceArguments& how, int k)
@@ -74,7 +80,7 @@ struct Weighted {
 template <class T>
 struct Bits : AsItIs {
   using Element = T;
-  static constexpr bool kAnyWidth = true;
+  static constexpr bool kAnyWidth = true, kVectors = true;
   uint64_t both, one_of_them;
   PC_INLINE Bits(const ReduceArguments& how, int k)
       : AsItIs(how, k),
@@ -90,7 +96,7 @@ struct Bits : AsItIs {
 template <class T>
 struct Truth {
   using Element = T;
-  static constexpr bool kAnyWidth = false;
+  static constexpr bool kAnyWidth = false, kVectors = false;
   T both, one_of_them, magnitude, truth;
   PC_INLINE Truth(const ReduceArguments& how, int)
       : both(static_cast<T>(how.both)),
