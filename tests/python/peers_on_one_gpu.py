@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 from fake_gpus import Array, Driver, Gpu
@@ -42,7 +46,7 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
     assert "share one GPU" in pc.explain("allgather", device="cuda")  # why not by NCCL
     assert "through the host" in pc.explain("send", device="cuda")
 
-    # Without kernels what reduces goes through the host; so does what has no handle, on all ranks.
+    # Without kernels what reduces goes through the host. What has no handle is copied to where others reach it.
     x = Array(gpu, np.full(7, rank + 1.0), stream)
     pc.allreduce(x)
     assert x.host.tolist() == [size * (size + 1) / 2] * 7
@@ -54,24 +58,70 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
         part.at = make_pooled(part.host.nbytes)
         ctypes.memmove(part.at, part.host.ctypes.data, part.host.nbytes)
     whole.host[...] = 0
+    staged = gpu.driver.control("calls", b"cuMemcpyDtoHAsync")
     pc.allgather(part, out=whole)
     assert whole.host.tolist() == list(range(100, 105)) * size
-    assert ways()[-1] == "peers"
+    assert gpu.driver.control("calls", b"cuMemcpyDtoHAsync") == staged
 
 
 def a_rank_dies(group: pc.Group, gpu: Gpu) -> None:
-    x = Array(gpu, np.arange(5), gpu.stream())
+    """In the call: the others have told where their arrays lie, and wait for it."""
+    stream = gpu.stream()
+    x = Array(gpu, np.arange(5), stream)
     pc.broadcast(x, 0)
     if group.rank == 1:
+        gpu.hold(stream)
+        gpu.fill(stream, x, 7)  # never made
+        pc.broadcast_async(x, 0)
+        group.barrier()
         os.kill(os.getpid(), signal.SIGKILL)
+    work = pc.broadcast_async(x, 0)
+    group.barrier()
     try:
-        pc.broadcast(x, 0)
-        pc.broadcast(x, 0)
+        work.wait(host=True)
     except pc.PeerFailure as error:
         assert "rank 1" in str(error)
         print("PeerFailure")
         os._exit(0)
     os._exit(5)
+
+
+def interrupt_when(it_is_so: Callable[[], bool]) -> None:
+    """The main thread, from another."""
+    while not it_is_so():
+        time.sleep(0.001)
+    _thread.interrupt_main()
+
+
+def a_rank_is_interrupted(group: pc.Group, gpu: Gpu) -> None:
+    """Then its array is its own again: who comes later does not write it."""
+    aside = group.split(0)
+    assert aside is not None
+    x = Array(gpu, np.full(5, group.rank), gpu.stream())
+    pc.broadcast(x, 0)
+    x.host[...] = group.rank + 10
+    word = np.zeros(1)
+    if group.rank == 1:
+        made = len(ways())
+        waiter = threading.Thread(target=lambda: interrupt_when(lambda: len(ways()) > made))
+        waiter.start()
+        try:
+            pc.broadcast(x, 0)
+        except KeyboardInterrupt:
+            print("KeyboardInterrupt")
+        waiter.join()
+        x.host[...] = 7
+        aside.send(word, 0)
+    else:
+        aside.recv(word, 1)
+    try:
+        pc.broadcast(x, 0)
+        raise AssertionError("the group goes on")
+    except pc.CollectiveError as error:
+        print(type(error).__name__)
+    aside.barrier()
+    assert x.host.tolist() == [7 if group.rank == 1 else 10] * 5
+    os._exit(0)
 
 
 if __name__ == "__main__":

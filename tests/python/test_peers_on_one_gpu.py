@@ -43,4 +43,10 @@ def test_collectives_go_from_array_to_array(libraries: dict[str, str], ranks: in
 def test_a_rank_that_is_killed_is_heard_of(libraries: dict[str, str]) -> None:
     done = run(3, "a_rank_dies", libraries)
     assert done.returncode != 0
-    assert "PeerFailure" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("PeerFailure") == 2, done.stdout + done.stderr
+
+
+def test_an_array_of_a_call_that_is_interrupted_is_its_owners_again(libraries: dict[str, str]) -> None:
+    done = run(2, "a_rank_is_interrupted", libraries)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "KeyboardInterrupt" in done.stdout

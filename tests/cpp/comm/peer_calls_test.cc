@@ -3,6 +3,7 @@
 
 #include <array>
 #include <barrier>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -398,6 +399,57 @@ TEST_P(PeerWorld, ranks_that_do_not_reach_each_other_hear_why_and_go_on) {
   EXPECT_EQ(words[0], words[1]);
   EXPECT_EQ(words[0], words[2]);
   EXPECT_NE(words[0].find("does not reach the memory of rank"), std::string::npos) << words[0];
+}
+
+TEST_P(PeerWorld, groups_that_join_at_once_in_several_threads_do_not_disturb_each_other) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    std::array<Communicator*, 2> groups{};
+    for (Communicator*& each : groups) {
+      PC_ASSIGN_OR_RETURN(each, runtime.make_group(runtime.next_group_id(), {0, 1}));
+    }
+    const std::size_t before = runtime.group_count();
+    const auto join_and_call = [&](Communicator& its) -> Status {
+      PC_TRY(join(runtime, its).status());
+      return host_sum(its);
+    };
+    auto beside = std::async(std::launch::async, [&] { return join_and_call(*groups[0]); });
+    const Status second = join_and_call(*groups[1]);
+    PC_TRY(beside.get());
+    PC_TRY(second);
+    if (runtime.group_count() != before) return wrong("groups that nobody has made");
+    PC_ASSIGN_OR_RETURN(Communicator* const next, runtime.make_group(runtime.next_group_id(), {0, 1}));
+    PC_TRY(host_sum(*next));
+    return host_sum(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(PeerWorld, a_call_that_goes_through_the_host_after_all_leaves_the_users_stream_alone) {
+  std::barrier all(2);
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, true));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    const Pooled pooled(fake_, x.context, 2);
+    cuda::DeviceCall call = x.sum();
+    if (group.rank() == 1) {
+      pooled.into(call.request);
+      all.arrive_and_wait();
+      fake_.fail_next("cuMemAlloc", cuda::CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+    if (group.rank() == 0) {
+      drain(x);
+      fake_.begin_capture(x.stream.get());  // the user goes on
+      all.arrive_and_wait();
+    }
+    const Status ended = started->wait(-1);
+    all.arrive_and_wait();
+    if (group.rank() == 0 && fake_.end_capture(x.stream.get()) != 0)
+      return wrong("the user's graph has our copies");
+    PC_TRY(ended);
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
