@@ -299,10 +299,12 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
   // Its owner has the array back, so nobody else may come to write it later.
   constexpr double kMost_s = 5;
-  fail(ended, true);
+  fail(Status(Code::kAborted,
+              "a call of this group on a GPU was interrupted on this rank: " + started->operation()),
+       true);
   (void)cuda::wait_on_host([this]() -> Result<bool> { return executor_->running() == 0; },
                            {{Deadline::after(kMost_s)}});
-  return first_failure();
+  return ended;
 }
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.

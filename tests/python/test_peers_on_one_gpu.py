@@ -10,6 +10,9 @@ from pathlib import Path
 
 import fake_gpus
 import pytest
+from peers_on_one_gpu import a_rank_dies
+
+from pycollective import testing
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
@@ -40,10 +43,12 @@ def test_collectives_go_from_array_to_array(libraries: dict[str, str], ranks: in
     assert "through the host" not in done.stderr
 
 
-def test_a_rank_that_is_killed_is_heard_of(libraries: dict[str, str]) -> None:
-    done = run(3, "a_rank_dies", libraries)
-    assert done.returncode != 0
-    assert done.stdout.count("PeerFailure") == 2, done.stdout + done.stderr
+def test_a_rank_that_is_killed_in_a_call_is_heard_of_by_all(libraries: dict[str, str]) -> None:
+    with pytest.raises(testing.WorldFailed) as caught:
+        testing.run(a_rank_dies, 3, env=libraries)
+    assert list(caught.value.errors) == [1]
+    for rank in (0, 2):
+        assert "rank 1" in str(caught.value.results[rank])
 
 
 def test_an_array_of_a_call_that_is_interrupted_is_its_owners_again(libraries: dict[str, str]) -> None:
