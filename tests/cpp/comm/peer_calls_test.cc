@@ -321,14 +321,16 @@ TEST_P(PeerWorld, what_a_late_rank_may_still_write_is_kept_as_long_as_the_proces
                   cuda::CUDA_ERROR_INVALID_VALUE);  // of one rank, when all know where arrays lie
   const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(auto calls, join(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
-    cuda::DeviceCall call = x.sum();
-    call.keeps = std::make_shared<int>(0);
-    kept[static_cast<std::size_t>(group.rank())] = call.keeps;
+    PC_ASSIGN_OR_RETURN(Array made, array_of(group));
+    const auto x = std::make_shared<Array>(std::move(made));
+    kept[static_cast<std::size_t>(group.rank())] = x;
+    cuda::DeviceCall call = x->sum();
+    call.keeps = x;
     return run(*calls, call).is_ok() ? wrong("it has gone well") : Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   for (const auto& each : kept) EXPECT_FALSE(each.expired());
+  fake_.drain_all();
   abandoned_.reset();
   for (const auto& each : kept) EXPECT_TRUE(each.expired());
 }
