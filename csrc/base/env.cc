@@ -97,7 +97,9 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "`lib` below `NCCL_ROOT`, `NCCL_HOME`, `CONDA_PREFIX` and `CUDA_HOME`, what the loader finds.",
      "0.1"},
     {Env::kGpu, "PYCOLLECTIVE_GPU", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto staged", 0, 0,
-     "Which way arrays on GPUs go. `auto`: by NCCL where all ranks of a group can, else through the host. "
+     "Which way arrays on GPUs go. `auto`: by NCCL where all ranks of a group can, else from array to array "
+     "where they reach each other's, else "
+     "through the host. "
      "`staged`: "
      "through the host, in every group that this rank is in.",
      "0.1"},

@@ -12,7 +12,6 @@
 #include "comm/device_arguments.h"
 #include "comm/nccl_meeting.h"
 #include "comm/peer_join.h"
-#include "cuda/host_wait.h"
 #include "nccl/executor.h"
 
 namespace pc {
@@ -298,12 +297,14 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
   const Status ended = started->wait(-1);
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
   // Its owner has the array back, so nobody else may come to write it later.
-  constexpr double kMost_s = 5;
-  fail(Status(Code::kAborted,
-              "a call of this group on a GPU was interrupted on this rank: " + started->operation()),
-       true);
-  (void)cuda::wait_on_host([this]() -> Result<bool> { return executor_->running() == 0; },
-                           {{Deadline::after(kMost_s)}});
+  Call& call_made = static_cast<Call&>(*started);
+  if (call_made.on_gpu_->give_up()) {
+    fail(Status(Code::kAborted,
+                "a call of this group on a GPU was interrupted on this rank: " + started->operation()),
+         true);
+  } else {  // all ranks are in it, so it ends soon
+    (void)call_made.on_gpu_->wait_on_host({call_made.last_});
+  }
   return ended;
 }
 

@@ -1,6 +1,7 @@
 #include "comm/peer_executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <utility>
 
@@ -82,8 +83,19 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
     return outcome_;
   }
   bool in_graph() const override { return false; }
+  bool give_up() override {
+    Stage waiting = Stage::kWaiting;
+    return stage_.compare_exchange_strong(waiting, Stage::kGivenUp) || waiting == Stage::kGivenUp;
+  }
 
  private:
+  enum class Stage : uint8_t { kWaiting, kBegun, kGivenUp };
+  // False: it has been given up.
+  bool begin() {
+    Stage waiting = Stage::kWaiting;
+    return stage_.compare_exchange_strong(waiting, Stage::kBegun);
+  }
+
   friend class PeerExecutor;
   // The caller's may be gone by then.
   static void keep(std::unique_ptr<const Scattered>& kept, const Scattered*& list) {
@@ -100,7 +112,8 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
   const std::vector<uint64_t> counts_, recv_counts_;
   std::shared_ptr<const void> keeps_;  // changed by the thread alone
   const cuda::EventPool::Lent begin_;  // what makes its arrays is done
-  mutable std::mutex mutex_;           // guards what follows
+  std::atomic<Stage> stage_{Stage::kWaiting};
+  mutable std::mutex mutex_;  // guards what follows
   std::optional<Status> outcome_;
 };
 
@@ -225,13 +238,13 @@ Status PeerExecutor::make(Work& work) {
       return Status::ok();  // else there is no memory for it
     }));
   }
-  in_use_ = true;
-  const Result<std::vector<Card>> met = exchange(card_of(request, within_reach), deadline);
-  if (met.status().code() == Code::kMismatch) in_use_ = false;  // all have found it
-  PC_TRY(met.status());
-  const std::vector<Card>& cards = met.value();
+  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
   const auto out_of_reach =
       std::find_if(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; });
+  // A card may be here though its rank has given the call up since. So all say once more that they are in it.
+  if (!work.begin()) return Status(Code::kAborted, "the call was interrupted before all ranks were in it");
+  in_use_ = true;
+  PC_TRY(meet("all ranks are in a call between GPUs", deadline));
   if (out_of_reach != cards.end()) {
     if (line_.rank() == 0 && !std::exchange(warned_, true))
       log_.warning("a call of ranks that share a GPU goes through the host: rank " +
@@ -239,11 +252,12 @@ Status PeerExecutor::make(Work& work) {
     PC_TRY(stage(work));
   } else {
     PC_TRY(move(request, cards, context));
-    PC_TRY(meet(deadline));
-    if (!is_reached)
+    PC_TRY(meet("all have moved arrays on the GPU", deadline));
+    if (!is_reached) {
       PC_TRY(queue(context, [&](cuda::CUstream stream) {
         return gpu_->scratch.give_back(request, within_reach, line_.rank(), stream);
       }));
+    }
   }
   gpu_->memory.let_go();
   in_use_ = false;
@@ -353,10 +367,10 @@ Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine,
   return all;
 }
 
-Status PeerExecutor::meet(Deadline deadline) {
+Status PeerExecutor::meet(const char* label, Deadline deadline) {
   Request request;
   request.collective = Collective::kBarrier;
-  request.label = "all have moved arrays on the GPU";
+  request.label = label;
   return line_.run(request, std::max(deadline.remaining_s(), 0.0));
 }
 

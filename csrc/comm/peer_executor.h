@@ -1,9 +1,8 @@
 // Collectives of ranks that reach each other's arrays on GPUs: ranks that share one, which NCCL refuses. A thread makes the calls
 // of one group in their order:
 //
-//   waits for what makes the array | tells all where it lies | its moves (peer_moves.h), one kernel or a few copies | all are through
-//                                    an allgather of cards,                                                            a barrier
-//                                    which is a barrier too
+//   waits for what makes the array | cards: where each lies | all are in it | its moves (peer_moves.h) | all are through
+//                                    an allgather             a barrier       a kernel or few copies    a barrier
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
 // array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what
@@ -69,7 +68,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   Status queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what);
   Status until_reached(cuda::CUevent event, const WaitContext& context, const char* what);
   Result<std::vector<Card>> exchange(const Card& mine, Deadline deadline);
-  Status meet(Deadline deadline);
+  Status meet(const char* label, Deadline deadline);
   Card card_of(const Request& request, const Request& within_reach);
   Status stage(const Work& work);
 

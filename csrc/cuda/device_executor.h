@@ -27,6 +27,9 @@ class DeviceWork {
   virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
   virtual std::optional<Status> outcome() const = 0;  // how it ended, if it has
   bool done() const { return outcome().has_value(); }
+  // True: nobody has begun with it, and nobody will, so that its arrays are their owner's again; then the executor is to be aborted.
+  // False: it can only be waited for.
+  virtual bool give_up() { return false; }
   // It went into a CUDA graph, and runs whenever that is launched: its end is the graph's.
   virtual bool in_graph() const = 0;
 };
