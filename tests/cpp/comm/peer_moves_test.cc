@@ -71,10 +71,30 @@ struct Case {
   std::size_t count;
   bool backwards;
 };
-class PeerMoves : public ::testing::TestWithParam<Case> {
+std::vector<Case> cases() {
+  std::vector<Case> made;
+  for (const Rank size : {1, 2, 3, 4, 5, 8}) {
+    for (const std::size_t count : {0, 1, 63, 64, 65, 1000}) {
+      for (const bool backwards : {false, true}) made.push_back({size, count, backwards});
+    }
+  }
+  return made;
+}
+
+class PeerMoves : public ::testing::Test {
  protected:
-  Rank size() const { return GetParam().size; }
-  std::size_t count() const { return GetParam().count; }
+  // As each of the cases.
+  template <class Body>
+  void in_every_case(Body&& body) {
+    for (const Case& each : cases()) {
+      SCOPED_TRACE(std::to_string(each.size) + " ranks, " + std::to_string(each.count) + " elements" +
+                   (each.backwards ? ", backwards" : ""));
+      case_ = each;
+      body();
+    }
+  }
+  Rank size() const { return case_.size; }
+  std::size_t count() const { return case_.count; }
   Ranks whole() const {
     std::vector<Array> in;
     for (Rank r = 0; r < size(); ++r) in.push_back(numbers(r, count()));
@@ -86,120 +106,119 @@ class PeerMoves : public ::testing::TestWithParam<Case> {
     made.root = size() - 1;
     return made;
   }
+  Case case_{};
 };
-std::vector<Case> cases() {
-  std::vector<Case> made;
-  for (const Rank size : {1, 2, 3, 4, 5, 8}) {
-    for (const std::size_t count : {0, 1, 63, 64, 65, 1000}) {
-      for (const bool backwards : {false, true}) made.push_back({size, count, backwards});
-    }
-  }
-  return made;
-}
-INSTANTIATE_TEST_SUITE_P(Sizes, PeerMoves, ::testing::ValuesIn(cases()), [](const auto& each) {
-  return std::to_string(each.param.size) + "_ranks_" + std::to_string(each.param.count) +
-         (each.param.backwards ? "_backwards" : "");
-});
-
-TEST_P(PeerMoves, allreduce_gives_all_the_sum) {
-  Ranks ranks = whole(), in_place = whole();
-  in_place.in_place();
-  ranks.move(request(Collective::kAllreduce), GetParam().backwards);
-  in_place.move(request(Collective::kAllreduce), GetParam().backwards);
-  for (std::size_t r = 0; r < ranks.in.size(); ++r) {
-    EXPECT_EQ(ranks.out[r], sum_of_first(size(), count()));
-    EXPECT_EQ(ranks.in[r], numbers(static_cast<Rank>(r), count()));
-    EXPECT_EQ(in_place.in[r], sum_of_first(size(), count()));
-  }
-}
-
-TEST_P(PeerMoves, reduce_writes_the_root_alone) {
-  Ranks ranks = whole();
-  ranks.move(request(Collective::kReduce), GetParam().backwards);
-  for (std::size_t r = 0; r < ranks.in.size(); ++r)
-    EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of_first(size(), count()) : Array(count()));
-}
-
-TEST_P(PeerMoves, scans_are_right_in_place_too) {
-  for (const Collective each : {Collective::kScan, Collective::kExscan}) {
+TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
+  in_every_case([&] {
     Ranks ranks = whole(), in_place = whole();
     in_place.in_place();
-    ranks.move(request(each), GetParam().backwards);
-    in_place.move(request(each), GetParam().backwards);
-    for (Rank r = 0; r < size(); ++r) {
-      const Rank terms = each == Collective::kScan ? r + 1 : r;
-      const std::size_t at = static_cast<std::size_t>(r);
-      EXPECT_EQ(ranks.out[at], sum_of_first(terms, count()));
-      EXPECT_EQ(in_place.in[at], terms == 0 ? numbers(0, count()) : sum_of_first(terms, count()));
+    ranks.move(request(Collective::kAllreduce), case_.backwards);
+    in_place.move(request(Collective::kAllreduce), case_.backwards);
+    for (std::size_t r = 0; r < ranks.in.size(); ++r) {
+      EXPECT_EQ(ranks.out[r], sum_of_first(size(), count()));
+      EXPECT_EQ(ranks.in[r], numbers(static_cast<Rank>(r), count()));
+      EXPECT_EQ(in_place.in[r], sum_of_first(size(), count()));
     }
-  }
+  });
 }
 
-TEST_P(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
-  Ranks ranks = whole();
-  ranks.arrays.back().out = const_cast<std::byte*>(ranks.arrays.back().in);
-  ranks.move(request(Collective::kBroadcast), GetParam().backwards);
-  for (std::size_t r = 0; r + 1 < ranks.in.size(); ++r) EXPECT_EQ(ranks.out[r], ranks.in.back());
-  EXPECT_EQ(ranks.in.back(), numbers(size() - 1, count()));
+TEST_F(PeerMoves, reduce_writes_the_root_alone) {
+  in_every_case([&] {
+    Ranks ranks = whole();
+    ranks.move(request(Collective::kReduce), case_.backwards);
+    for (std::size_t r = 0; r < ranks.in.size(); ++r)
+      EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of_first(size(), count()) : Array(count()));
+  });
+}
+
+TEST_F(PeerMoves, scans_are_right_in_place_too) {
+  in_every_case([&] {
+    for (const Collective each : {Collective::kScan, Collective::kExscan}) {
+      Ranks ranks = whole(), in_place = whole();
+      in_place.in_place();
+      ranks.move(request(each), case_.backwards);
+      in_place.move(request(each), case_.backwards);
+      for (Rank r = 0; r < size(); ++r) {
+        const Rank terms = each == Collective::kScan ? r + 1 : r;
+        const std::size_t at = static_cast<std::size_t>(r);
+        EXPECT_EQ(ranks.out[at], sum_of_first(terms, count()));
+        EXPECT_EQ(in_place.in[at], terms == 0 ? numbers(0, count()) : sum_of_first(terms, count()));
+      }
+    }
+  });
+}
+
+TEST_F(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
+  in_every_case([&] {
+    Ranks ranks = whole();
+    ranks.arrays.back().out = const_cast<std::byte*>(ranks.arrays.back().in);
+    ranks.move(request(Collective::kBroadcast), case_.backwards);
+    for (std::size_t r = 0; r + 1 < ranks.in.size(); ++r) EXPECT_EQ(ranks.out[r], ranks.in.back());
+    EXPECT_EQ(ranks.in.back(), numbers(size() - 1, count()));
+  });
 }
 
 // Parts of uneven sizes: rank r has count + r.
-TEST_P(PeerMoves, parts_come_to_their_places) {
-  std::vector<uint64_t> counts;
-  std::vector<Array> parts, wholes;
-  for (Rank r = 0; r < size(); ++r) counts.push_back(count() + static_cast<std::size_t>(r));
-  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  Array everything;
-  for (Rank r = 0; r < size(); ++r) {
-    parts.push_back(numbers(r, counts[static_cast<std::size_t>(r)]));
-    everything.insert(everything.end(), parts.back().begin(), parts.back().end());
-    wholes.emplace_back(total);
-  }
-  const auto uneven = [&](Collective collective) {
-    Request made = request(collective);
-    made.counts = counts;
-    return made;
-  };
-  Ranks gathered(parts, wholes);
-  gathered.move(uneven(Collective::kAllgather), GetParam().backwards);
-  for (const Array& each : gathered.out) EXPECT_EQ(each, everything);
-  Ranks at_root(parts, wholes);
-  at_root.move(uneven(Collective::kGather), GetParam().backwards);
-  EXPECT_EQ(at_root.out.back(), everything);
+TEST_F(PeerMoves, parts_come_to_their_places) {
+  in_every_case([&] {
+    std::vector<uint64_t> counts;
+    std::vector<Array> parts, wholes;
+    for (Rank r = 0; r < size(); ++r) counts.push_back(count() + static_cast<std::size_t>(r));
+    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    Array everything;
+    for (Rank r = 0; r < size(); ++r) {
+      parts.push_back(numbers(r, counts[static_cast<std::size_t>(r)]));
+      everything.insert(everything.end(), parts.back().begin(), parts.back().end());
+      wholes.emplace_back(total);
+    }
+    const auto uneven = [&](Collective collective) {
+      Request made = request(collective);
+      made.counts = counts;
+      return made;
+    };
+    Ranks gathered(parts, wholes);
+    gathered.move(uneven(Collective::kAllgather), case_.backwards);
+    for (const Array& each : gathered.out) EXPECT_EQ(each, everything);
+    Ranks at_root(parts, wholes);
+    at_root.move(uneven(Collective::kGather), case_.backwards);
+    EXPECT_EQ(at_root.out.back(), everything);
 
-  std::vector<Array> empty, many(parts.size(), everything);
-  for (const Array& part : parts) empty.emplace_back(part.size());
-  Ranks scattered(many, empty);
-  scattered.move(uneven(Collective::kScatter), GetParam().backwards);
-  EXPECT_EQ(scattered.out, parts);
-  Ranks reduced(many, empty);
-  reduced.move(uneven(Collective::kReduceScatter), GetParam().backwards);
-  for (std::size_t r = 0; r < parts.size(); ++r) {
-    for (std::size_t i = 0; i < parts[r].size(); ++i)
-      EXPECT_EQ(reduced.out[r][i], parts[r][i] * static_cast<uint32_t>(size()));
-  }
+    std::vector<Array> empty, many(parts.size(), everything);
+    for (const Array& part : parts) empty.emplace_back(part.size());
+    Ranks scattered(many, empty);
+    scattered.move(uneven(Collective::kScatter), case_.backwards);
+    EXPECT_EQ(scattered.out, parts);
+    Ranks reduced(many, empty);
+    reduced.move(uneven(Collective::kReduceScatter), case_.backwards);
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      for (std::size_t i = 0; i < parts[r].size(); ++i)
+        EXPECT_EQ(reduced.out[r][i], parts[r][i] * static_cast<uint32_t>(size()));
+    }
+  });
 }
 
 // Rank a sends rank b count + a + 2b.
-TEST_P(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
-  const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };
-  const std::size_t n = static_cast<std::size_t>(size());
-  std::vector<std::vector<uint64_t>> sent(n), received(n);
-  std::vector<Array> in(n), out(n), wanted(n);
-  for (std::size_t a = 0; a < n; ++a) {
-    for (std::size_t b = 0; b < n; ++b) {
-      sent[a].push_back(number(a, b));
-      received[b].push_back(number(a, b));
-      in[a].insert(in[a].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
-      wanted[b].insert(wanted[b].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
+TEST_F(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
+  in_every_case([&] {
+    const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };
+    const std::size_t n = static_cast<std::size_t>(size());
+    std::vector<std::vector<uint64_t>> sent(n), received(n);
+    std::vector<Array> in(n), out(n), wanted(n);
+    for (std::size_t a = 0; a < n; ++a) {
+      for (std::size_t b = 0; b < n; ++b) {
+        sent[a].push_back(number(a, b));
+        received[b].push_back(number(a, b));
+        in[a].insert(in[a].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
+        wanted[b].insert(wanted[b].end(), number(a, b), static_cast<uint32_t>(10 * a + b));
+      }
     }
-  }
-  for (std::size_t b = 0; b < n; ++b) out[b].resize(wanted[b].size());
-  Ranks ranks(in, out);
-  for (std::size_t r = 0; r < n; ++r)
-    ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
-  ranks.move(request(Collective::kAlltoall), GetParam().backwards);
-  EXPECT_EQ(ranks.out, wanted);
+    for (std::size_t b = 0; b < n; ++b) out[b].resize(wanted[b].size());
+    Ranks ranks(in, out);
+    for (std::size_t r = 0; r < n; ++r)
+      ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
+    ranks.move(request(Collective::kAlltoall), case_.backwards);
+    EXPECT_EQ(ranks.out, wanted);
+  });
 }
 
 }  // namespace
