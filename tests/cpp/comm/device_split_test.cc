@@ -230,13 +230,14 @@ TEST_P(SplitWorld, an_error_of_nccl_on_one_rank_ends_the_new_group_on_all_and_no
 }
 
 TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
-  std::promise<void> ended;
+  std::promise<void> ended, there;
   const Outcomes outcomes = run_here(
       2,
       [&](const Here& here) -> Status {
         PC_TRY(here.join());
         PC_ASSIGN_OR_RETURN(Communicator* const child, agree_on(here, {0, 1}));
         if (here.rank() == 1) {
+          there.set_value();
           ended.get_future().wait();
           return Status::ok();
         }
@@ -246,6 +247,7 @@ TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
         });
         const Status split = here.gpus.split(here.world, child, kLong);
         aborts.join();
+        there.get_future().wait();  // it has heard which group it is
         ended.set_value();
         return has(split, "had enough") ? Status::ok() : wrong(split.to_string());
       },
