@@ -314,7 +314,7 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
                                              {context}));
   switch (end) {
     case WaitEnd::kReady: return Status::ok();
-    case WaitEnd::kAborted: return line_.alive();
+    case WaitEnd::kAborted: PC_TRY(line_.alive()); break;
     case WaitEnd::kInterrupted:
     case WaitEnd::kTimeout: break;
   }

@@ -64,12 +64,12 @@ std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, 
 // This rank's part of the trial.
 class Trial {
  public:
-  static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes, uint64_t token) {
+  static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes) {
     PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_ASSIGN_OR_RETURN(cuda::Mover mover, cuda::Mover::create(context, means.kernels));
-    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof token));
-    PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof token));
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof(uint64_t)));
+    PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
     PeerMemory memory(context, processes,
@@ -153,7 +153,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                       std::to_string(deadline.when().time_since_epoch().count()));
   const WaitContext wait = group.waiting_until(deadline);
   Result<Trial> trial = means.driver != nullptr
-                            ? Trial::create(means, processes, facts.token)
+                            ? Trial::create(means, processes)
                             : Status(Code::kUnsupported, "the GPU's driver cannot be opened");
   const Status shown = [&]() -> Status {
     PC_TRY(trial.status());
@@ -169,6 +169,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                       from_all(group, facts, "what each rank shows of its GPU", deadline));
   PC_TRY(all_show(all));
 
+  Status refused;  // by what all know; else what fails here is this rank's alone
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
     PC_ASSIGN_OR_RETURN(Communicator* const line, runtime.make_group_beside(group));
     Words outcome;
@@ -186,7 +187,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                         from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (const std::string why = outcomes[rank].said(); !why.empty())
-        return cannot(rank_text(rank) + " does not reach the memory " + why);
+        return refused = cannot(rank_text(rank) + " does not reach the memory " + why);
     }
     PeerExecutor::Parts parts{line,
                               std::move(trial.value().memory),
@@ -196,11 +197,13 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                               means.log};
     return PeerExecutor::create(trial.value().context, std::move(parts));
   }();
-  if (joined.is_ok() || joined.status().code() == Code::kUnsupported) return joined;
+  if (joined.is_ok() || !refused.is_ok()) return joined;
   // The others may wait for this rank in the trial, or in the first call.
   const Status end = group.alive();
   if (end.is_ok()) group.quit(joined.status());
-  return end.is_ok() ? joined.status() : end;
+  if (!end.is_ok()) return end;
+  return joined.status().code() == Code::kUnsupported ? Status(Code::kInternal, joined.status().message())
+                                                      : joined.status();
 }
 
 }  // namespace pc

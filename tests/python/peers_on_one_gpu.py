@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -85,11 +84,28 @@ def a_rank_dies() -> str:
     return "nothing"
 
 
-def interrupt_when(it_is_so: Callable[[], bool]) -> None:
-    """The main thread, from another."""
-    while not it_is_so():
-        time.sleep(0.001)
-    _thread.interrupt_main()
+def interrupted_in(call: Callable[..., object], *arguments: object) -> None:
+    """Makes it, and Ctrl-C comes when it has begun: the other thread runs when the call lets the interpreter go."""
+    begun = threading.Event()
+
+    def interrupt() -> None:
+        assert begun.wait(60)
+        _thread.interrupt_main()
+
+    def profile(frame: object, event: str, called: object) -> None:
+        if event == "c_call" and called == call:
+            begun.set()
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    sys.setprofile(profile)
+    try:
+        call(*arguments)
+    except KeyboardInterrupt:
+        print("KeyboardInterrupt")
+    finally:
+        sys.setprofile(None)
+        other.join()
 
 
 def a_rank_is_interrupted(group: pc.Group, gpu: Gpu) -> None:
@@ -101,14 +117,7 @@ def a_rank_is_interrupted(group: pc.Group, gpu: Gpu) -> None:
     x.host[...] = group.rank + 10
     word = np.zeros(1)
     if group.rank == 1:
-        made = len(ways())
-        waiter = threading.Thread(target=lambda: interrupt_when(lambda: len(ways()) > made))
-        waiter.start()
-        try:
-            pc.broadcast(x, 0)
-        except KeyboardInterrupt:
-            print("KeyboardInterrupt")
-        waiter.join()
+        interrupted_in(pc.broadcast, x, 0)
         x.host[...] = 7
         aside.send(word, 0)
     else:

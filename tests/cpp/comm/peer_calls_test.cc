@@ -454,6 +454,18 @@ TEST_P(PeerWorld, a_call_that_goes_through_the_host_after_all_leaves_the_users_s
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(PeerWorld, a_rank_that_fails_after_all_have_agreed_ends_the_group_and_goes_no_other_way) {
+  std::array<Status, 2> joined;
+  fake_.fail_after("cuStreamCreate", 2, cuda::CUDA_ERROR_NOT_SUPPORTED);  // of the trials, then of one rank
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    joined[static_cast<std::size_t>(group.rank())] = join(runtime, group).status();
+    return host_sum(group).is_ok() ? wrong("it goes on") : Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_NE(joined[0].is_ok(), joined[1].is_ok());
+  for (const Status& each : joined) EXPECT_NE(each.code(), Code::kUnsupported) << each.to_string();
+}
+
 TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     DeviceCalls::Means with = means();
