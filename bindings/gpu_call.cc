@@ -210,6 +210,11 @@ Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
     int device = 0;
     PC_TRY(place(gpus, request, &device));
+    if (made.call.kind != UserCall::Kind::kCollective) {
+      PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages,
+                          gpus.messages_of(communicator, device));
+      return make(*messages, made, stream.has_value());
+    }
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         gpus.of(communicator, device, request.stream, call.timeout_s));
     return make(*way, made, stream.has_value());
@@ -238,7 +243,7 @@ bool is_on_gpu(const PreparedCall& call) {
 }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](GroupOnGpus& way, const CallOnGpu& made, bool has_stream) {
+  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool has_stream) {
     return way.run(made, call.timeout_s, has_stream);
   });
   PyObject* const result = finished(group, call, status, call.result);
@@ -285,7 +290,7 @@ GpuCall::GpuCall(const PreparedCall& call)
 GpuCall::~GpuCall() { Py_DECREF(array_); }
 
 bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](GroupOnGpus& way, const CallOnGpu& made, bool) -> Status {
+  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool) -> Status {
     PC_ASSIGN_OR_RETURN(started_, way.begin(made, call.timeout_s, [bell = bell_] { bell->ring(); }));
     return Status::ok();
   });

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "comm/explain_call.h"
+#include "comm/offered_message.h"
 #include "engine/executor.h"
 
 namespace pc {
@@ -25,6 +26,7 @@ struct OutgoingMessage {
   const char* site = nullptr;
   std::optional<std::span<const int64_t>> shape = {};
   uint64_t bundle = 0;  // Request::bundle
+  MessagePlace place = {};
 };
 struct IncomingMessage {
   Buffer data;
@@ -32,6 +34,7 @@ struct IncomingMessage {
   uint32_t tag = 0;
   const char* site = nullptr;
   uint64_t bundle = 0;
+  MessagePlace place = {};
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.
@@ -43,7 +46,8 @@ struct FoundMessage {
   uint64_t digest;
   std::string description;  // see described_array()
   const char* site;
-  Deadline deadline;  // of the call that found it, and receives it
+  Deadline deadline;      // of the call that found it, and receives it
+  bool is_offer = false;  // offered_message.h; `nbytes` and `description` are of what is offered
 };
 
 // Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
@@ -66,11 +70,18 @@ class Communicator {
     return recv({data, peer, tag, site}, timeout_s);
   }
   // Waits for a message of `peer`, or of kAnyRank, whose size nobody here knows.
+  // `stop`: MessagePlace::stop.
   virtual Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1,
-                                    const char* site = nullptr) = 0;
+                                    const char* site = nullptr,
+                                    const std::function<bool()>* stop = nullptr) = 0;
   // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
   virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
+  // Sends what is to be sent as an offer, and does not wait. Its number.
+  virtual Result<uint64_t> offer(const OutgoingMessage& message) = 0;
+  // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
+  virtual Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
+                            std::optional<uint64_t> bundle) = 0;
   // Sends and receives at once, so that ranks may do this in a ring.
   virtual Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                           double timeout_s = -1) = 0;

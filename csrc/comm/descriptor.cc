@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdio>
 
+#include "comm/offered_message.h"
+
 namespace pc {
 namespace {
 
@@ -77,7 +79,7 @@ uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DTyp
   digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
   if (dtype == DType::kOpaque) digest << hash_of(layout);
   if (bundle != 0) digest << bundle;
-  return digest.value();
+  return digest.value() & ~kOfferBit;
 }
 
 std::string message_found(const MessageId& found, uint64_t nbytes) {

@@ -11,6 +11,15 @@
 
 namespace pc {
 
+DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
+    : runtime_(runtime),
+      options_(std::move(options)),
+      message_lines_(runtime, [this](Communicator& line, int device, void* stream, double timeout_s) {
+        return join_line(line, device, stream, timeout_s);
+      }) {
+  if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
+}
+
 Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
   const std::lock_guard lock(mutex_);
   if (driver_ == nullptr) {
@@ -101,11 +110,35 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group,
       : !may.is_ok() ? may
                      : DeviceCalls::join_peers(group, runtime_, means(device), left_s());
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
-  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0)
+  const bool is_line = [&] {
+    const std::lock_guard lock(mutex_);
+    return lines_.count(&group) != 0;
+  }();
+  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0 && !is_line)
     options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message() +
                          "; " + peers.status().message());
   PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
   return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined), std::move(peers));
+}
+
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::join_line(Communicator& line, int device, void* stream,
+                                                             double timeout_s) {
+  {
+    const std::lock_guard lock(mutex_);
+    lines_.insert(&line);
+  }
+  return of(line, device, stream, timeout_s);
+}
+
+Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& group, int device) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  const std::lock_guard lock(mutex_);
+  PC_TRY(ended_);
+  std::shared_ptr<DirectMessages>& its = messages_[{&group, device}];
+  if (its == nullptr) {
+    PC_ASSIGN_OR_RETURN(its, DirectMessages::create(group, message_lines_, driver, device));
+  }
+  return its;
 }
 
 // Null: it has not, or all have ended.
@@ -138,7 +171,35 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
   return Status::ok();
 }
 
+// Of those whose ranks have sent one.
+std::string DeviceGroups::explain_messages(const Communicator& group) {
+  std::string text =
+      "up to 64 KiB, and lists, through the host; larger ones between two GPUs as a broadcast of these two "
+      "ranks would go";
+  const Status may = group.gpus_may_join();
+  if (!may.is_ok()) return "through the host: " + may.message();
+  const std::span<const Rank> world = group.world_ranks();
+  const auto number_of = [&](Rank rank) {
+    return std::find(world.begin(), world.end(), rank) - world.begin();
+  };
+  for (const std::shared_ptr<GroupOnGpus>& each : in_common_order()) {
+    const Communicator& line = each->group();
+    {
+      const std::lock_guard lock(mutex_);
+      if (lines_.count(&line) == 0) continue;
+    }
+    const bool sends = line.rank() == 0;
+    const auto peer = number_of(line.world_ranks()[sends ? 1 : 0]);
+    if (peer == group.size()) continue;
+    const std::string way = each->explain(Collective::kBroadcast);
+    text += std::string(sends ? "\nto" : "\nfrom") + " rank " + std::to_string(peer) + ": " +
+            way.substr(0, way.find('\n'));
+  }
+  return text;
+}
+
 std::string DeviceGroups::explain(const Communicator& group, std::optional<Collective> collective) {
+  if (!collective) return explain_messages(group);
   std::shared_ptr<Group> its;
   {
     const std::lock_guard lock(mutex_);
@@ -150,7 +211,7 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
     const std::unique_lock joining(its->joining, std::try_to_lock);  // who joins may take long
     if (joining.owns_lock()) way = its->way;
   }
-  if (way != nullptr) return way->explain(collective);
+  if (way != nullptr) return way->explain(*collective);
   return not_known_yet();
 }
 
@@ -177,18 +238,31 @@ Result<int> DeviceGroups::current_device() {
   return device;  // the driver's devices are their ordinals
 }
 
+// In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of
+// the lines' ranks.
+std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<GroupOnGpus>> all = joined_;
+  const auto lines = std::stable_partition(
+      all.begin(), all.end(), [this](const auto& each) { return lines_.count(&each->group()) == 0; });
+  std::sort(lines, all.end(), [](const auto& a, const auto& b) {
+    const std::span<const Rank> left = a->group().world_ranks(), right = b->group().world_ranks();
+    return std::pair(left[0], left[1]) < std::pair(right[0], right[1]);
+  });
+  return all;
+}
+
 Status DeviceGroups::close(double timeout_s) {
-  std::vector<std::shared_ptr<GroupOnGpus>> all;
-  {
-    const std::lock_guard lock(mutex_);
-    all = joined_;
-  }
   const Deadline deadline = Deadline::after(timeout_s);
   Status first;
-  for (const std::shared_ptr<GroupOnGpus>& each : all) {
-    const Status closed = each->close(std::max(deadline.remaining_s(), 0.0));
-    if (first.is_ok()) first = closed;
-  }
+  const auto close_each = [&](const auto& all) {
+    for (const auto& each : all) {
+      const Status closed = each->close(std::max(deadline.remaining_s(), 0.0));
+      if (first.is_ok()) first = closed;
+    }
+  };
+  close_each(messages());
+  close_each(in_common_order());
   const Status after(Code::kNotInitialized, "the world of this group was shut down");
   abort(first.is_ok() ? after : first);  // what was closed has nothing left to end
   return first;
@@ -202,7 +276,15 @@ void DeviceGroups::abort(const Status& why) {
     ended_ = why;
     all = joined_;
   }
+  for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
   for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
+}
+
+std::vector<std::shared_ptr<DirectMessages>> DeviceGroups::messages() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<DirectMessages>> all;
+  for (const auto& [of, each] : messages_) all.push_back(each);
+  return all;
 }
 
 }  // namespace pc

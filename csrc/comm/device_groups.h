@@ -7,12 +7,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "comm/direct_messages.h"
 #include "comm/group_on_gpus.h"
+#include "comm/message_line.h"
 #include "comm/runtime.h"
 #include "cuda/driver.h"
 #include "nccl/clock.h"
@@ -32,9 +35,7 @@ class DeviceGroups {
     PeerMeans peers = {};  // DeviceCalls::Means
   };
   // The runtime of the groups.
-  DeviceGroups(Runtime& runtime, Options options) : runtime_(runtime), options_(std::move(options)) {
-    if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
-  }
+  DeviceGroups(Runtime& runtime, Options options);
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
@@ -43,6 +44,8 @@ class DeviceGroups {
   // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
+  // The messages of `group`. They join nobody but the two ranks of a message, when there is one.
+  Result<std::shared_ptr<DirectMessages>> messages_of(Communicator& group, int device);
   // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
   bool can_split(const Communicator& group);
   // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
@@ -73,6 +76,11 @@ class DeviceGroups {
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
                                                 double timeout_s, bool insists);
+  Result<std::shared_ptr<GroupOnGpus>> join_line(Communicator& line, int device, void* stream,
+                                                 double timeout_s);
+  std::vector<std::shared_ptr<GroupOnGpus>> in_common_order();
+  std::string explain_messages(const Communicator& group);
+  std::vector<std::shared_ptr<DirectMessages>> messages();
 
   Runtime& runtime_;
   Options options_;  // not changed
@@ -83,7 +91,10 @@ class DeviceGroups {
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
   std::vector<std::shared_ptr<GroupOnGpus>> joined_;
+  std::set<const Communicator*> lines_;  // of them, or yet to join
   Status ended_;
+  MessageLines message_lines_;                                                               // not guarded
+  std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;  // by GPU
 };
 
 }  // namespace pc

@@ -19,6 +19,8 @@
 namespace pc {
 namespace {
 
+constexpr double kAnsweringS = 1;  // a few bytes, which wait for nobody
+
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 // With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
@@ -320,14 +322,18 @@ Status GroupCommunicator::check(const Message& message) {
 }
 
 GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& message, TimePoint began) {
-  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest] = message;
+  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest, part, stop, array] =
+      message;
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
-  const uint64_t digest = found_digest                  ? *found_digest
-                          : parts_.check == Check::kOff ? 0
-                                                        : digest_of_message(group_, tag, sequence, data.dtype,
-                                                                            data.count, data.layout, bundle);
-  const MessageId id{{group_, StreamClass::kPointToPoint, tag}, sequence, 0, digest};
-  const CallRecord record = record_of(data, peer, sends, id, site, began);
+  const uint64_t fingerprint =
+      found_digest ? *found_digest
+      : parts_.check == Check::kOff
+          ? 0
+          : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout, bundle);
+  const uint64_t digest = part == MessagePart::kOffer ? fingerprint | kOfferBit : fingerprint;
+  const MessageId id{{group_ | place_of(part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+  CallRecord record = record_of(data, peer, sends, id, site, began);
+  record.group = group_;
   return {id, {0, shared_->calls.record_message(record), began}};
 }
 
@@ -335,11 +341,11 @@ void GroupCommunicator::post(const Message& message, const NumberedMessage& numb
                              StartedMessage& started) {
   Reactor& reactor = *parts_.calls.reactor;
   const Rank to = shared_->calls.names().to_world(message.peer);
-  started.set_posted(
-      numbered.call, numbered.id.sequence,
-      message.sends ? post_send(*parts_.transport, reactor, to, numbered.id, {message.data},
-                                started.what().description, started.how())
-                    : post_recv(*parts_.transport, reactor, to, numbered.id, message.data, started.how()));
+  started.set_posted(numbered.call, numbered.id,
+                     message.sends ? post_send(*parts_.transport, reactor, to, numbered.id,
+                                               {message.payload()}, started.what().description, started.how())
+                                   : post_recv(*parts_.transport, reactor, to, numbered.id, message.payload(),
+                                               started.how()));
 }
 
 void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
@@ -351,7 +357,7 @@ void GroupCommunicator::post(const Message& message, TimePoint began, StartedMes
 bool GroupCommunicator::exchange_at_once(const Message& message, const NumberedMessage& numbered,
                                          double timeout_s) {
   constexpr double kLongEnough = 1e-3;  // to wait without a look at the deadline
-  const std::size_t nbytes = message.data.nbytes();
+  const std::size_t nbytes = message.nbytes();
   if (nbytes > kEagerBytes || message.data.list != nullptr) return false;
   const Rank to = shared_->calls.names().to_world(message.peer);
   if (message.sends) {
@@ -363,12 +369,13 @@ bool GroupCommunicator::exchange_at_once(const Message& message, const NumberedM
          parts_.transport->recv_at_once(to, {numbered.id, {message.data.data, nbytes}, nbytes});
 }
 
-Status GroupCommunicator::exchange(const Message& message, double timeout_s) {
+Status GroupCommunicator::exchange(const Message& message, double timeout_s, uint64_t* number) {
   PC_TRY(check(message));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
   std::unique_lock turn = shared_->messages.turn();
-  const NumberedMessage numbered = number(message, began);
+  const NumberedMessage numbered = this->number(message, began);
+  if (number != nullptr) *number = numbered.id.sequence;
   if (!message.sends) turn.unlock();  // it may wait
   if (exchange_at_once(message, numbered, seconds)) {
     if (turn.owns_lock()) turn.unlock();
@@ -379,12 +386,88 @@ Status GroupCommunicator::exchange(const Message& message, double timeout_s) {
   StartedMessage started(*shared_, message.what());
   post(message, numbered, started);
   if (message.sends) turn.unlock();
-  return started.finish(context_for(seconds, began));
+  return received(started, message, context_for(seconds, began, message.stop));
+}
+
+// What was offered instead of being sent is asked for.
+Status GroupCommunicator::received(StartedMessage& started, const Message& message,
+                                   const WaitContext& context) {
+  if (!started.was_offered(context)) {
+    const Status ended = started.finish(context);
+    if (started.refuses_offer()) (void)refuse(message, started);
+    return ended;
+  }
+  PC_TRY(answer(message, started.number(), {MessageAnswer::Word::kThroughHost, {}}));
+  Message data = message;
+  data.number = started.number();
+  data.digest = {};
+  data.part = MessagePart::kData;
+  StartedMessage moving(*shared_, data.what());
+  post(data, now(), moving);
+  return moving.finish(context);
+}
+
+Status GroupCommunicator::refuse(const Message& message, const StartedMessage& started) {
+  const Buffer& data = message.data;
+  const std::string expected = array_text(data.dtype, data.count, data.layout);
+  return answer(
+      message, started.number(),
+      MessageAnswer::refused(started.expects_offered() ? expected + " in memory of the host" : expected));
+}
+
+Status GroupCommunicator::answer(const Message& message, uint64_t number, const MessageAnswer& answer) {
+  MessageAnswer sent = answer;
+  const Buffer bytes{reinterpret_cast<std::byte*>(&sent), sizeof(sent), DType::kU8};
+  return exchange({bytes,
+                   message.peer,
+                   message.tag,
+                   true,
+                   message.site,
+                   number,
+                   {},
+                   0,
+                   {},
+                   MessagePart::kAnswer,
+                   message.stop},
+                  kAnsweringS);
+}
+
+Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message) {
+  Message offered = sent(message);
+  offered.part = MessagePart::kOffer;
+  offered.data.device = {};  // nothing of it is touched here
+  offered.description = describe_offer(offered.data.nbytes(), offered.description);
+  if (offered.description.size() > kMaxDescriptionBytes)
+    offered.description = describe_offer(offered.data.nbytes(), {});
+  uint64_t number = 0;
+  const Status sent = exchange(offered, timeout_s_, &number);
+  // A receiver that waits for the data already is one that answers.
+  if (!sent.is_ok() && sent.code() != Code::kMismatch) return sent;
+  return number;
+}
+
+Status GroupCommunicator::take_offer(const FoundMessage& offer, const ConstBuffer& expected,
+                                     std::optional<uint64_t> bundle) {
+  const Buffer memory{const_cast<std::byte*>(expected.data),
+                      expected.count,
+                      expected.dtype,
+                      {},
+                      expected.layout,
+                      expected.list};
+  Message message{memory, offer.peer, offer.tag, false, offer.site, offer.number, {}, bundle.value_or(0)};
+  message.part = MessagePart::kOffer;
+  if (!bundle) message.digest = offer.digest;
+  return exchange(message, timeout_s_);  // it is here
 }
 
 Result<std::unique_ptr<MessageWork>> GroupCommunicator::launch(const Message& message, TimePoint began) {
   PC_TRY(check(message));
-  auto work = std::make_unique<MessageWork>(shared_, message.what());
+  auto work =
+      std::make_unique<MessageWork>(shared_, message.what(), [this, message](const StartedMessage& started) {
+        Message asked = message;
+        asked.stop = nullptr;
+        (void)refuse(asked, started);
+      });
   post(message, began, work->started());
   return work;
 }
@@ -410,16 +493,21 @@ GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& messag
           message.tag,
           true,
           message.site,
-          0,
+          message.place.number,
           describe_array(data.dtype, message.shape.value_or(flat), data.layout),
-          message.bundle};
+          message.bundle,
+          {},
+          message.place.part,
+          message.place.stop,
+          message.place.array};
 }
 
 Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s) {
   return exchange(sent(message), timeout_s);
 }
 
-Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double timeout_s, const char* site) {
+Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double timeout_s, const char* site,
+                                             const std::function<bool()>* stop) {
   if (peer != kAnyRank) {
     PC_TRY(check_message({}, peer, rank_, size_, "recv from"));
   } else if (size_ == 1) {
@@ -431,7 +519,12 @@ Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double tim
   CallRecord record = record_of({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
   record.kind = CallRecord::Kind::kProbe;
   MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor, {group_, peer, tag, site});
-  return search.wait({0, shared_->calls.record_message(record), began}, context_for(seconds, began));
+  PC_ASSIGN_OR_RETURN(FoundMessage found, search.wait({0, shared_->calls.record_message(record), began},
+                                                      context_for(seconds, began, stop)));
+  std::string array;
+  found.is_offer = is_offer(found.digest) && read_offer(found.description, &found.nbytes, &array);
+  if (found.is_offer) found.description = std::move(array);
+  return found;
 }
 
 Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle) {
@@ -443,7 +536,7 @@ Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::opti
   post(message, began, started);
   WaitContext context = context_for(0, began);
   context.deadline = found.deadline;
-  return started.finish(context);
+  return received(started, message, context);
 }
 
 void GroupCommunicator::put_back(const FoundMessage& found) {
@@ -464,15 +557,17 @@ Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank s
   StartedMessage sending(*shared_, there.what()), receiving(*shared_, here.what());
   post(here, began, receiving);
   post(there, began, sending);
-  const Status received = receiving.finish(context_for(seconds, began));
+  const Status received = this->received(receiving, here, context_for(seconds, began));
   // What failed here does not change what the other rank expects.
   const Status left = sending.finish(context_for(seconds, began));
   return received.is_ok() ? left : received;
 }
 
 Status GroupCommunicator::recv(const IncomingMessage& message, double timeout_s) {
-  const auto& [data, peer, tag, site, bundle] = message;
-  return exchange({data, peer, tag, false, site, 0, {}, bundle}, timeout_s);
+  const auto& [data, peer, tag, site, bundle, place] = message;
+  return exchange(
+      {data, peer, tag, false, site, place.number, {}, bundle, {}, place.part, place.stop, place.array},
+      timeout_s);
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(const OutgoingMessage& message) {
@@ -495,8 +590,10 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(Buffer data, Ra
   return begin({data, peer, tag, false, site}, std::move(how));
 }
 
-WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began) const {
-  return {Deadline::after(timeout_s, began), shared_->calls.word(), parts_.interrupted, nullptr};
+WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began,
+                                           const std::function<bool()>* stop) const {
+  return {Deadline::after(timeout_s, began), shared_->calls.word(),
+          stop != nullptr ? stop : parts_.interrupted, nullptr};
 }
 
 Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {

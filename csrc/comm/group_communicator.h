@@ -42,7 +42,11 @@ class GroupCommunicator final : public Communicator {
   Status send(const OutgoingMessage& message, double timeout_s) override;
   using Communicator::recv;
   Status recv(const IncomingMessage& message, double timeout_s) override;
-  Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site) override;
+  Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site,
+                            const std::function<bool()>* stop) override;
+  Result<uint64_t> offer(const OutgoingMessage& message) override;
+  Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
+                    std::optional<uint64_t> bundle) override;
   Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) override;
   void put_back(const FoundMessage& message) override;
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
@@ -103,7 +107,15 @@ class GroupCommunicator final : public Communicator {
     std::string description = {};  // of what is sent
     uint64_t bundle = 0;
     std::optional<uint64_t> digest = {};  // instead of that of what is said here
-    StartedMessage::What what() const { return {{data}, peer, tag, sends, description, bundle}; }
+    MessagePart part = MessagePart::kWhole;
+    const std::function<bool()>* stop = nullptr;
+    const ConstBuffer* array = nullptr;  // MessagePlace
+    // An offer has no data, though it says what that is.
+    std::size_t nbytes() const { return part == MessagePart::kOffer ? 0 : data.nbytes(); }
+    Buffer payload() const { return part == MessagePart::kOffer ? Buffer{} : data; }
+    StartedMessage::What what() const {
+      return {array != nullptr ? *array : ConstBuffer(data), peer, tag, sends, description, bundle, part};
+    }
   };
   static Message sent(const OutgoingMessage& message);
   Status check(const Message& message);
@@ -115,11 +127,15 @@ class GroupCommunicator final : public Communicator {
   void post(const Message& message, const NumberedMessage& numbered, StartedMessage& started);
   void post(const Message& message, TimePoint began, StartedMessage& started);
   bool exchange_at_once(const Message& message, const NumberedMessage& numbered, double timeout_s);
-  Status exchange(const Message& message, double timeout_s);
+  Status exchange(const Message& message, double timeout_s, uint64_t* number = nullptr);
+  Status received(StartedMessage& started, const Message& message, const WaitContext& context);
+  Status refuse(const Message& message, const StartedMessage& started);
+  Status answer(const Message& message, uint64_t number, const MessageAnswer& answer);
   Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
   Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
   Result<std::shared_ptr<AsyncCall>> begin(const Message& message, Async how);
-  WaitContext context_for(double timeout_s, TimePoint began) const;
+  WaitContext context_for(double timeout_s, TimePoint began,
+                          const std::function<bool()>* stop = nullptr) const;
 
   const Parts parts_;
   const uint32_t group_;

@@ -18,12 +18,11 @@ std::string_view GroupOnGpus::way_of(const UserCall& call) const {
   return direct == nullptr ? "staged" : direct->name();
 }
 
-std::string GroupOnGpus::explain(std::optional<Collective> collective) const {
+std::string GroupOnGpus::explain(Collective collective) const {
   constexpr const char* kThroughHost =
       "through the host: copied to pinned memory, called there, and copied back";
-  if (!collective) return std::string(kThroughHost) + "\nnot by NCCL: messages are not yet";
   Request usual;
-  usual.collective = *collective;
+  usual.collective = collective;
   usual.in.dtype = usual.out.dtype = DType::kF32;
   std::string why_not;
   const auto goes = [&](const Way& way, const char* name) {

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,8 +30,8 @@ class GroupOnGpus {
   const Status& by_peers() const { return peers_.status(); }  // likewise, from array to array
   // "nccl", "peers" (from array to array) or "staged" (through the host).
   std::string_view way_of(const UserCall& call) const;
-  // Which way this collective goes with an ordinary array, and why no better one; null: a message. For people.
-  std::string explain(std::optional<Collective> collective) const;
+  // Which way this collective goes with an ordinary array, and why no better one. For people.
+  std::string explain(Collective collective) const;
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
   Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.

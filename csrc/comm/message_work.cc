@@ -9,12 +9,15 @@ Status has_left(const std::string& who) {
 }
 
 std::string StartedMessage::operation() const {
-  return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
+  const bool is_sent = what_.sends != (what_.part == MessagePart::kAnswer);  // who sends it is answered
+  return message_text(is_sent ? "send to" : "recv from", what_.peer, what_.tag, what_.data);
 }
 
-void StartedMessage::set_posted(const GroupCalls::Call& call, uint64_t number, std::unique_ptr<Work> work) {
+void StartedMessage::set_posted(const GroupCalls::Call& call, const MessageId& id,
+                                std::unique_ptr<Work> work) {
   call_ = call;
-  number_ = number;
+  number_ = id.sequence;
+  digest_ = id.digest;
   work_ = std::move(work);
 }
 
@@ -33,13 +36,26 @@ const Status& StartedMessage::end(WaitContext context) {
   context.watch = &watch();
   const Status ended = group_.reentry.wait(*work_, context, [this] { return operation(); });
   // If the peer knows nothing of it, the next message takes its place.
-  if (how_.untold) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
+  const bool has_turn = what_.part == MessagePart::kWhole || what_.part == MessagePart::kOffer;
+  if (how_.untold && has_turn) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
   return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(what_.peer));
 }
 
 bool StartedMessage::asks(const WaitContext& context) {
   const Status& ended = end(context);
   return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
+}
+
+bool StartedMessage::was_offered(const WaitContext& context) {
+  if (end(context).code() != Code::kMismatch || what_.part != MessagePart::kWhole || what_.sends)
+    return false;
+  if (!is_offer(how_.found.digest) || how_.found.digest != (digest_ | kOfferBit)) return false;
+  group_.calls.done(call_);
+  return true;
+}
+
+bool StartedMessage::refuses_offer() const {
+  return ended_ && ended_->code() == Code::kMismatch && !what_.sends && is_offer(how_.found.digest);
 }
 
 Status StartedMessage::finish(const WaitContext& context) {
@@ -49,8 +65,13 @@ Status StartedMessage::finish(const WaitContext& context) {
 }
 
 Status StartedMessage::in_words(const Status& ended) const {
+  const bool mismatch = ended.code() == Code::kMismatch;
+  const bool offered = mismatch && !what_.sends && is_offer(how_.found.digest);
   const std::string theirs =
-      ended.code() == Code::kMismatch ? message_found(how_.found, how_.found_nbytes) : "";
+      !mismatch ? ""
+      : offered ? expects_offered() ? "that from a GPU, which only recv() takes into memory of the host"
+                                    : "another array, from a GPU"
+                : message_found(how_.found, how_.found_nbytes);
   if (!theirs.empty()) {
     return Status(
         Code::kMismatch,
@@ -70,6 +91,7 @@ Status MessageWork::wait(const WaitContext& context) {
   if (told_) return outcome_;
   PC_TRY(group_->reentry.check());
   outcome_ = message_.finish(context);
+  if (message_.refuses_offer()) refuse_(message_);
   told_ = true;
   return outcome_;
 }

@@ -1,12 +1,14 @@
 // A message of a group while it is on its way, for whoever waits for it: at once, later, or never.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/launched_work.h"
+#include "comm/offered_message.h"
 #include "comm/wait_watch.h"
 #include "engine/point_to_point.h"
 
@@ -24,6 +26,7 @@ class StartedMessage {
     bool sends = false;
     std::string description = {};  // of what is sent, for a receiver that does not know
     uint64_t bundle = 0;           // 0: it is no list of arrays
+    MessagePart part = MessagePart::kWhole;
     std::string_view verb() const { return sends ? "send to" : "recv from"; }
   };
   StartedMessage(GroupState& group, What what) : group_(group), what_(std::move(what)) {}
@@ -37,11 +40,17 @@ class StartedMessage {
   MessageWatch& watch();
   // Once, by whoever posts it.
   MessageEnd* how() { return &how_; }
-  void set_posted(const GroupCalls::Call& call, uint64_t number, std::unique_ptr<Work> work);
+  void set_posted(const GroupCalls::Call& call, const MessageId& id, std::unique_ptr<Work> work);
   WaitEnd drive(WaitContext context);
   bool asks(const WaitContext& context);  // see LaunchedWork
+  // Waits. True: instead of the data that is expected here, an offer of it has come, and has been taken.
+  bool was_offered(const WaitContext& context);
   // Waits, and puts the end into the words of the group. Once.
   Status finish(const WaitContext& context);
+  // After finish(): an offer has come that is not taken, and whose sender waits for an answer.
+  bool refuses_offer() const;
+  bool expects_offered() const { return digest_ == (how_.found.digest & ~kOfferBit); }  // the same array
+  uint64_t number() const { return number_; }
 
  private:
   const Status& end(WaitContext context);  // waits; again and again
@@ -50,7 +59,7 @@ class StartedMessage {
   GroupState& group_;
   const What what_;
   GroupCalls::Call call_;
-  uint64_t number_ = 0;
+  uint64_t number_ = 0, digest_ = 0;
   MessageEnd how_;
   std::unique_ptr<Work> work_;
   std::optional<MessageWatch> watch_;
@@ -59,10 +68,13 @@ class StartedMessage {
 
 class MessageWork final : public LaunchedWork {
  public:
-  MessageWork(std::shared_ptr<GroupState> group, StartedMessage::What what)
+  // `refuse`: answers the sender of an offer that this receive cannot take.
+  MessageWork(std::shared_ptr<GroupState> group, StartedMessage::What what,
+              std::function<void(const StartedMessage&)> refuse)
       : LaunchedWork(std::move(group)),
         message_(*group_, std::move(what)),
-        operation_(message_.operation()) {}
+        operation_(message_.operation()),
+        refuse_(std::move(refuse)) {}
   StartedMessage& started() { return message_; }  // to be posted by whoever makes this
 
   bool done() const override { return message_.work()->done(); }
@@ -81,6 +93,7 @@ class MessageWork final : public LaunchedWork {
  private:
   StartedMessage message_;
   const std::string operation_;
+  const std::function<void(const StartedMessage&)> refuse_;
   bool told_ = false;
   Status outcome_;
 };

@@ -23,7 +23,9 @@ namespace pc {
 namespace {
 
 constexpr uint32_t kWorldGroup = 0;
-constexpr uint32_t kBeside = 0x8000'0000;  // in the number of a group: make_group_beside()
+// In the number of a group: make_group_beside(), and of those make_line(), with both ranks below.
+constexpr uint32_t kBeside = 0x8000'0000, kLine = 0x4000'0000;
+constexpr Rank kMostInLines = 1 << 14;
 constexpr double kGoodbyeS = 1;
 constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
@@ -371,6 +373,18 @@ Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
   return state.add_group(id, {ranks.begin(), ranks.end()});
 }
 
+Result<Communicator*> Runtime::make_line(Rank from, Rank to) {
+  if (std::max(from, to) >= kMostInLines)
+    return Status(Code::kUnsupported, "ranks above " + std::to_string(kMostInLines - 1) + " have no lines");
+  const uint32_t id = kLine | static_cast<uint32_t>(from) * kMostInLines | static_cast<uint32_t>(to);
+  State& state = *state_;
+  const std::lock_guard lock(state.groups_mutex);
+  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+    if (each->id() == id) return Status(Code::kUnsupported, "there is that line already");
+  }
+  return state.add_group(id, {from, to});
+}
+
 // With groups_mutex.
 Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<Rank>& world_ranks) {
   if (shut_down) return Status(Code::kNotInitialized, "the world was shut down");
@@ -389,7 +403,7 @@ std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
   return static_cast<std::size_t>(std::count_if(
       state_->groups.begin(), state_->groups.end(),
-      [](const std::unique_ptr<GroupCommunicator>& each) { return (each->id() & kBeside) == 0; }));
+      [](const std::unique_ptr<GroupCommunicator>& each) { return (each->id() & (kBeside | kLine)) == 0; }));
 }
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }

@@ -90,6 +90,9 @@ class Runtime {
   uint32_t next_group_id() const;
   // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
   Result<Communicator*> make_group_beside(const Communicator& group);
+  // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make
+  // it, without a word to each other. kUnsupported: its ranks have numbers above 16383, or it is there already.
+  Result<Communicator*> make_line(Rank from, Rank to);
   std::size_t group_count() const;                    // that were made, besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
   const HostMap& hosts() const;

@@ -35,17 +35,18 @@ class StartedDeviceCall {
   enum class State : uint8_t { kRunning, kDone, kFailed };
   State state() const { return state_; }  // may be behind done() for some milliseconds
   const std::string& operation() const { return operation_; }
-  uint64_t sequence() const { return on_cpu_->sequence(); }  // 0: a message, or a world of one
-  TimePoint began() const { return on_cpu_->began(); }
+  uint64_t sequence() const { return on_cpu_ ? on_cpu_->sequence() : 0; }  // 0: a message, or a world of one
+  TimePoint began() const { return on_cpu_ ? on_cpu_->began() : made_; }
   TimePoint ended_at() const;  // now, if state() is kRunning
 
  protected:
   StartedDeviceCall() = default;
   void end(State how);                 // the first word counts
-  std::shared_ptr<AsyncCall> on_cpu_;  // compares the ranks meanwhile, or moves the data
+  std::shared_ptr<AsyncCall> on_cpu_;  // compares the ranks meanwhile, or moves the data; may be null
   std::string operation_;
 
  private:
+  const TimePoint made_ = std::chrono::steady_clock::now();
   std::atomic<State> state_{State::kRunning};
   std::atomic<TimePoint::rep> ended_at_{0};  // set before state_
 };

@@ -22,7 +22,8 @@ struct UserCall {
   Rank source = 0;                                     // of a sendrecv
   std::optional<std::span<const int64_t>> shape = {};  // of what is sent: OutgoingMessage
   const FoundMessage* found = nullptr;                 // of a kRecvFound
-  bool has_bundle = true;  // likewise; false: the message is taken whatever list it may be
+  bool has_bundle = true;   // likewise; false: the message is taken whatever list it may be
+  MessagePlace place = {};  // of a send or recv
 
   Status run(Communicator& group, double timeout_s) const;
   // There is none for a sendrecv, and none for a message that was found.
@@ -33,7 +34,7 @@ struct UserCall {
 
  private:
   OutgoingMessage outgoing() const {
-    return {request.in, request.root, tag, request.site, shape, request.bundle};
+    return {request.in, request.root, tag, request.site, shape, request.bundle, place};
   }
 };
 

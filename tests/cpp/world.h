@@ -38,6 +38,7 @@ struct WorldOptions {
   Check check = Check::kOn;
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
   int log_fd = 2;         // where warnings go
+  bool joins_gpus = false;
 };
 
 // What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
@@ -73,6 +74,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.timeout_s = world.timeout_s;
     options.transport = "tcp";
     options.check = world.check;
+    options.joins_gpus = world.joins_gpus;
     options.tune = rank == 0 ? world.tune : "";
     options.tuning = rank == 0 ? world.tuning : world.others_tuning;
     options.log = Logger(LogLevel::kWarning, -1, world.log_fd);

@@ -68,6 +68,45 @@ def messages_between_gpus(group: _core.Group, gpu: Gpu) -> None:
 
 
 @ranks(3)
+def large_messages_go_from_gpu_to_gpu(group: _core.Group, gpu: Gpu) -> None:
+    count, after, before = 40_000, (group.rank + 1) % 3, (group.rank + 2) % 3
+    x, y = Array(gpu, np.full(count, float(group.rank)), gpu.stream()), Array(gpu, np.zeros(count), gpu.stream())
+    receiving, sending = group.recv_async(y, before), group.send_async(x, after)
+    assert receiving.wait(host=True) is y
+    assert sending.wait() is x
+    assert y.host.tolist() == [before] * count
+    y = Array(gpu, np.zeros(count), x.stream)
+    assert group.sendrecv(x, before, after, out=y) is y
+    gpu.drain(x.stream)
+    assert y.host.tolist() == [after] * count
+    explained = group.explain("send", device="cuda")
+    assert f"to rank {after}: by NCCL" in explained, explained
+    assert f"from rank {before}: by NCCL" in explained, explained
+    if group.rank == 0:  # what lies on the host can be a message's other end
+        group.send(x, 1, tag=7)
+        group.send(x, 1, tag=8)
+        group.send(np.full(count, 3.0), 1, tag=9)
+        assert group.recv_async(y, 1, tag=9).exception() is None
+        assert y.host.tolist() == [4.0] * count
+        raises(pc.CollectiveMismatch, r"rank 1 expects float64\[50000\]", lambda: group.send(x, 1))
+        group.send(x, 1)
+    elif group.rank == 1:
+        assert group.recv(None, 0, tag=7).tolist() == [0] * count
+        assert group.recv(y, pc.ANY_SOURCE, tag=8, with_source=True) == (y, 0)
+        gpu.drain(y.stream)
+        assert y.host.tolist() == [0] * count
+        group.recv(y, 0, tag=9)
+        gpu.drain(y.stream)
+        assert y.host.tolist() == [3.0] * count
+        group.send(np.full(count, 4.0), 0, tag=9)
+        more = Array(gpu, np.zeros(50_000), x.stream)
+        raises(pc.CollectiveMismatch, "sent another array, from a GPU", lambda: group.recv(more, 0))
+        group.recv(x, 0)
+        gpu.drain(x.stream)
+        assert x.host.tolist() == [0] * count
+
+
+@ranks(3)
 def parts_of_different_sizes(group: _core.Group, gpu: Gpu) -> None:
     counts = [1, 2, 3]
     mine = Array(gpu, np.full((counts[group.rank], 2), float(group.rank)))

@@ -418,6 +418,11 @@ def messages_go_between_ranks(group: Group, gpu: Gpu) -> None:
             z = cuda_tensor(gpu, [0.0, 0.0])
             future = group.recv([z], 0, 5).get_future()
             assert values(gpu, future.wait()[0].clone()) == [1.0, 1.0]
+        large = cuda_tensor(gpu, torch.full((40_000,), float(rank)))  # by NCCL
+        into = cuda_tensor(gpu, torch.zeros(40_000))
+        for work in (group.send([large], right, 6), group.recv([into], left, 6)):
+            assert work.wait()
+        assert set(values(gpu, into.clone())) == {float(left)}
 
 
 @check

@@ -1,0 +1,39 @@
+#include "comm/offered_message.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace pc {
+namespace {
+
+constexpr std::string_view kMark = "\xffoffer ";  // no dtype has that number
+
+}  // namespace
+
+MessageAnswer MessageAnswer::refused(std::string_view expected) {
+  MessageAnswer answer;
+  answer.word = Word::kRefused;
+  std::memcpy(answer.expected.data(), expected.data(), std::min(expected.size(), answer.expected.size() - 1));
+  return answer;
+}
+
+std::string MessageAnswer::expects() const {
+  return {expected.data(), strnlen(expected.data(), expected.size())};
+}
+
+std::string describe_offer(uint64_t nbytes, std::string_view array) {
+  return std::string(kMark) + std::to_string(nbytes) + " " + std::string(array);
+}
+
+bool read_offer(std::string_view description, uint64_t* nbytes, std::string* array) {
+  if (!description.starts_with(kMark)) return false;
+  description.remove_prefix(kMark.size());
+  const std::size_t end = std::min(description.find(' '), description.size());
+  const auto [rest, error] = std::from_chars(description.data(), description.data() + end, *nbytes);
+  if (error != std::errc() || rest != description.data() + end) return false;
+  *array = description.substr(std::min(end + 1, description.size()));
+  return true;
+}
+
+}  // namespace pc

@@ -1,0 +1,361 @@
+// Messages between arrays on GPUs: offered, then moved by a line of two ranks, or through the host. FAKES of the driver and of NCCL.
+#include "comm/direct_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "comm/device_groups.h"
+#include "device_world.h"
+#include "fake_kernels.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr std::size_t kLarge = 40'000;  // floats: more than 64 KiB
+constexpr double kSoon = 0.2;
+using Kind = UserCall::Kind;
+using Started = std::shared_ptr<StartedDeviceCall>;
+
+class MessageWorld : public DeviceWorld {
+ protected:
+  Outcomes run(Rank size, const Body& body, bool shut_down = true, Check check = Check::kOn) {
+    return run_world({.over = GetParam(),
+                      .size = size,
+                      .timeout_s = kLong,
+                      .check = check,
+                      .shut_down = shut_down,
+                      .log_fd = -1,
+                      .joins_gpus = true},
+                     body);
+  }
+  // This rank's calls on its GPU. When they are let go, it has nothing to do any more, so that nothing is leaked for it.
+  std::shared_ptr<DeviceGroups> gpus(Runtime& runtime, int device) {
+    DeviceGroups::Options options;
+    options.driver.path = FAKE_CUDA;
+    options.nccl = nccl::testing::named(FAKE_NCCL_22809);
+    options.log = Logger(LogLevel::kError, -1, -1);
+    options.peers.kernels = fake_kernels(fake_);
+    auto made = std::make_unique<DeviceGroups>(runtime, options);
+    DeviceGroups* const gpus = made.get();
+    return std::shared_ptr<DeviceGroups>(gpus, [this, device, kept = std::move(made)](DeviceGroups*) mutable {
+      kept->abort(Status(Code::kAborted, "the test is over"));
+      fake_.drain_device(device);
+      kept.reset();
+    });
+  }
+  struct Rig {  // one rank's
+    std::shared_ptr<DeviceGroups> gpus;
+    std::shared_ptr<DirectMessages> messages;
+    Communicator& group;
+    Status run(const CallOnGpu& call, double timeout_s = -1) const {
+      return messages->run(call, timeout_s, true);
+    }
+    Result<Started> begin(const CallOnGpu& call, double timeout_s = -1) const {
+      return messages->begin(call, timeout_s);
+    }
+    Status close() const { return gpus->close(kLong); }
+  };
+  Result<Rig> rig(Runtime& runtime, Communicator& group, std::optional<int> device = std::nullopt) {
+    Rig made{gpus(runtime, device.value_or(group.rank())), nullptr, group};
+    PC_ASSIGN_OR_RETURN(made.messages, made.gpus->messages_of(group, device.value_or(group.rank())));
+    return made;
+  }
+  static CallOnGpu message(const Array& x, Kind kind, Rank peer, uint32_t tag = 0) {
+    CallOnGpu made;
+    made.call.request = x.sum().request;
+    made.call.kind = kind;
+    made.call.request.root = peer;
+    made.call.tag = tag;
+    if (kind == Kind::kSend) made.call.request.out = {};
+    if (kind == Kind::kRecv) made.call.request.in = {};
+    return made;
+  }
+  Result<Array> filled(int device, float value, std::size_t count = kLarge) {
+    PC_ASSIGN_OR_RETURN(Array made, array_of(device, std::max(count, std::size_t{1})));
+    made.count = count;
+    std::fill(made.begin(), made.begin() + count, value);
+    return made;
+  }
+  static Status expect_code(const Status& status, Code code, const std::string& words) {
+    return status.code() == code && has(status, words) ? Status::ok()
+                                                       : wrong("it says: " + status.to_string());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, MessageWorld, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(MessageWorld, large_ones_go_by_nccl_between_two_ranks_and_nobody_else_takes_part) {
+  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    if (group.rank() == 2) return Status::ok();  // in shutdown()
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 0));
+    for (int round = 1; round <= 3; ++round) {
+      if (group.rank() == 0) {
+        PC_TRY(produce(x, std::vector<float>(kLarge, static_cast<float>(round))));
+        PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+      } else {
+        PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
+        drain(x);
+        PC_TRY(expect(x, static_cast<float>(round)));
+      }
+    }
+    const std::string text = mine.gpus->explain(group, std::nullopt);
+    const std::string line = group.rank() == 0 ? "to rank 1: by NCCL" : "from rank 0: by NCCL";
+    if (text.find(line) == std::string::npos) return wrong(text);
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_NE(nccl_.calls_of_newest().find("Broadcast"), std::string::npos);
+  EXPECT_EQ(fake_.calls("cuMemcpyDtoHAsync"), 0);
+}
+
+TEST_P(MessageWorld, every_size_goes_round_a_ring_begun_and_at_once_and_both_ways) {
+  for (const Rank size : {2, 3, 4}) {
+    const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+      const Rank rank = group.rank(), next = (rank + 1) % size, before = (rank + size - 1) % size;
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, std::size_t{16'384}, std::size_t{16'385}, kLarge}) {
+        PC_ASSIGN_OR_RETURN(Array x, filled(rank, static_cast<float>(rank + 1), count));
+        PC_ASSIGN_OR_RETURN(Array y, filled(rank, -1, count));
+        PC_ASSIGN_OR_RETURN(const Started receiving, mine.begin(message(y, Kind::kRecv, before)));
+        PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, next)));
+        PC_TRY(sending->precede(x.stream.get()));
+        PC_TRY(receiving->wait(-1));
+        PC_TRY(sending->wait(-1));
+        PC_TRY(expect(y, static_cast<float>(before + 1)));
+        CallOnGpu both = message(y, Kind::kSendrecv, next);
+        both.call.request.out = x.sum().request.out;
+        both.call.source = before;
+        PC_TRY(mine.run(both));
+        drain(x);
+        drain(y);
+        PC_TRY(expect(x, static_cast<float>((rank + 2 * size - 2) % size + 1)));
+      }
+      return mine.close();
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << size << " " << text_of(outcomes);
+  }
+}
+
+TEST_P(MessageWorld, tags_are_received_in_any_order_and_from_anybody) {
+  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    if (group.rank() != 0) {
+      PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank())));
+      PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), static_cast<float>(group.rank() + 10)));
+      PC_ASSIGN_OR_RETURN(const Started first, mine.begin(message(x, Kind::kSend, 0, 7)));
+      PC_ASSIGN_OR_RETURN(const Started second, mine.begin(message(y, Kind::kSend, 0, 8)));
+      PC_TRY(first->wait(-1));
+      PC_TRY(second->wait(-1));
+      return mine.close();
+    }
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, -1));
+    for (const uint32_t tag : {8U, 7U}) {
+      float sum = 0;
+      for (int i = 0; i < 2; ++i) {
+        PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(kAnyRank, tag));
+        if (found.nbytes != kLarge * sizeof(float)) return wrong("found " + std::to_string(found.nbytes));
+        CallOnGpu call = message(x, Kind::kRecv, 0);
+        call.call.kind = Kind::kRecvFound;
+        call.call.found = &found;
+        PC_TRY(mine.run(call));
+        drain(x);
+        PC_TRY(expect(x, static_cast<float>(tag == 8 ? found.peer + 10 : found.peer)));
+        sum += *x.begin();
+      }
+      if (sum != (tag == 8 ? 23 : 3)) return wrong("from the same rank twice");
+    }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, between_a_gpu_and_the_host_they_go_through_the_host) {
+  for (const Check check : {Check::kOn, Check::kOff}) {
+    const Outcomes outcomes = run(
+        2,
+        [&](Runtime& runtime, Communicator& group) -> Status {
+          if (group.rank() == 1) {
+            std::vector<float> x(kLarge), y(kLarge, 2);
+            const Buffer into{reinterpret_cast<std::byte*>(x.data()), kLarge, DType::kF32};
+            const Buffer from{reinterpret_cast<std::byte*>(y.data()), kLarge, DType::kF32};
+            PC_TRY(group.recv(into, 0, 5));
+            if (x[0] != 1 || x[kLarge - 1] != 1) return wrong("recv got something else");
+            PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(0, 6));
+            if (!found.is_offer || found.nbytes != kLarge * sizeof(float)) return wrong("it is no offer");
+            x.assign(kLarge, 0);
+            PC_TRY(group.recv(into, found, std::nullopt));
+            if (x[0] != 1 || x[kLarge - 1] != 1) return wrong("a found message is something else");
+            x.assign(kLarge, 0);
+            PC_TRY(group.sendrecv({from, 0, 7}, into, 0, 7));
+            return x[0] == 1 && x[kLarge - 1] == 1 ? Status::ok() : wrong("sendrecv got something else");
+          }
+          PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+          PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+          PC_ASSIGN_OR_RETURN(Array y, filled(0, 0));
+          PC_TRY(mine.run(message(x, Kind::kSend, 1, 5)));
+          PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, 1, 6)));
+          PC_TRY(sending->wait(-1));
+          CallOnGpu both = message(x, Kind::kSendrecv, 1, 7);
+          both.call.request.out = y.sum().request.out;
+          both.call.source = 1;
+          PC_TRY(mine.run(both));
+          drain(y);
+          PC_TRY(expect(y, 2));
+          return mine.close();
+        },
+        true, check);
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+TEST_P(MessageWorld, who_expects_another_array_hears_of_it_on_both_ranks_and_the_group_goes_on) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank() + 1)));
+    PC_ASSIGN_OR_RETURN(Array longer, filled(group.rank(), 9, kLarge + 1));
+    std::vector<float> host(kLarge);
+    const Buffer on_host{reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32};
+    if (group.rank() == 0) {
+      for (const bool begun : {false, true}) {
+        const CallOnGpu call = message(x, Kind::kSend, 1);
+        const Result<Started> started = begun ? mine.begin(call) : Result<Started>(Started());
+        PC_TRY(started.status());
+        const Status ended = begun ? started.value()->wait(-1) : mine.run(call);
+        PC_TRY(expect_code(ended, Code::kMismatch,
+                           "rank 1 expects float32[40001], this rank sends float32[40000]"));
+        PC_TRY(expect_code(ended, Code::kMismatch, "send to rank 1"));
+      }
+      PC_TRY(expect_code(mine.run(message(x, Kind::kSend, 1)), Code::kMismatch, "in memory of the host"));
+      PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+    } else {
+      for (const bool begun : {false, true}) {
+        const CallOnGpu call = message(longer, Kind::kRecv, 0);
+        const Result<Started> started = begun ? mine.begin(call) : Result<Started>(Started());
+        PC_TRY(started.status());
+        const Status ended = begun ? started.value()->wait(-1) : mine.run(call);
+        PC_TRY(expect_code(ended, Code::kMismatch, "rank 0 sent another array, from a GPU"));
+        PC_TRY(expect(longer, 9));
+      }
+      PC_ASSIGN_OR_RETURN(const auto receiving, group.begin_recv(on_host, 0, 0, nullptr, {}));
+      const std::optional<Status> refused = receiving->wait(group.waiting_until(Deadline::after(kLong)));
+      if (!refused) return wrong("it goes on");
+      PC_TRY(expect_code(*refused, Code::kMismatch, "only recv()"));
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
+      drain(x);
+      PC_TRY(expect(x, 1));
+    }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, one_that_is_given_up_ends_for_its_receiver_and_the_next_is_right) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank() + 1)));
+    if (group.rank() == 0) {
+      PC_TRY(expect_code(mine.run(message(x, Kind::kSend, 1), kSoon), Code::kTimeout, "send to rank 1"));
+      PC_TRY(host_sum(group));
+      PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+    } else {
+      PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 0, 3), kSoon), Code::kTimeout, "rank 0"));
+      PC_TRY(host_sum(group));
+      PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 0)), Code::kTimeout, "has given this message up"));
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
+      drain(x);
+      PC_TRY(expect(x, 1));
+    }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, what_was_begun_comes_after_what_makes_its_array_and_before_what_uses_it) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), -1));
+    PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), -1));
+    if (group.rank() == 0) {
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(produce(x, std::vector<float>(kLarge, 5)));
+      PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, 1)));
+      PC_ASSIGN_OR_RETURN(const Started word,
+                          mine.begin(message(y, Kind::kRecv, 1)));  // the other way, meanwhile
+      PC_TRY(word->wait(-1));
+      if (sending->done()) return wrong("it has ended before its array was made");
+      fake_.release_stream(x.stream.get());
+      PC_TRY(sending->wait(-1));
+    } else {
+      PC_ASSIGN_OR_RETURN(const Started receiving, mine.begin(message(x, Kind::kRecv, 0)));
+      PC_TRY(mine.run(message(y, Kind::kSend, 0)));
+      PC_TRY(receiving->precede(y.stream.get()));
+      PC_TRY(copy(y, x, y.stream.get()));
+      drain(y);
+      PC_TRY(expect(y, 5));
+    }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_wherever_it_stands) {
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+        PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 1) return Status::ok();  // its runtime goes without a word
+        PC_ASSIGN_OR_RETURN(const Started receiving, mine.begin(message(x, Kind::kRecv, 1, 1)));
+        const Status sent = mine.run(message(x, Kind::kSend, 1));
+        PC_TRY(expect_code(sent, Code::kPeerFailure, "rank 1"));
+        return receiving->wait(-1);
+      },
+      false);
+  EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, a_world_that_ends_takes_with_it_what_was_begun_and_never_came) {
+  std::vector<Started> left(2);
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    PC_ASSIGN_OR_RETURN(left[static_cast<std::size_t>(group.rank())],
+                        mine.begin(message(x, Kind::kRecv, 1 - group.rank())));
+    return expect_code(mine.gpus->close(kSoon), Code::kTimeout, "under way");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const Started& each : left) {
+    ASSERT_NE(each, nullptr);
+    EXPECT_EQ(each->state(), StartedDeviceCall::State::kFailed);
+  }
+}
+
+TEST_P(MessageWorld, ranks_that_share_a_gpu_reach_each_others_arrays) {
+  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group, 0));
+    const Rank next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, static_cast<float>(group.rank() + 1)));
+    PC_ASSIGN_OR_RETURN(Array y, filled(0, -1));
+    CallOnGpu both = message(x, Kind::kSendrecv, next);
+    both.call.request.out = y.sum().request.out;
+    both.call.source = before;
+    PC_TRY(mine.run(both));
+    drain(y);
+    PC_TRY(expect(y, static_cast<float>(before + 1)));
+    const std::string text = mine.gpus->explain(group, std::nullopt);
+    if (text.find("from array to array") == std::string::npos) return wrong(text);
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing
