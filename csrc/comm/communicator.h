@@ -108,6 +108,8 @@ class Communicator {
   // made the same call.
   virtual Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
                                                               Async how) = 0;
+  // How a call that was begun failed for whose end nobody asks: the next call raises it, or it is logged.
+  virtual void unheard(const Status& outcome) = 0;
   // For waits of such calls: ends when the group does.
   virtual WaitContext waiting_until(Deadline deadline) const = 0;
   // Whether its ranks may meet on their GPUs: kUnsupported, and why not, where some have none. The same on every rank.

@@ -277,6 +277,7 @@ void DeviceGroups::abort(const Status& why) {
     all = joined_;
   }
   for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
+  message_lines_.abort(why);
   for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
 }
 

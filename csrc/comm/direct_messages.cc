@@ -1,10 +1,8 @@
 #include "comm/direct_messages.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -20,14 +18,6 @@ namespace {
 
 using Word = MessageAnswer::Word;
 constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
-constexpr double kWithdrawingS = 1;             // for a few bytes that wait for nobody
-
-// What the sender says at last. Plain data, between ranks of one version of this library.
-struct Go {
-  uint64_t number = 0;  // of the line; 0: the sender has given up
-  std::array<char, 104> why = {};
-};
-
 template <class T>
 ConstBuffer bytes_of(const T& value) {
   return {reinterpret_cast<const std::byte*>(&value), sizeof(T), DType::kU8};
@@ -53,15 +43,19 @@ std::string text_of(const UserCall& call) {
 // A message that is made by a thread of its own. Thread-safety: all methods.
 class DirectMessages::Call final : public StartedDeviceCall, public std::enable_shared_from_this<Call> {
  public:
-  Call(Communicator& group, const CallOnGpu& what, Deadline deadline, cuda::EventPool::Lent made,
+  Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, cuda::EventPool::Lent made,
        std::function<void()> on_end)
-      : group_(group),
+      : group_(owner.group_),
+        owner_(owner.weak_from_this()),
         what_(what),
         deadline_(deadline),
         made_(std::move(made)),
         on_end_(std::move(on_end)) {
     operation_ = text_of(what.call);
-    keep(counts_, what_.call.request.counts);
+    if (what.call.shape) {  // the caller's
+      shape_.assign(what.call.shape->begin(), what.call.shape->end());
+      what_.call.shape = shape_;
+    }
   }
 
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
@@ -88,9 +82,11 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     return queued_ && (rest_ == nullptr || rest_->done());
   }
   void leave_alone() override {
+    const std::shared_ptr<DirectMessages> owner = owner_.lock();  // null: the world has ended
     const std::lock_guard lock(mutex_);
     left_alone_ = true;
     if (rest_ != nullptr) rest_->leave_alone();
+    if (owner != nullptr) tell_if_unheard();
   }
 
   // ---- for its thread
@@ -100,11 +96,16 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   // The GPU has it, and tells when it has ended.
   Status begin(GroupOnGpus& way, const CallOnGpu& call, double timeout_s) {
     const auto ended = [weak = weak_from_this(), on_end = on_end_] {
-      if (const std::shared_ptr<Call> own = weak.lock()) own->end_as_the_rest();
+      if (const std::shared_ptr<Call> own = weak.lock()) {
+        const std::lock_guard beginning(own->beginning_);  // it may end before begin() knows of it
+        own->end_as_the_rest();
+      }
       if (on_end) on_end();
     };
+    const std::lock_guard beginning(beginning_);
     PC_ASSIGN_OR_RETURN(std::shared_ptr<StartedDeviceCall> rest, way.begin(call, timeout_s, ended));
     const std::lock_guard lock(mutex_);
+    if (left_alone_) rest->leave_alone();
     rest_ = std::move(rest);
     return Status::ok();
   }
@@ -116,14 +117,11 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
       if (rest == nullptr) end(outcome.is_ok() ? State::kDone : State::kFailed);
       outcome_ = outcome;
       queued_ = true;
+      if (left_alone_) tell_if_unheard();
       what_.keeps = nullptr;
     }
     changed_.notify_all();
-    if (rest == nullptr) {
-      if (on_end_) on_end_();
-    } else if (rest->state() != State::kRunning) {
-      end_as_the_rest();  // it has ended before anybody knew it
-    }
+    if (rest == nullptr && on_end_) on_end_();
   }
   bool is_queued() const {
     const std::lock_guard lock(mutex_);
@@ -131,23 +129,24 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   }
   // Null: `until` came first, or Ctrl-C.
   std::optional<Status> until_queued(Deadline until) const {
-    const WaitContext context = group_.waiting_until(until);
     std::unique_lock lock(mutex_);
     while (!queued_) {
       if (until.remaining_s() <= 0) return std::nullopt;
       changed_.wait_for(lock, kSlice);
       if (queued_) break;
       lock.unlock();
-      if (interrupted(context)) return std::nullopt;
+      if (interrupted(group_.waiting_until(until))) return std::nullopt;
       lock.lock();
     }
+    heard_ = true;
     return outcome_;
   }
 
  private:
-  static void keep(std::vector<uint64_t>& kept, std::span<const uint64_t>& counts) {
-    kept.assign(counts.begin(), counts.end());
-    counts = kept;
+  void tell_if_unheard() {  // mutex_ held, and the group there
+    if (!queued_ || heard_) return;
+    heard_ = true;
+    if (!outcome_.is_ok()) group_.unheard(outcome_);
   }
   static Deadline deadline_of(double timeout_s) {
     return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
@@ -164,14 +163,17 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   }
 
   Communicator& group_;
+  const std::weak_ptr<DirectMessages> owner_;
   CallOnGpu what_;
-  std::vector<uint64_t> counts_;
+  std::vector<int64_t> shape_;
   const Deadline deadline_;
   const cuda::EventPool::Lent made_;
   const std::function<void()> on_end_;
+  std::mutex beginning_;      // held by begin()
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   bool queued_ = false, left_alone_ = false;
+  mutable bool heard_ = false;               // outcome_, by somebody
   Status outcome_;                           // once it is queued
   std::shared_ptr<StartedDeviceCall> rest_;  // what the GPU does; null: nothing is left to be done
 };
@@ -293,24 +295,23 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
   const Request& request = call.call.request;
   const uint32_t tag = call.call.tag;
   const ConstBuffer& array = request.in;
-  const auto say = [&](const Go& go, double timeout_s) {
+  const auto say = [&](const MessageGo& go) {
     return group_.send(
         {bytes_of(go), request.root, tag, request.site, {}, 0, {MessagePart::kGo, number, nullptr, &array}},
-        timeout_s);
+        kOfferGraceS);
   };
   MessageAnswer answer;
   const Status heard = group_.recv(
       {room_in(answer), request.root, tag, request.site, 0, {MessagePart::kAnswer, number, how.stop, &array}},
       how.left_s());
   if (!heard.is_ok()) {  // the other rank may still come
-    Go none;
-    std::strncpy(none.why.data(), heard.message().c_str(), none.why.size() - 1);
-    (void)say(none, kWithdrawingS);
+    (void)say(MessageGo::given_up(heard.message()));
     return heard;
   }
   switch (answer.word) {
     case Word::kReady: break;
     case Word::kThroughHost: {
+      PC_TRY(say({1, {}}));
       CallOnGpu data = call;
       data.call.place = {MessagePart::kData, number};
       return through_host(data, how);
@@ -323,10 +324,10 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
           .with_peer(request.root);
   }
   return line.go([&](uint64_t turn) -> Status {
-    PC_TRY(say({turn, {}}, how.left_s()));
+    PC_TRY(say({turn, {}}));
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(line, request.stream, how.left_s()));
-    return how.launch(*way, on_line(call, true), how.left_s());
+                        lines_.way_of(line, request.stream, how.agreed_s()));
+    return how.launch(*way, on_line(call, true), how.agreed_s());
   });
 }
 
@@ -359,7 +360,17 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
                       {},
                       0,
                       {MessagePart::kAnswer, found.number, nullptr, &array}},
-                     how.left_s()));
+                     kOfferGraceS));
+  MessageGo go;
+  const Status heard = group_.recv({room_in(go),
+                                    found.peer,
+                                    found.tag,
+                                    request.site,
+                                    0,
+                                    {MessagePart::kGo, found.number, how.stop, &array}},
+                                   how.agreed_s());
+  if (!heard.is_ok()) return line == nullptr ? heard : line->end(heard);  // the sender counts on this rank
+  PC_TRY(go.status(found.peer).with_rank(group_.rank()));
   if (line == nullptr) {
     CallOnGpu data = call;
     data.call.kind = UserCall::Kind::kRecv;
@@ -367,26 +378,12 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
     data.call.place = {MessagePart::kData, found.number};
     return through_host(data, how);
   }
-  Go go;
-  const Status heard = group_.recv({room_in(go),
-                                    found.peer,
-                                    found.tag,
-                                    request.site,
-                                    0,
-                                    {MessagePart::kGo, found.number, how.stop, &array}},
-                                   how.left_s());
-  if (!heard.is_ok()) return line->end(heard);  // the sender counts on this rank
-  if (go.number == 0)
-    return Status(Code::kTimeout, "rank " + std::to_string(found.peer) + " has given this message up: " +
-                                      std::string(go.why.data(), strnlen(go.why.data(), go.why.size())))
-        .with_rank(group_.rank())
-        .with_peer(found.peer);
-  WaitContext context = group_.waiting_until(how.deadline);
+  WaitContext context = group_.waiting_until(Deadline::after(how.agreed_s()));
   if (how.stop != nullptr) context.interrupted = how.stop;
-  return line->follow(go.number, context, [&]() -> Status {
+  return line->follow(go.turn, context, [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(*line, request.stream, how.left_s()));
-    return how.launch(*way, on_line(call, false), how.left_s());
+                        lines_.way_of(*line, request.stream, how.agreed_s()));
+    return how.launch(*way, on_line(call, false), how.agreed_s());
   });
 }
 
@@ -452,9 +449,8 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
     PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
   }
   request.stream = stream_.get();
-  checked.call.shape = {};  // the caller's
   const auto started =
-      std::make_shared<Call>(group_, checked, Deadline::after(seconds), std::move(made), std::move(on_end));
+      std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(made), std::move(on_end));
   PC_TRY(start(started));
   return std::shared_ptr<StartedDeviceCall>(started);
 }

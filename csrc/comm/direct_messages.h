@@ -6,6 +6,7 @@
 // which first waits until its array has been made: nothing that is queued on a line waits for anything but the other rank.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <list>
@@ -49,6 +50,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
     const std::function<bool()>* stop = nullptr;  // MessagePlace
     const Launch& launch;
     double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
+    double agreed_s() const { return std::max(left_s(), kOfferGraceS); }  // once the other rank counts on it
   };
   DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);

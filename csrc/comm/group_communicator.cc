@@ -19,8 +19,6 @@
 namespace pc {
 namespace {
 
-constexpr double kAnsweringS = 1;  // a few bytes, which wait for nobody
-
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 // With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
@@ -394,10 +392,20 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
                                    const WaitContext& context) {
   if (!started.was_offered(context)) {
     const Status ended = started.finish(context);
-    if (started.refuses_offer()) (void)refuse(message, started);
+    if (started.refuses_offer()) refuse(started);
     return ended;
   }
-  PC_TRY(answer(message, started.number(), {MessageAnswer::Word::kThroughHost, {}}));
+  const ConstBuffer array = message.data;
+  MessageGo go;
+  PC_TRY(answer(started, {MessageAnswer::Word::kThroughHost, {}}));
+  PC_TRY(recv({{reinterpret_cast<std::byte*>(&go), sizeof(go), DType::kU8},
+               message.peer,
+               message.tag,
+               message.site,
+               0,
+               {MessagePart::kGo, started.number(), message.stop, &array}},
+              kOfferGraceS));
+  PC_TRY(go.status(message.peer).with_rank(rank_).with_operation(started.operation()));
   Message data = message;
   data.number = started.number();
   data.digest = {};
@@ -407,29 +415,23 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
   return moving.finish(context);
 }
 
-Status GroupCommunicator::refuse(const Message& message, const StartedMessage& started) {
-  const Buffer& data = message.data;
-  const std::string expected = array_text(data.dtype, data.count, data.layout);
-  return answer(
-      message, started.number(),
-      MessageAnswer::refused(started.expects_offered() ? expected + " in memory of the host" : expected));
+void GroupCommunicator::refuse(const StartedMessage& offered) {
+  const ConstBuffer& array = offered.what().data;
+  const std::string expected = array_text(array.dtype, array.count, array.layout);
+  (void)answer(offered, MessageAnswer::refused(offered.expects_offered() ? expected + " in memory of the host"
+                                                                         : expected));
 }
 
-Status GroupCommunicator::answer(const Message& message, uint64_t number, const MessageAnswer& answer) {
-  MessageAnswer sent = answer;
-  const Buffer bytes{reinterpret_cast<std::byte*>(&sent), sizeof(sent), DType::kU8};
-  return exchange({bytes,
-                   message.peer,
-                   message.tag,
-                   true,
-                   message.site,
-                   number,
-                   {},
-                   0,
-                   {},
-                   MessagePart::kAnswer,
-                   message.stop},
-                  kAnsweringS);
+Status GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswer& answer) {
+  const StartedMessage::What& what = offered.what();
+  return send({{reinterpret_cast<const std::byte*>(&answer), sizeof(answer), DType::kU8},
+               what.peer,
+               what.tag,
+               nullptr,
+               {},
+               0,
+               {MessagePart::kAnswer, offered.number(), nullptr, &what.data}},
+              kOfferGraceS);
 }
 
 Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message) {
@@ -462,12 +464,7 @@ Status GroupCommunicator::take_offer(const FoundMessage& offer, const ConstBuffe
 
 Result<std::unique_ptr<MessageWork>> GroupCommunicator::launch(const Message& message, TimePoint began) {
   PC_TRY(check(message));
-  auto work =
-      std::make_unique<MessageWork>(shared_, message.what(), [this, message](const StartedMessage& started) {
-        Message asked = message;
-        asked.stop = nullptr;
-        (void)refuse(asked, started);
-      });
+  auto work = std::make_unique<MessageWork>(shared_, message.what(), *this);
   post(message, began, work->started());
   return work;
 }

@@ -16,7 +16,7 @@
 namespace pc {
 
 // Thread-safety: all methods.
-class GroupCommunicator final : public Communicator {
+class GroupCommunicator final : public Communicator, public OfferAnswers {
  public:
   struct Parts {  // not owned; all outlive the communicator
     GroupCalls::Parts calls;
@@ -56,6 +56,7 @@ class GroupCommunicator final : public Communicator {
   WaitContext waiting_until(Deadline deadline) const override {
     return {deadline, shared_->calls.word(), parts_.interrupted, nullptr};
   }
+  void unheard(const Status& outcome) override { shared_->calls.unheard(outcome); }
   Status gpus_may_join() const override { return parts_.gpus_may_join; }
   Status alive() override {
     PC_TRY(shared_->calls.alive());
@@ -129,8 +130,8 @@ class GroupCommunicator final : public Communicator {
   bool exchange_at_once(const Message& message, const NumberedMessage& numbered, double timeout_s);
   Status exchange(const Message& message, double timeout_s, uint64_t* number = nullptr);
   Status received(StartedMessage& started, const Message& message, const WaitContext& context);
-  Status refuse(const Message& message, const StartedMessage& started);
-  Status answer(const Message& message, uint64_t number, const MessageAnswer& answer);
+  void refuse(const StartedMessage& offered) override;
+  Status answer(const StartedMessage& offered, const MessageAnswer& answer);
   Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
   Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
   Result<std::shared_ptr<AsyncCall>> begin(const Message& message, Async how);

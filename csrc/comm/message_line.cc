@@ -54,6 +54,11 @@ Status MessageLine::follow(uint64_t number, const WaitContext& context,
   return done;
 }
 
+void MessageLines::abort(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [ranks, line] : lines_) line->group().abort(why);
+}
+
 std::shared_ptr<MessageLine> MessageLines::between(Rank from, Rank to, int device) {
   const std::lock_guard lock(mutex_);
   const auto known = lines_.find({from, to});

@@ -56,6 +56,7 @@ class MessageLines {
 
   // Null: there is none for that GPU, because there are too many, or the line is another GPU's of this rank.
   std::shared_ptr<MessageLine> between(Rank from, Rank to, int device);
+  void abort(const Status& why);  // ends who joins one, and waits for its other rank
   Result<std::shared_ptr<GroupOnGpus>> way_of(const MessageLine& line, void* stream, double timeout_s) const {
     return join_(line.group(), line.device(), stream, timeout_s);
   }

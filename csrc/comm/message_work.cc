@@ -91,7 +91,7 @@ Status MessageWork::wait(const WaitContext& context) {
   if (told_) return outcome_;
   PC_TRY(group_->reentry.check());
   outcome_ = message_.finish(context);
-  if (message_.refuses_offer()) refuse_(message_);
+  if (message_.refuses_offer()) offers_.refuse(message_);
   told_ = true;
   return outcome_;
 }

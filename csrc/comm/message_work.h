@@ -1,7 +1,6 @@
 // A message of a group while it is on its way, for whoever waits for it: at once, later, or never.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,15 +65,23 @@ class StartedMessage {
   std::optional<Status> ended_;
 };
 
+// Answers the sender of an offer that a receive cannot take. Thread-safety: all methods.
+class OfferAnswers {
+ public:
+  virtual void refuse(const StartedMessage& offered) = 0;
+
+ protected:
+  ~OfferAnswers() = default;
+};
+
 class MessageWork final : public LaunchedWork {
  public:
-  // `refuse`: answers the sender of an offer that this receive cannot take.
-  MessageWork(std::shared_ptr<GroupState> group, StartedMessage::What what,
-              std::function<void(const StartedMessage&)> refuse)
+  // `offers` outlives it.
+  MessageWork(std::shared_ptr<GroupState> group, StartedMessage::What what, OfferAnswers& offers)
       : LaunchedWork(std::move(group)),
         message_(*group_, std::move(what)),
         operation_(message_.operation()),
-        refuse_(std::move(refuse)) {}
+        offers_(offers) {}
   StartedMessage& started() { return message_; }  // to be posted by whoever makes this
 
   bool done() const override { return message_.work()->done(); }
@@ -93,7 +100,7 @@ class MessageWork final : public LaunchedWork {
  private:
   StartedMessage message_;
   const std::string operation_;
-  const std::function<void(const StartedMessage&)> refuse_;
+  OfferAnswers& offers_;
   bool told_ = false;
   Status outcome_;
 };

@@ -22,6 +22,19 @@ std::string MessageAnswer::expects() const {
   return {expected.data(), strnlen(expected.data(), expected.size())};
 }
 
+MessageGo MessageGo::given_up(std::string_view why) {
+  MessageGo go;
+  std::memcpy(go.why.data(), why.data(), std::min(why.size(), go.why.size() - 1));
+  return go;
+}
+
+Status MessageGo::status(Rank sender) const {
+  if (turn != 0) return Status::ok();
+  const std::string theirs(why.data(), strnlen(why.data(), why.size()));
+  return Status(Code::kTimeout, "rank " + std::to_string(sender) + " has given this message up: " + theirs)
+      .with_peer(sender);
+}
+
 std::string describe_offer(uint64_t nbytes, std::string_view array) {
   return std::string(kMark) + std::to_string(nbytes) + " " + std::string(array);
 }

@@ -3,9 +3,11 @@
 //   the sender                                              the receiver
 //   offer, in the place of the message: what it is  ----->  finds it, and compares
 //                               <-----  answer: ready, or through the host, or refused and what is expected
-//   go, with a number: something else moves the data now    | ready
-//   the data, as a message of the host                      | through the host
+//   go, or that it has given up  ----->
+//   something else moves the data now                       | if it was ready
+//   the data, as a message of the host                      | if it said through the host
 //
+// Both have a moment for answer and go, whatever their deadlines are: who has heard the one says the other at once.
 // Offer, answer, go and data are messages of the same peer, tag and number, in places of their own (MessagePart), so what has been
 // offered keeps its turn among the messages. A receiver whose memory is the host's needs to know nothing of all this: it takes the
 // offer for a message, finds that it is one, and asks for the data.
@@ -41,6 +43,18 @@ struct MessageAnswer {
   std::string expects() const;  // it came from another rank, and need not end
 };
 static_assert(sizeof(MessageAnswer) == 112);
+
+// Likewise.
+struct MessageGo {
+  uint64_t turn = 0;  // of whatever moves it; 0: the sender has given it up
+  std::array<char, 104> why = {};
+  static MessageGo given_up(std::string_view why);
+  // Not OK: `sender` has given it up.
+  Status status(Rank sender) const;
+};
+static_assert(sizeof(MessageGo) == 112);
+// So long at least who has said the one thing waits for the other, and for what follows at once.
+inline constexpr double kOfferGraceS = 5;
 
 // Fingerprints of messages leave this bit to offers.
 inline constexpr uint64_t kOfferBit = uint64_t{1} << 63;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/array_description.h"
 #include "comm/device_groups.h"
 #include "device_world.h"
 #include "fake_kernels.h"
@@ -300,6 +301,70 @@ TEST_P(MessageWorld, what_was_begun_comes_after_what_makes_its_array_and_before_
       drain(y);
       PC_TRY(expect(y, 5));
     }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, one_that_was_given_up_ends_for_a_receiver_on_the_host_too) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    std::vector<float> host(kLarge);
+    const Buffer into{reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32};
+    if (group.rank() == 1) {
+      PC_TRY(host_sum(group));
+      PC_TRY(expect_code(group.recv(into, 0, 0), Code::kTimeout, "rank 0 has given this message up"));
+      PC_TRY(group.recv(into, 0, 0));
+      return host[kLarge - 1] == 1 ? Status::ok() : wrong("something else has come");
+    }
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+    PC_TRY(expect_code(mine.run(message(x, Kind::kSend, 1), kSoon), Code::kTimeout, "send to rank 1"));
+    PC_TRY(host_sum(group));
+    PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    if (group.rank() == 1) return host_sum(group);
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+    for (const bool early : {true, false}) {
+      std::promise<void> ended;
+      PC_ASSIGN_OR_RETURN(Started sending, mine.messages->begin(message(x, Kind::kSend, 1), kSoon,
+                                                                [&] { ended.set_value(); }));
+      if (early) sending->leave_alone();
+      ended.get_future().wait();
+      if (!early) sending->leave_alone();
+      PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 1), kSoon), Code::kTimeout, "send to rank 1"));
+    }
+    PC_TRY(host_sum(group));
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(MessageWorld, what_was_sent_by_itself_says_its_shape_to_who_does_not_know_it) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    if (group.rank() == 1) {
+      PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(0, 0));
+      PC_ASSIGN_OR_RETURN(const ArrayDescription what, described_array(found.description, found.nbytes));
+      if (what.shape != std::vector<int64_t>{200, 200}) return wrong("another shape");
+      std::vector<float> host(kLarge);
+      PC_TRY(
+          group.recv({reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32}, found, std::nullopt));
+      return host[0] == 1 ? Status::ok() : wrong("something else has come");
+    }
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+    CallOnGpu call = message(x, Kind::kSend, 1);
+    auto shape = std::make_unique<std::vector<int64_t>>(2, 200);
+    call.call.shape = *shape;
+    PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(call));
+    shape.reset();
+    PC_TRY(sending->wait(-1));
     return mine.close();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
