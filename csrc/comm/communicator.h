@@ -77,8 +77,8 @@ class Communicator {
   // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
   virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
-  // Sends what is to be sent as an offer, and does not wait. Its number.
-  virtual Result<uint64_t> offer(const OutgoingMessage& message) = 0;
+  // Sends what is to be sent as an offer, and waits as any small send does. Its number.
+  virtual Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) = 0;
   // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
   virtual Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
                             std::optional<uint64_t> bundle) = 0;

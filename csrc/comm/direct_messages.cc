@@ -18,6 +18,7 @@ namespace {
 
 using Word = MessageAnswer::Word;
 constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
+
 template <class T>
 ConstBuffer bytes_of(const T& value) {
   return {reinterpret_cast<const std::byte*>(&value), sizeof(T), DType::kU8};
@@ -285,8 +286,14 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
       lines_.between(world[static_cast<std::size_t>(group_.rank())],
                      world[static_cast<std::size_t>(request.root)], context_.ordinal());
   if (line == nullptr) return through_host(call, how);
-  PC_ASSIGN_OR_RETURN(const uint64_t number, group_.offer({request.in, request.root, call.call.tag,
-                                                           request.site, call.call.shape, request.bundle}));
+  PC_ASSIGN_OR_RETURN(const uint64_t number, group_.offer({request.in,
+                                                           request.root,
+                                                           call.call.tag,
+                                                           request.site,
+                                                           call.call.shape,
+                                                           request.bundle,
+                                                           {MessagePart::kOffer, 0, how.stop}},
+                                                          how.left_s()));
   const Status sent = offered(call, *line, number, how);
   return sent.is_ok() ? sent : sent.with_operation(text_of(call.call));
 }

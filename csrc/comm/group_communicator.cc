@@ -434,7 +434,7 @@ Status GroupCommunicator::answer(const StartedMessage& offered, const MessageAns
               kOfferGraceS);
 }
 
-Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message) {
+Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message, double timeout_s) {
   Message offered = sent(message);
   offered.part = MessagePart::kOffer;
   offered.data.device = {};  // nothing of it is touched here
@@ -442,7 +442,7 @@ Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message) {
   if (offered.description.size() > kMaxDescriptionBytes)
     offered.description = describe_offer(offered.data.nbytes(), {});
   uint64_t number = 0;
-  const Status sent = exchange(offered, timeout_s_, &number);
+  const Status sent = exchange(offered, timeout_s, &number);
   // A receiver that waits for the data already is one that answers.
   if (!sent.is_ok() && sent.code() != Code::kMismatch) return sent;
   return number;

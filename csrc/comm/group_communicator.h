@@ -44,7 +44,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Status recv(const IncomingMessage& message, double timeout_s) override;
   Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site,
                             const std::function<bool()>* stop) override;
-  Result<uint64_t> offer(const OutgoingMessage& message) override;
+  Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) override;
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
                     std::optional<uint64_t> bundle) override;
   Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) override;

@@ -38,7 +38,7 @@ class MessageWorld : public DeviceWorld {
   std::shared_ptr<DeviceGroups> gpus(Runtime& runtime, int device) {
     DeviceGroups::Options options;
     options.driver.path = FAKE_CUDA;
-    options.nccl = nccl::testing::named(FAKE_NCCL_22809);
+    options.nccl = nccl::testing::named(has_nccl_ ? FAKE_NCCL_22809 : "/nowhere/libnccl.so.2");
     options.log = Logger(LogLevel::kError, -1, -1);
     options.peers.kernels = fake_kernels(fake_);
     auto made = std::make_unique<DeviceGroups>(runtime, options);
@@ -82,6 +82,7 @@ class MessageWorld : public DeviceWorld {
     std::fill(made.begin(), made.begin() + count, value);
     return made;
   }
+  bool has_nccl_ = true;
   static Status expect_code(const Status& status, Code code, const std::string& words) {
     return status.code() == code && has(status, words) ? Status::ok()
                                                        : wrong("it says: " + status.to_string());
@@ -401,6 +402,26 @@ TEST_P(MessageWorld, a_world_that_ends_takes_with_it_what_was_begun_and_never_ca
     ASSERT_NE(each, nullptr);
     EXPECT_EQ(each->state(), StartedDeviceCall::State::kFailed);
   }
+}
+
+TEST_P(MessageWorld, ranks_that_reach_each_other_in_no_way_go_through_the_host) {
+  fake_.set_peer_access(0);
+  has_nccl_ = false;
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank() + 1)));
+    PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), -1));
+    CallOnGpu both = message(x, Kind::kSendrecv, 1 - group.rank());
+    both.call.request.out = y.sum().request.out;
+    both.call.source = 1 - group.rank();
+    PC_TRY(mine.run(both));
+    PC_TRY(expect(y, static_cast<float>(2 - group.rank())));
+    const std::string text = mine.gpus->explain(group, std::nullopt);
+    if (text.find("to rank " + std::to_string(1 - group.rank()) + ": through the host") == std::string::npos)
+      return wrong(text);
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(MessageWorld, ranks_that_share_a_gpu_reach_each_others_arrays) {
