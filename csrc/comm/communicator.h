@@ -69,14 +69,17 @@ class Communicator {
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
     return recv({data, peer, tag, site}, timeout_s);
   }
-  // Waits for a message of `peer`, or of kAnyRank, whose size nobody here knows.
-  // `stop`: MessagePlace::stop.
-  virtual Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1,
-                                    const char* site = nullptr,
-                                    const std::function<bool()>* stop = nullptr) = 0;
+  // Waits for a message of `message.peer`, or of kAnyRank, whose size nobody here knows.
+  virtual Result<FoundMessage> find(const IncomingMessage& message, double timeout_s = -1) = 0;
+  Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
+    return find({{}, peer, tag, site}, timeout_s);
+  }
   // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
   virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
+  // For who makes a message later, in its turn: the number that it would get now. It is posted, or given back.
+  virtual uint64_t take_number(Rank peer, uint32_t tag, bool sends) = 0;
+  virtual void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) = 0;
   // Sends what is to be sent as an offer, and waits as any small send does. Its number.
   virtual Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) = 0;
   // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
@@ -100,8 +103,11 @@ class Communicator {
   };
   virtual Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) = 0;
   virtual Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) = 0;
-  virtual Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag,
-                                                        const char* site, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncCall>> begin_recv(const IncomingMessage& message, Async how) = 0;
+  Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
+                                                Async how) {
+    return begin_recv({data, peer, tag, site}, std::move(how));
+  }
 
   // A call that something else makes, NCCL say: numbered, described and compared like any other, while it runs elsewhere.
   // It has been checked, and its arrays are not touched. `by` names what makes it. The AsyncCall ends well when all ranks have

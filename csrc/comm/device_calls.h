@@ -57,6 +57,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
   std::string_view name() const { return executor_->name(); }  // "nccl" or "peers"
+  bool is_in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.
   Status can(const Request& request) const { return executor_->can(request); }
   // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.

@@ -72,6 +72,8 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
   {
     const std::lock_guard lock(mutex_);
     PC_TRY(ended_);
+    for (const auto& [of, messages] : messages_)
+      if (of.first == &group) PC_TRY(messages->take_failure());
     std::shared_ptr<Group>& known = groups_[&group];
     if (known == nullptr) known = std::make_shared<Group>();
     its = known;

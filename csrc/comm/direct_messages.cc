@@ -32,25 +32,39 @@ bool interrupted(const WaitContext& context) {
   return context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
 }
 
+Rank peer_of(const UserCall& call) {
+  return call.kind == UserCall::Kind::kRecvFound ? call.found->peer : call.request.root;
+}
 std::string text_of(const UserCall& call) {
   const bool sends = call.kind == UserCall::Kind::kSend;
-  const Rank peer = call.kind == UserCall::Kind::kRecvFound ? call.found->peer : call.request.root;
+  const Rank peer = peer_of(call);
   return message_text(sends ? "send to" : "recv from", peer, call.tag,
                       sends ? call.request.in : ConstBuffer(call.request.out));
+}
+// What went wrong on a line knows the ranks of the line and a broadcast.
+Status words_of(const Status& of_line, const UserCall& message, const std::string& operation,
+                const Communicator& group) {
+  return Status(of_line.code(), of_line.message())
+      .with_rank(group.rank())
+      .with_peer(peer_of(message))
+      .with_operation(operation)
+      .with_elapsed(of_line.elapsed_s())
+      .with_cause(of_line.cause());
 }
 
 }  // namespace
 
-// A message that is made by a thread of its own. Thread-safety: all methods.
+// A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
 class DirectMessages::Call final : public StartedDeviceCall, public std::enable_shared_from_this<Call> {
  public:
-  Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, cuda::EventPool::Lent made,
-       std::function<void()> on_end)
+  Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
       : group_(owner.group_),
         owner_(owner.weak_from_this()),
         what_(what),
         deadline_(deadline),
-        made_(std::move(made)),
+        stop_([this, &owner] {
+          return given_up_ || owner.stopping_;
+        }),  // of its thread, which the owner outlives
         on_end_(std::move(on_end)) {
     operation_ = text_of(what.call);
     if (what.call.shape) {  // the caller's
@@ -62,9 +76,10 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
     const Deadline until = deadline_of(timeout_s);
     const std::optional<Status> queued = until_queued(until);
-    if (!queued || !queued->is_ok()) return queued;
     const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    return rest == nullptr ? Status::ok() : rest->precede_within(left_of(timeout_s, until), stream);
+    if (!queued || !queued->is_ok() || rest == nullptr) return queued;
+    const std::optional<Status> done = rest->precede_within(left_of(timeout_s, until), stream);
+    return done ? std::optional(heard(*done)) : done;
   }
   bool precedes_at_once() const override {
     const std::shared_ptr<StartedDeviceCall> rest = this->rest();
@@ -74,9 +89,8 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     const Deadline until = deadline_of(timeout_s);
     const std::optional<Status> queued = until_queued(until);
     if (!queued) return Status(Code::kTimeout, "the message has not been moved").with_operation(operation_);
-    PC_TRY(*queued);
     const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    return rest == nullptr ? Status::ok() : rest->wait(left_of(timeout_s, until));
+    return !queued->is_ok() || rest == nullptr ? *queued : heard(rest->wait(left_of(timeout_s, until)));
   }
   bool done() const override {
     const std::lock_guard lock(mutex_);
@@ -86,55 +100,52 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     const std::shared_ptr<DirectMessages> owner = owner_.lock();  // null: the world has ended
     const std::lock_guard lock(mutex_);
     left_alone_ = true;
-    if (rest_ != nullptr) rest_->leave_alone();
     if (owner != nullptr) tell_if_unheard();
   }
+  // It is not to be made any more, if the other rank does not count on it yet.
+  void give_up() { given_up_ = true; }
 
-  // ---- for its thread
+  // ---- for who makes it
   const CallOnGpu& what() const { return what_; }
   Deadline deadline() const { return deadline_; }
-  cuda::CUevent made() const { return made_.get(); }
+  const std::function<bool()>* stop() const { return &stop_; }
   // The GPU has it, and tells when it has ended.
-  Status begin(GroupOnGpus& way, const CallOnGpu& call, double timeout_s) {
-    const auto ended = [weak = weak_from_this(), on_end = on_end_] {
-      if (const std::shared_ptr<Call> own = weak.lock()) {
-        const std::lock_guard beginning(own->beginning_);  // it may end before begin() knows of it
-        own->end_as_the_rest();
-      }
-      if (on_end) on_end();
+  Status begin(GroupOnGpus& way, const CallOnGpu& call, double timeout_s, bool in_line) {
+    const auto ended = [own = shared_from_this()]() mutable {
+      own->end_as_the_rest();
+      own.reset();
     };
     const std::lock_guard beginning(beginning_);
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<StartedDeviceCall> rest, way.begin(call, timeout_s, ended));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<StartedDeviceCall> rest, way.begin(call, timeout_s, ended, in_line));
     const std::lock_guard lock(mutex_);
-    if (left_alone_) rest->leave_alone();
     rest_ = std::move(rest);
     return Status::ok();
   }
   void set_queued(const Status& outcome) {
-    std::shared_ptr<StartedDeviceCall> rest;
+    bool is_over = false;
     {
       const std::lock_guard lock(mutex_);
-      rest = rest_;
-      if (rest == nullptr) end(outcome.is_ok() ? State::kDone : State::kFailed);
+      is_over = rest_ == nullptr;
+      if (is_over) end(outcome.is_ok() ? State::kDone : State::kFailed);
       outcome_ = outcome;
       queued_ = true;
       if (left_alone_) tell_if_unheard();
       what_.keeps = nullptr;
     }
     changed_.notify_all();
-    if (rest == nullptr && on_end_) on_end_();
+    if (is_over && on_end_) on_end_();
   }
   bool is_queued() const {
     const std::lock_guard lock(mutex_);
     return queued_;
   }
-  // Null: `until` came first, or Ctrl-C.
-  std::optional<Status> until_queued(Deadline until) const {
+  // Null: `until` came first, or Ctrl-C, which nobody hears of with `is_deaf`.
+  std::optional<Status> until_queued(Deadline until, bool is_deaf = false) const {
     std::unique_lock lock(mutex_);
     while (!queued_) {
       if (until.remaining_s() <= 0) return std::nullopt;
       changed_.wait_for(lock, kSlice);
-      if (queued_) break;
+      if (queued_ || is_deaf) continue;
       lock.unlock();
       if (interrupted(group_.waiting_until(until))) return std::nullopt;
       lock.lock();
@@ -159,8 +170,25 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     const std::lock_guard lock(mutex_);
     return rest_;
   }
+  // How the rest of it has ended, or goes on, in the words of the message's group.
+  Status heard(const Status& of_rest) {
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    if (rest->state() != State::kRunning) end(rest->state());
+    if (of_rest.is_ok() || rest->state() != State::kFailed) return of_rest;
+    if (const std::shared_ptr<DirectMessages> owner = owner_.lock()) owner->note_failure({});
+    return in_words(of_rest);
+  }
+  Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, group_); }
+  // In the thread that has seen its end. What fails now was a success for its caller.
   void end_as_the_rest() {
-    if (const std::shared_ptr<StartedDeviceCall> rest = this->rest()) end(rest->state());
+    {
+      const std::lock_guard beginning(beginning_);  // it may end before begin() knows of it
+    }
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    end(rest->state());
+    const std::shared_ptr<DirectMessages> owner = owner_.lock();
+    if (owner != nullptr && rest->state() == State::kFailed) owner->note_failure(in_words(rest->wait(0)));
+    if (on_end_) on_end_();
   }
 
   Communicator& group_;
@@ -168,7 +196,8 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   CallOnGpu what_;
   std::vector<int64_t> shape_;
   const Deadline deadline_;
-  const cuda::EventPool::Lent made_;
+  std::atomic<bool> given_up_{false};
+  const std::function<bool()> stop_;
   const std::function<void()> on_end_;
   std::mutex beginning_;      // held by begin()
   mutable std::mutex mutex_;  // guards what follows
@@ -211,13 +240,33 @@ bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
          group_.gpus_may_join().is_ok();
 }
 
+Status DirectMessages::take_failure() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(failure_, Status());
+}
+
+// OK: somebody has heard of it.
+void DirectMessages::note_failure(const Status& failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure.is_ok() || failure_.is_ok()) failure_ = failure;
+}
+
 Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
+  PC_TRY(take_failure());
   if (call.call.kind == UserCall::Kind::kSendrecv) return sendrecv(call, timeout_s, has_stream);
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
-  const Launch launch = [has_stream](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
-    return way.run(made, left_s, has_stream);
+  return run_until(call, Deadline::after(seconds), has_stream);
+}
+
+Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool has_stream) {
+  const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) -> Status {
+    if (!has_stream || !way.is_in_stream_order(made.call)) return way.run(made, left_s, has_stream);
+    const auto queued = std::make_shared<Call>(*this, call, deadline, nullptr);
+    PC_TRY(queued->begin(way, made, left_s, true));
+    queued->set_queued(Status::ok());
+    return Status::ok();
   };
-  return make(call, {Deadline::after(seconds), nullptr, launch});
+  return make(call, {deadline, nullptr, launch});
 }
 
 Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
@@ -236,14 +285,23 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
     case UserCall::Kind::kSend:
       if (may_be_offered(request.in)) return send(checked, how);
       break;
-    case UserCall::Kind::kRecv:
-      if (may_be_offered(request.out)) {
-        PC_ASSIGN_OR_RETURN(const FoundMessage found, group_.find(request.root, checked.call.tag,
-                                                                  how.left_s(), request.site, how.stop));
-        return recv(checked, found, how);
-      }
+    case UserCall::Kind::kRecv: {
+      if (!may_be_offered(request.out)) break;
+      MessagePlace place = checked.call.place;
+      place.stop = how.stop;
+      PC_ASSIGN_OR_RETURN(
+          const FoundMessage found,
+          group_.find({{}, request.root, checked.call.tag, request.site, 0, place}, how.left_s()));
+      if (found.is_offer) return take(checked, found, how);
+      bool used = false;
+      checked.call.place = {MessagePart::kWhole, found.number, nullptr, nullptr, &used};
+      const Status received = through_host(checked, how);
+      if (!used) group_.put_back(found);
+      return received;
+    }
+    case UserCall::Kind::kRecvFound:
+      if (checked.call.found->is_offer) return take(checked, *checked.call.found, how);
       break;
-    case UserCall::Kind::kRecvFound: return recv(checked, *checked.call.found, how);
     case UserCall::Kind::kSendrecv:
     case UserCall::Kind::kCollective: return Status(Code::kInternal, "this call is no message of one way");
   }
@@ -254,6 +312,12 @@ Status DirectMessages::through_host(const CallOnGpu& call, const Making& how) {
   CallOnGpu made = call;
   made.call.place.stop = how.stop;
   return staged_->run(made, how.left_s());
+}
+
+WaitContext DirectMessages::context_of(const Making& how, double seconds) const {
+  WaitContext context = group_.waiting_until(Deadline::after(seconds));
+  if (how.stop != nullptr) context.interrupted = how.stop;
+  return context;
 }
 
 namespace {
@@ -286,77 +350,91 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
       lines_.between(world[static_cast<std::size_t>(group_.rank())],
                      world[static_cast<std::size_t>(request.root)], context_.ordinal());
   if (line == nullptr) return through_host(call, how);
-  PC_ASSIGN_OR_RETURN(const uint64_t number, group_.offer({request.in,
-                                                           request.root,
-                                                           call.call.tag,
-                                                           request.site,
-                                                           call.call.shape,
-                                                           request.bundle,
-                                                           {MessagePart::kOffer, 0, how.stop}},
-                                                          how.left_s()));
-  const Status sent = offered(call, *line, number, how);
-  return sent.is_ok() ? sent : sent.with_operation(text_of(call.call));
+  MessagePlace place = call.call.place;
+  place.part = MessagePart::kOffer;
+  place.stop = how.stop;
+  PC_ASSIGN_OR_RETURN(const uint64_t number,
+                      group_.offer({request.in, request.root, call.call.tag, request.site, call.call.shape,
+                                    request.bundle, place},
+                                   how.left_s()));
+  bool said_go = false;
+  const Status sent = offered(call, *line, number, how, &said_go);
+  if (!sent.is_ok() && sent.code() != Code::kMismatch && !said_go)
+    (void)say(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
+  return sent;
 }
 
-Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how) {
+Status DirectMessages::say(const CallOnGpu& call, uint64_t number, const MessageGo& go) {
   const Request& request = call.call.request;
-  const uint32_t tag = call.call.tag;
-  const ConstBuffer& array = request.in;
-  const auto say = [&](const MessageGo& go) {
-    return group_.send(
-        {bytes_of(go), request.root, tag, request.site, {}, 0, {MessagePart::kGo, number, nullptr, &array}},
-        kOfferGraceS);
-  };
+  return group_.send({bytes_of(go),
+                      request.root,
+                      call.call.tag,
+                      request.site,
+                      {},
+                      0,
+                      {MessagePart::kGo, number, nullptr, &request.in}},
+                     kOfferGraceS);
+}
+
+// Nobody waits for the answer any more, which may still come.
+void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
+  const auto kept =
+      std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), call.call.request.in);
+  (void)group_.begin_recv({room_in(kept->first),
+                           call.call.request.root,
+                           call.call.tag,
+                           nullptr,
+                           0,
+                           {MessagePart::kAnswer, number, nullptr, &kept->second}},
+                          {-1, [kept] {}});
+}
+
+Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how,
+                               bool* said_go) {
+  const Request& request = call.call.request;
   MessageAnswer answer;
-  const Status heard = group_.recv(
-      {room_in(answer), request.root, tag, request.site, 0, {MessagePart::kAnswer, number, how.stop, &array}},
-      how.left_s());
-  if (!heard.is_ok()) {  // the other rank may still come
-    (void)say(MessageGo::given_up(heard.message()));
-    return heard;
+  const Status heard = group_.recv({room_in(answer),
+                                    request.root,
+                                    call.call.tag,
+                                    request.site,
+                                    0,
+                                    {MessagePart::kAnswer, number, how.stop, &request.in}},
+                                   how.left_s());
+  if (!heard.is_ok()) return let_answer_come(call, number), heard;
+  if (answer.word == Word::kRefused)
+    return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
+                                       ", this rank sends " +
+                                       array_text(request.in.dtype, request.in.count, nullptr))
+        .with_rank(group_.rank())
+        .with_peer(request.root)
+        .with_operation(text_of(call.call));
+  if (answer.word == Word::kThroughHost) {  // the go goes before the data
+    CallOnGpu data = call;
+    data.call.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
+    return through_host(data, how);
   }
-  switch (answer.word) {
-    case Word::kReady: break;
-    case Word::kThroughHost: {
-      PC_TRY(say({1, {}}));
-      CallOnGpu data = call;
-      data.call.place = {MessagePart::kData, number};
-      return through_host(data, how);
-    }
-    case Word::kRefused:
-      return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
-                                         ", this rank sends " +
-                                         array_text(request.in.dtype, request.in.count, nullptr))
-          .with_rank(group_.rank())
-          .with_peer(request.root);
-  }
-  return line.go([&](uint64_t turn) -> Status {
-    PC_TRY(say({turn, {}}));
+  const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
+  const auto launch = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         lines_.way_of(line, request.stream, how.agreed_s()));
     return how.launch(*way, on_line(call, true), how.agreed_s());
-  });
-}
-
-Status DirectMessages::recv(const CallOnGpu& call, const FoundMessage& found, const Making& how) {
-  CallOnGpu made = call;
-  made.call.has_bundle = call.call.kind == UserCall::Kind::kRecv || call.call.has_bundle;
-  made.call.kind = UserCall::Kind::kRecvFound;
-  made.call.found = &found;
-  made.call.tag = found.tag;
-  if (!found.is_offer) return through_host(made, how);
-  const Status taken = take(made, found, how);
-  return taken.is_ok() ? taken : taken.with_operation(text_of(made.call));
+  };
+  const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
+  return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_);
 }
 
 Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, const Making& how) {
-  const Request& request = call.call.request;
+  CallOnGpu made = call;
+  made.call.kind = UserCall::Kind::kRecv;
+  made.call.request.root = found.peer;
+  made.call.tag = found.tag;
+  const Request& request = made.call.request;
   const ConstBuffer array = request.out;
-  PC_TRY(group_.take_offer(found, request.out,
-                           call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
+  PC_TRY(
+      group_.take_offer(found, array, call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
   const std::span<const Rank> world = group_.world_ranks();
   std::shared_ptr<MessageLine> line;
-  if (may_be_offered(request.out))
+  if (may_be_offered(array))
     line = lines_.between(world[static_cast<std::size_t>(found.peer)],
                           world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
   const MessageAnswer answer{line == nullptr ? Word::kThroughHost : Word::kReady, {}};
@@ -376,22 +454,21 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
                                     0,
                                     {MessagePart::kGo, found.number, how.stop, &array}},
                                    how.agreed_s());
-  if (!heard.is_ok()) return line == nullptr ? heard : line->end(heard);  // the sender counts on this rank
-  PC_TRY(go.status(found.peer).with_rank(group_.rank()));
-  if (line == nullptr) {
-    CallOnGpu data = call;
-    data.call.kind = UserCall::Kind::kRecv;
-    data.call.request.root = found.peer;
-    data.call.place = {MessagePart::kData, found.number};
-    return through_host(data, how);
+  if (!heard.is_ok()) {
+    if (line != nullptr) (void)line->end(heard);  // the sender may count on this rank
+    return heard;
   }
-  WaitContext context = group_.waiting_until(Deadline::after(how.agreed_s()));
-  if (how.stop != nullptr) context.interrupted = how.stop;
-  return line->follow(go.turn, context, [&]() -> Status {
+  PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made.call)));
+  if (line == nullptr) {
+    made.call.place = {MessagePart::kData, found.number};
+    return through_host(made, how);
+  }
+  const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         lines_.way_of(*line, request.stream, how.agreed_s()));
-    return how.launch(*way, on_line(call, false), how.agreed_s());
+    return how.launch(*way, on_line(made, false), how.agreed_s());
   });
+  return received.is_ok() ? received : words_of(received, made.call, text_of(made.call), group_);
 }
 
 // Both ways at once: what is sent goes on by itself.
@@ -410,13 +487,25 @@ Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool ha
   in.call.request.in = {};
   in.call.request.root = checked.call.source;
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> sending, begin(out, seconds));
-  const Status received = run(in, std::max(deadline.remaining_s(), 0.0), has_stream);
+  const Status received = run_until(in, deadline, has_stream);
   // What failed here does not change what the other rank expects.
-  const std::optional<Status> left =
-      has_stream ? sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream))
-                 : std::optional(sending->wait(-1));
-  const Status sent = left.value_or(Status(Code::kInterrupted, "interrupted"));
-  return received.is_ok() ? sent : received;
+  std::optional<Status> sent;
+  if (received.code() != Code::kInterrupted)
+    sent = has_stream ? sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream))
+                      : std::optional(sending->wait(-1));
+  if (!sent) sent = given_up(*sending);
+  return received.is_ok() ? *sent : received;
+}
+
+// The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
+Status DirectMessages::given_up(StartedDeviceCall& sending) {
+  constexpr double kSoonS = 2 * kOfferGraceS;
+  if (auto* const own = dynamic_cast<Call*>(&sending)) {
+    own->give_up();
+    (void)own->until_queued(Deadline(TimePoint::max()), true);
+  }
+  const Status ended = sending.wait(kSoonS);
+  return ended.is_ok() ? Status(Code::kInterrupted, "interrupted") : ended;
 }
 
 Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context) const {
@@ -439,6 +528,7 @@ Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context
 
 Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu& call, double timeout_s,
                                                                  std::function<void()> on_end) {
+  PC_TRY(take_failure());
   CallOnGpu checked = call;
   PC_TRY(check_on_gpu(checked.call, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
@@ -456,27 +546,40 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
     PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
   }
   request.stream = stream_.get();
-  const auto started =
-      std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(made), std::move(on_end));
-  PC_TRY(start(started));
+  const auto started = std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(on_end));
+  PC_TRY(start(started, std::move(made)));
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
-Status DirectMessages::start(const std::shared_ptr<Call>& call) {
-  const auto make_it = [this, call] {
-    const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
-      return call->begin(way, made, left_s);
-    };
-    WaitContext context = group_.waiting_until(call->deadline());
-    context.interrupted = &stop_;
-    const Status made = until_made(call->made(), context);
-    call->set_queued(made.is_ok() ? make(call->what(), {call->deadline(), &stop_, launch}) : made);
-  };
+// Its number is taken here, so that messages come in the order of their calls.
+Status DirectMessages::start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made) {
+  const UserCall& what = call->what().call;
+  const bool sends = what.kind == UserCall::Kind::kSend;
   const std::lock_guard lock(mutex_);
   if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
   join_ended();
+  const uint64_t number = group_.take_number(what.request.root, what.tag, sends);
+  const auto make_it = [this, call, sends, number,
+                        event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
+    const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
+      return call->begin(way, made, left_s, false);
+    };
+    const Making how{call->deadline(), call->stop(), launch};
+    bool used = false;
+    CallOnGpu made = call->what();
+    made.call.place = {MessagePart::kWhole, number, how.stop, nullptr, &used};
+    Status outcome = until_made(event->get(), context_of(how, how.left_s()));
+    if (outcome.is_ok()) outcome = make(made, how);
+    if (!used) group_.give_back(made.call.request.root, made.call.tag, sends, number);
+    call->set_queued(outcome);
+  };
   std::thread thread;
-  PC_TRY(start_thread(thread, "pc-gpu-message", "starting the thread of a message between GPUs", make_it));
+  const Status started =
+      start_thread(thread, "pc-gpu-message", "starting the thread of a message between GPUs", make_it);
+  if (!started.is_ok()) {
+    group_.give_back(what.request.root, what.tag, sends, number);
+    return started;
+  }
   threads_.push_back({std::move(thread), call});
   return Status::ok();
 }
@@ -507,7 +610,8 @@ Status DirectMessages::close(double timeout_s) {
     if (first.is_ok()) first = ended.is_ok() ? ended : ended.with_operation(each->operation());
   }
   const Status staged = staged_->close(std::max(deadline.remaining_s(), 0.0));
-  return first.is_ok() ? staged : first;
+  const Status unheard = take_failure();
+  return !first.is_ok() ? first : !staged.is_ok() ? staged : unheard;
 }
 
 }  // namespace pc

@@ -3,7 +3,7 @@
 //
 // So a receiver never knows what comes before it has found it, nor a sender where its message goes before it has an answer: a large
 // send waits for its receiver, as it does on the CPU. What is begun and goes on by itself has a thread until it is queued on the GPU,
-// which first waits until its array has been made: nothing that is queued on a line waits for anything but the other rank.
+// which first waits until its array has been made: so what it queues on a line waits for nothing but the other rank.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,8 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
   Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
                                                    std::function<void()> on_end = {});
+  // Of a message that was queued on the GPU, and failed there afterwards: who makes the next call raises it. Once.
+  Status take_failure();
   Status close(double timeout_s);
   void abort();  // who waits for another rank gives up soon
 
@@ -55,15 +57,20 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);
   bool may_be_offered(const ConstBuffer& data) const;
+  void note_failure(const Status& failure);
+  Status run_until(const CallOnGpu& call, Deadline deadline, bool has_stream);
   Status make(const CallOnGpu& call, const Making& how);
   Status through_host(const CallOnGpu& call, const Making& how);
+  WaitContext context_of(const Making& how, double seconds) const;
   Status send(const CallOnGpu& call, const Making& how);
-  Status offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how);
-  Status recv(const CallOnGpu& call, const FoundMessage& found, const Making& how);
+  Status say(const CallOnGpu& call, uint64_t number, const MessageGo& go);
+  void let_answer_come(const CallOnGpu& call, uint64_t number);
+  Status offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
   Status take(const CallOnGpu& call, const FoundMessage& found, const Making& how);
   Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
+  static Status given_up(StartedDeviceCall& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
-  Status start(const std::shared_ptr<Call>& call);
+  Status start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made);
   void join_ended();  // mutex_ held
 
   Communicator& group_;
@@ -73,14 +80,14 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;
   std::atomic<bool> stopping_{false};
-  const std::function<bool()> stop_ = [this] { return stopping_.load(); };
 
   struct Thread {
     std::thread thread;
     std::shared_ptr<Call> call;
   };
-  std::mutex mutex_;
-  std::list<Thread> threads_;  // guarded by mutex_
+  std::mutex mutex_;  // guards what follows
+  std::list<Thread> threads_;
+  Status failure_;
 };
 
 }  // namespace pc

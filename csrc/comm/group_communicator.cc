@@ -316,21 +316,24 @@ Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& 
 
 Status GroupCommunicator::check(const Message& message) {
   PC_TRY(check_message(message.data, message.peer, rank_, size_, message.sends ? "send to" : "recv from"));
-  return usable();
+  if (!message.goes_on()) return usable();
+  PC_TRY(shared_->calls.alive());  // what has come up about earlier calls is for who makes a new one
+  return shared_->reentry.check();
 }
 
 GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& message, TimePoint began) {
-  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest, part, stop, array] =
-      message;
+  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest, place] = message;
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
+  if (place.used != nullptr) *place.used = true;
+  const bool compares = parts_.check != Check::kOff && (message.is_whole() || message.is_offer());
   const uint64_t fingerprint =
       found_digest ? *found_digest
-      : parts_.check == Check::kOff
-          ? 0
-          : digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout, bundle);
-  const uint64_t digest = part == MessagePart::kOffer ? fingerprint | kOfferBit : fingerprint;
-  const MessageId id{{group_ | place_of(part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
-  CallRecord record = record_of(data, peer, sends, id, site, began);
+      : compares   ? digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout, bundle)
+                   : 0;  // what an offer was compared for comes in its size
+  const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
+  const MessageId id{{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
+  const StartedMessage::What what = message.what();
+  CallRecord record = record_of(what.data, peer, what.is_sent(), id, site, began);
   record.group = group_;
   return {id, {0, shared_->calls.record_message(record), began}};
 }
@@ -384,7 +387,7 @@ Status GroupCommunicator::exchange(const Message& message, double timeout_s, uin
   StartedMessage started(*shared_, message.what());
   post(message, numbered, started);
   if (message.sends) turn.unlock();
-  return received(started, message, context_for(seconds, began, message.stop));
+  return received(started, message, context_for(seconds, began, message.place.stop));
 }
 
 // What was offered instead of being sent is asked for.
@@ -396,20 +399,21 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
     return ended;
   }
   const ConstBuffer array = message.data;
+  const uint64_t number = started.number();
   MessageGo go;
-  PC_TRY(answer(started, {MessageAnswer::Word::kThroughHost, {}}));
+  answer(started, {MessageAnswer::Word::kThroughHost, {}});
   PC_TRY(recv({{reinterpret_cast<std::byte*>(&go), sizeof(go), DType::kU8},
                message.peer,
                message.tag,
                message.site,
                0,
-               {MessagePart::kGo, started.number(), message.stop, &array}},
-              kOfferGraceS));
+               {MessagePart::kGo, number, message.place.stop, &array}},
+              std::max(context.deadline.remaining_s(), kOfferGraceS)));
   PC_TRY(go.status(message.peer).with_rank(rank_).with_operation(started.operation()));
   Message data = message;
-  data.number = started.number();
+  data.number = number;
   data.digest = {};
-  data.part = MessagePart::kData;
+  data.place.part = MessagePart::kData;
   StartedMessage moving(*shared_, data.what());
   post(data, now(), moving);
   return moving.finish(context);
@@ -418,25 +422,27 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
 void GroupCommunicator::refuse(const StartedMessage& offered) {
   const ConstBuffer& array = offered.what().data;
   const std::string expected = array_text(array.dtype, array.count, array.layout);
-  (void)answer(offered, MessageAnswer::refused(offered.expects_offered() ? expected + " in memory of the host"
-                                                                         : expected));
+  answer(offered,
+         MessageAnswer::refused(offered.expects_offered() ? expected + " in memory of the host" : expected));
 }
 
-Status GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswer& answer) {
+// Does not wait: the progress thread does it, too. Whoever cannot say it has a group that has ended.
+void GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswer& answer) {
   const StartedMessage::What& what = offered.what();
-  return send({{reinterpret_cast<const std::byte*>(&answer), sizeof(answer), DType::kU8},
-               what.peer,
-               what.tag,
-               nullptr,
-               {},
-               0,
-               {MessagePart::kAnswer, offered.number(), nullptr, &what.data}},
-              kOfferGraceS);
+  const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, what.data);
+  (void)begin_send({{reinterpret_cast<const std::byte*>(&kept->first), sizeof(answer), DType::kU8},
+                    what.peer,
+                    what.tag,
+                    nullptr,
+                    {},
+                    0,
+                    {MessagePart::kAnswer, offered.number(), nullptr, &kept->second}},
+                   {timeout_s_, [kept] {}});
 }
 
 Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message, double timeout_s) {
   Message offered = sent(message);
-  offered.part = MessagePart::kOffer;
+  offered.place.part = MessagePart::kOffer;
   offered.data.device = {};  // nothing of it is touched here
   offered.description = describe_offer(offered.data.nbytes(), offered.description);
   if (offered.description.size() > kMaxDescriptionBytes)
@@ -457,8 +463,10 @@ Status GroupCommunicator::take_offer(const FoundMessage& offer, const ConstBuffe
                       expected.layout,
                       expected.list};
   Message message{memory, offer.peer, offer.tag, false, offer.site, offer.number, {}, bundle.value_or(0)};
-  message.part = MessagePart::kOffer;
+  message.place.part = MessagePart::kOffer;
   if (!bundle) message.digest = offer.digest;
+  // An offer has no size that would be compared, and without PYCOLLECTIVE_CHECK no fingerprint.
+  if (expected.nbytes() != offer.nbytes) message.digest = (offer.digest ^ 1) & ~kOfferBit;
   return exchange(message, timeout_s_);  // it is here
 }
 
@@ -494,17 +502,27 @@ GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& messag
           describe_array(data.dtype, message.shape.value_or(flat), data.layout),
           message.bundle,
           {},
-          message.place.part,
-          message.place.stop,
-          message.place.array};
+          message.place};
 }
 
 Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s) {
+  if (message.place.part == MessagePart::kData) {  // which is ready to be sent now
+    const MessageGo go{1, Code::kOk, {}};
+    PC_TRY(
+        exchange(sent({{reinterpret_cast<const std::byte*>(&go), sizeof(go), DType::kU8},
+                       message.peer,
+                       message.tag,
+                       message.site,
+                       {},
+                       0,
+                       {MessagePart::kGo, message.place.number, nullptr, &message.data, message.place.used}}),
+                 kOfferGraceS));
+  }
   return exchange(sent(message), timeout_s);
 }
 
-Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double timeout_s, const char* site,
-                                             const std::function<bool()>* stop) {
+Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, double timeout_s) {
+  const auto& [data, peer, tag, site, bundle, place] = message;
   if (peer != kAnyRank) {
     PC_TRY(check_message({}, peer, rank_, size_, "recv from"));
   } else if (size_ == 1) {
@@ -515,9 +533,11 @@ Result<FoundMessage> GroupCommunicator::find(Rank peer, uint32_t tag, double tim
   const TimePoint began = now();
   CallRecord record = record_of({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
   record.kind = CallRecord::Kind::kProbe;
-  MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor, {group_, peer, tag, site});
+  if (place.used != nullptr) *place.used = true;
+  MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor,
+                       {group_, peer, tag, site, place.number});
   PC_ASSIGN_OR_RETURN(FoundMessage found, search.wait({0, shared_->calls.record_message(record), began},
-                                                      context_for(seconds, began, stop)));
+                                                      context_for(seconds, began, place.stop)));
   std::string array;
   found.is_offer = is_offer(found.digest) && read_offer(found.description, &found.nbytes, &array);
   if (found.is_offer) found.description = std::move(array);
@@ -562,9 +582,7 @@ Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank s
 
 Status GroupCommunicator::recv(const IncomingMessage& message, double timeout_s) {
   const auto& [data, peer, tag, site, bundle, place] = message;
-  return exchange(
-      {data, peer, tag, false, site, place.number, {}, bundle, {}, place.part, place.stop, place.array},
-      timeout_s);
+  return exchange({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, timeout_s);
 }
 
 Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(const OutgoingMessage& message) {
@@ -582,9 +600,18 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_send(const OutgoingM
   return begin(sent(message), std::move(how));
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(Buffer data, Rank peer, uint32_t tag,
-                                                                 const char* site, Async how) {
-  return begin({data, peer, tag, false, site}, std::move(how));
+Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(const IncomingMessage& message, Async how) {
+  const auto& [data, peer, tag, site, bundle, place] = message;
+  return begin({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, std::move(how));
+}
+
+uint64_t GroupCommunicator::take_number(Rank peer, uint32_t tag, bool sends) {
+  const std::unique_lock turn = shared_->messages.turn();
+  return shared_->messages.take(peer, tag, sends);
+}
+
+void GroupCommunicator::give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) {
+  shared_->messages.give_back(peer, tag, sends, number);
 }
 
 WaitContext GroupCommunicator::context_for(double timeout_s, TimePoint began,

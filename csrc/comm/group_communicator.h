@@ -42,8 +42,10 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Status send(const OutgoingMessage& message, double timeout_s) override;
   using Communicator::recv;
   Status recv(const IncomingMessage& message, double timeout_s) override;
-  Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s, const char* site,
-                            const std::function<bool()>* stop) override;
+  using Communicator::find;
+  Result<FoundMessage> find(const IncomingMessage& message, double timeout_s) override;
+  uint64_t take_number(Rank peer, uint32_t tag, bool sends) override;
+  void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) override;
   Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) override;
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
                     std::optional<uint64_t> bundle) override;
@@ -68,8 +70,8 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
   Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) override;
   Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) override;
-  Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
-                                                Async how) override;
+  using Communicator::begin_recv;
+  Result<std::shared_ptr<AsyncCall>> begin_recv(const IncomingMessage& message, Async how) override;
   Result<std::string> explain(ExplainedCall call) const override;
   std::string explain_messages() const override;
   bool ended() const override;
@@ -108,14 +110,21 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     std::string description = {};  // of what is sent
     uint64_t bundle = 0;
     std::optional<uint64_t> digest = {};  // instead of that of what is said here
-    MessagePart part = MessagePart::kWhole;
-    const std::function<bool()>* stop = nullptr;
-    const ConstBuffer* array = nullptr;  // MessagePlace
+    MessagePlace place = {};
+    bool is_whole() const { return place.part == MessagePart::kWhole; }
+    bool is_offer() const { return place.part == MessagePart::kOffer; }
+    bool goes_on() const { return !is_whole() && !(is_offer() && sends); }  // another part came before
     // An offer has no data, though it says what that is.
-    std::size_t nbytes() const { return part == MessagePart::kOffer ? 0 : data.nbytes(); }
-    Buffer payload() const { return part == MessagePart::kOffer ? Buffer{} : data; }
+    std::size_t nbytes() const { return is_offer() ? 0 : data.nbytes(); }
+    Buffer payload() const { return is_offer() ? Buffer{} : data; }
     StartedMessage::What what() const {
-      return {array != nullptr ? *array : ConstBuffer(data), peer, tag, sends, description, bundle, part};
+      return {place.array != nullptr ? *place.array : ConstBuffer(data),
+              peer,
+              tag,
+              sends,
+              description,
+              bundle,
+              place.part};
     }
   };
   static Message sent(const OutgoingMessage& message);
@@ -131,7 +140,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Status exchange(const Message& message, double timeout_s, uint64_t* number = nullptr);
   Status received(StartedMessage& started, const Message& message, const WaitContext& context);
   void refuse(const StartedMessage& offered) override;
-  Status answer(const StartedMessage& offered, const MessageAnswer& answer);
+  void answer(const StartedMessage& offered, const MessageAnswer& answer);
   Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
   Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
   Result<std::shared_ptr<AsyncCall>> begin(const Message& message, Async how);

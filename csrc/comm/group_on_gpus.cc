@@ -13,6 +13,11 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+bool GroupOnGpus::is_in_stream_order(const UserCall& call) const {
+  const DeviceCalls* const direct = this->direct(call);
+  return direct != nullptr && direct->is_in_stream_order();
+}
+
 std::string_view GroupOnGpus::way_of(const UserCall& call) const {
   const DeviceCalls* const direct = this->direct(call);
   return direct == nullptr ? "staged" : direct->name();
@@ -57,9 +62,9 @@ Status GroupOnGpus::run(const CallOnGpu& call, double timeout_s, bool has_stream
 }
 
 Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
-                                                              std::function<void()> on_end) {
+                                                              std::function<void()> on_end, bool in_line) {
   if (DeviceCalls* const direct = this->direct(call.call); direct != nullptr)
-    return direct->launch({call.call.request, false, call.keeps}, timeout_s, std::move(on_end));
+    return direct->launch({call.call.request, in_line, call.keeps}, timeout_s, std::move(on_end));
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
   return staged->begin(call, timeout_s, std::move(on_end));
 }

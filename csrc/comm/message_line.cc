@@ -11,47 +11,79 @@ constexpr std::chrono::milliseconds kSlice{20};  // between two looks at what no
 
 Status MessageLine::ended() { return failure_.is_ok() ? group_.alive() : failure_; }
 
+bool MessageLine::has_ended() {
+  const std::lock_guard lock(mutex_);
+  return !ended().is_ok();
+}
+
 Status MessageLine::end(const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!failure_.is_ok()) return failure_;
-  failure_ = group_.alive();
-  if (failure_.is_ok()) group_.quit(failure_ = why);
+  failure_ = why;
+  if (group_.alive().is_ok()) group_.quit(why);
   changed_.notify_all();
   return failure_;
 }
 
-Status MessageLine::go(const std::function<Status(uint64_t)>& launch) {
-  const std::lock_guard going(going_);
+// Until nobody launches and it `is_next`. Then this thread launches.
+Status MessageLine::take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                              const std::function<bool()>& is_next) {
+  if (launching_ == std::this_thread::get_id())
+    return Status(Code::kInvalidArgument,
+                  "a signal handler that runs while a message to or from that rank is queued on the GPU "
+                  "cannot make another");
+  while (launching_ || !is_next()) {
+    PC_TRY(ended());
+    if (context.deadline.remaining_s() <= 0)
+      return Status(Code::kTimeout, "an earlier message that way has not been queued on the GPU");
+    changed_.wait_for(lock, kSlice);
+    lock.unlock();  // the probe may run anything
+    const bool stopped = context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
+    lock.lock();
+    if (stopped) return Status(Code::kInterrupted, "interrupted");
+  }
+  PC_TRY(ended());
+  launching_ = std::this_thread::get_id();
+  return Status::ok();
+}
+
+Status MessageLine::go(const WaitContext& context, const std::function<Status(uint64_t)>& say,
+                       const std::function<Status()>& launch, bool* said) {
+  *said = false;
   uint64_t number = 0;
   {
-    const std::lock_guard lock(mutex_);
-    PC_TRY(ended());
-    number = ++launched_;
+    std::unique_lock lock(mutex_);
+    PC_TRY(take_turn(lock, context, [] { return true; }));
+    number = launched_ + 1;
   }
-  const Status launched = launch(number);
-  return launched.is_ok() ? launched : end(launched);
+  *said = true;  // also if it fails: it may have come through
+  Status done = say(number);
+  if (done.is_ok()) done = launch();
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = number;
+    launching_.reset();
+  }
+  changed_.notify_all();
+  return done.is_ok() ? done : end(done);
 }
 
 Status MessageLine::follow(uint64_t number, const WaitContext& context,
                            const std::function<Status()>& launch) {
-  std::unique_lock lock(mutex_);
-  while (launched_ + 1 != number) {
-    PC_TRY(ended());
-    const bool late = context.deadline.remaining_s() <= 0;
-    if (late || (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)())) {
-      lock.unlock();
-      return end(Status(late ? Code::kTimeout : Code::kInterrupted,
-                        "an earlier message of this line has not been launched"));
-    }
-    changed_.wait_for(lock, kSlice);
+  Status done;
+  {
+    std::unique_lock lock(mutex_);
+    done = take_turn(lock, context, [&] { return launched_ + 1 == number; });
   }
-  lock.unlock();
-  const Status done = launch();
   if (!done.is_ok()) return end(done);
-  lock.lock();
-  launched_ = number;
+  done = launch();
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = number;
+    launching_.reset();
+  }
   changed_.notify_all();
-  return done;
+  return done.is_ok() ? done : end(done);
 }
 
 void MessageLines::abort(const Status& why) {
@@ -62,7 +94,8 @@ void MessageLines::abort(const Status& why) {
 std::shared_ptr<MessageLine> MessageLines::between(Rank from, Rank to, int device) {
   const std::lock_guard lock(mutex_);
   const auto known = lines_.find({from, to});
-  if (known != lines_.end()) return known->second->device() == device ? known->second : nullptr;
+  if (known != lines_.end())
+    return known->second->device() == device && !known->second->has_ended() ? known->second : nullptr;
   if (lines_.size() >= kMost) return nullptr;
   const Result<Communicator*> group = runtime_.make_line(from, to);
   if (!group.is_ok()) return nullptr;

@@ -11,6 +11,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "comm/communicator.h"
@@ -25,22 +27,27 @@ class MessageLine {
   MessageLine(Communicator& group, int device) : group_(group), device_(device) {}
   Communicator& group() const { return group_; }
   int device() const { return device_; }
+  bool has_ended();
 
-  // Calls `launch(number)` as the next. The first message that fails ends the line.
-  Status go(const std::function<Status(uint64_t)>& launch);
-  // Calls `launch()` when all before `number` have been launched.
+  // Of the sender: says the next number to the other rank, and launches the message. What fails in either ends the line; not what
+  // fails before, which leaves `said` false.
+  Status go(const WaitContext& context, const std::function<Status(uint64_t number)>& say,
+            const std::function<Status()>& launch, bool* said);
+  // Of the receiver, who has heard that number: launches it when all before it have been. What fails ends the line.
   Status follow(uint64_t number, const WaitContext& context, const std::function<Status()>& launch);
   // Others wait for a message that does not come.
   Status end(const Status& why);
 
  private:
   Status ended();  // mutex_ held
+  Status take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                   const std::function<bool()>& is_next);
   Communicator& group_;
   const int device_;
-  std::mutex going_;  // held by go()
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   uint64_t launched_ = 0;
+  std::optional<std::thread::id> launching_;
   Status failure_;
 };
 
@@ -54,7 +61,7 @@ class MessageLines {
   MessageLines(const MessageLines&) = delete;
   MessageLines& operator=(const MessageLines&) = delete;
 
-  // Null: there is none for that GPU, because there are too many, or the line is another GPU's of this rank.
+  // Null: there is none for that GPU: there are too many, or it has ended, or is another GPU's of this rank.
   std::shared_ptr<MessageLine> between(Rank from, Rank to, int device);
   void abort(const Status& why);  // ends who joins one, and waits for its other rank
   Result<std::shared_ptr<GroupOnGpus>> way_of(const MessageLine& line, void* stream, double timeout_s) const {

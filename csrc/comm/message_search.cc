@@ -34,7 +34,7 @@ void MessageSearch::begin(MessageProbe& probe) {
     numbers_.resize(peers_.size());
     for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], what_.tag, false);
   } else {
-    numbers_ = {numbers.take(what_.peer, what_.tag, false)};
+    numbers_ = {what_.number != 0 ? what_.number : numbers.take(what_.peer, what_.tag, false)};
     has_number_ = true;
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {

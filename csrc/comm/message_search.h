@@ -19,6 +19,7 @@ class MessageSearch {
     Rank peer;  // kAnyRank: whoever sends first
     uint32_t tag;
     const char* site;
+    uint64_t number = 0;  // of one rank: that message, which nobody else receives; 0: the next
   };
   MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what);
   ~MessageSearch();  // what was not found can be received by others

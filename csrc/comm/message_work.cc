@@ -9,8 +9,7 @@ Status has_left(const std::string& who) {
 }
 
 std::string StartedMessage::operation() const {
-  const bool is_sent = what_.sends != (what_.part == MessagePart::kAnswer);  // who sends it is answered
-  return message_text(is_sent ? "send to" : "recv from", what_.peer, what_.tag, what_.data);
+  return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
 }
 
 void StartedMessage::set_posted(const GroupCalls::Call& call, const MessageId& id,

@@ -26,7 +26,8 @@ class StartedMessage {
     std::string description = {};  // of what is sent, for a receiver that does not know
     uint64_t bundle = 0;           // 0: it is no list of arrays
     MessagePart part = MessagePart::kWhole;
-    std::string_view verb() const { return sends ? "send to" : "recv from"; }
+    bool is_sent() const { return sends != (part == MessagePart::kAnswer); }  // who sends it gets the answer
+    std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
   };
   StartedMessage(GroupState& group, What what) : group_(group), what_(std::move(what)) {}
   StartedMessage(const StartedMessage&) = delete;

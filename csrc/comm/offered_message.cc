@@ -22,16 +22,21 @@ std::string MessageAnswer::expects() const {
   return {expected.data(), strnlen(expected.data(), expected.size())};
 }
 
-MessageGo MessageGo::given_up(std::string_view why) {
+MessageGo MessageGo::given_up(const Status& why) {
   MessageGo go;
-  std::memcpy(go.why.data(), why.data(), std::min(why.size(), go.why.size() - 1));
+  go.code = why.code();
+  const std::string& words = why.message();
+  std::memcpy(go.why.data(), words.data(), std::min(words.size(), go.why.size() - 1));
   return go;
 }
 
 Status MessageGo::status(Rank sender) const {
   if (turn != 0) return Status::ok();
   const std::string theirs(why.data(), strnlen(why.data(), why.size()));
-  return Status(Code::kTimeout, "rank " + std::to_string(sender) + " has given this message up: " + theirs)
+  const Code ours = code == Code::kInterrupted ? Code::kPeerInterrupted
+                    : code == Code::kTimeout   ? Code::kTimeout
+                                               : Code::kAborted;
+  return Status(ours, "rank " + std::to_string(sender) + " has given this message up: " + theirs)
       .with_peer(sender);
 }
 

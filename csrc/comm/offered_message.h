@@ -7,7 +7,9 @@
 //   something else moves the data now                       | if it was ready
 //   the data, as a message of the host                      | if it said through the host
 //
-// Both have a moment for answer and go, whatever their deadlines are: who has heard the one says the other at once.
+// The sender says "go" when nothing is in the way any more: the data that the host moves have been copied to it. Whoever has said
+// "go", or has heard it, is waited for.
+//
 // Offer, answer, go and data are messages of the same peer, tag and number, in places of their own (MessagePart), so what has been
 // offered keeps its turn among the messages. A receiver whose memory is the host's needs to know nothing of all this: it takes the
 // offer for a message, finds that it is one, and asks for the data.
@@ -29,9 +31,10 @@ enum class MessagePart : uint8_t { kWhole, kOffer, kAnswer, kGo, kData };
 // Which part of which message, and until when its caller waits.
 struct MessagePlace {
   MessagePart part = MessagePart::kWhole;
-  uint64_t number = 0;  // of an offer that is sent, and of a whole message: 0, and the group numbers it
+  uint64_t number = 0;  // 0, of an offer that is sent and of a whole message: the group numbers it
   const std::function<bool()>* stop = nullptr;  // true: nobody waits any more. Null: Ctrl-C does it
   const ConstBuffer* array = nullptr;           // kAnswer, kGo: what the message is, for errors
+  bool* used = nullptr;  // gets true when `number` is posted: nobody else may have it then
 };
 
 // Plain data, as bytes, between ranks of one version of this library.
@@ -47,13 +50,14 @@ static_assert(sizeof(MessageAnswer) == 112);
 // Likewise.
 struct MessageGo {
   uint64_t turn = 0;  // of whatever moves it; 0: the sender has given it up
-  std::array<char, 104> why = {};
-  static MessageGo given_up(std::string_view why);
-  // Not OK: `sender` has given it up.
+  Code code = Code::kOk;
+  std::array<char, 103> why = {};
+  static MessageGo given_up(const Status& why);
+  // Not OK: the sender has given it up.
   Status status(Rank sender) const;
 };
 static_assert(sizeof(MessageGo) == 112);
-// So long at least who has said the one thing waits for the other, and for what follows at once.
+// So long at least they wait for what must come at once now, whatever their deadlines are.
 inline constexpr double kOfferGraceS = 5;
 
 // Fingerprints of messages leave this bit to offers.

@@ -39,6 +39,7 @@ struct WorldOptions {
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
   int log_fd = 2;         // where warnings go
   bool joins_gpus = false;
+  std::function<bool()> interrupted = {};  // of rank 0: Ctrl-C is pending
 };
 
 // What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
@@ -75,6 +76,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.transport = "tcp";
     options.check = world.check;
     options.joins_gpus = world.joins_gpus;
+    if (rank == 0) options.interrupted = world.interrupted;
     options.tune = rank == 0 ? world.tune : "";
     options.tuning = rank == 0 ? world.tuning : world.others_tuning;
     options.log = Logger(LogLevel::kWarning, -1, world.log_fd);

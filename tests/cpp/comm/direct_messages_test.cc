@@ -10,84 +10,11 @@
 #include <vector>
 
 #include "comm/array_description.h"
-#include "comm/device_groups.h"
-#include "device_world.h"
-#include "fake_kernels.h"
+#include "message_world.h"
 
 namespace pc::testing {
 namespace {
 
-constexpr std::size_t kLarge = 40'000;  // floats: more than 64 KiB
-constexpr double kSoon = 0.2;
-using Kind = UserCall::Kind;
-using Started = std::shared_ptr<StartedDeviceCall>;
-
-class MessageWorld : public DeviceWorld {
- protected:
-  Outcomes run(Rank size, const Body& body, bool shut_down = true, Check check = Check::kOn) {
-    return run_world({.over = GetParam(),
-                      .size = size,
-                      .timeout_s = kLong,
-                      .check = check,
-                      .shut_down = shut_down,
-                      .log_fd = -1,
-                      .joins_gpus = true},
-                     body);
-  }
-  // This rank's calls on its GPU. When they are let go, it has nothing to do any more, so that nothing is leaked for it.
-  std::shared_ptr<DeviceGroups> gpus(Runtime& runtime, int device) {
-    DeviceGroups::Options options;
-    options.driver.path = FAKE_CUDA;
-    options.nccl = nccl::testing::named(has_nccl_ ? FAKE_NCCL_22809 : "/nowhere/libnccl.so.2");
-    options.log = Logger(LogLevel::kError, -1, -1);
-    options.peers.kernels = fake_kernels(fake_);
-    auto made = std::make_unique<DeviceGroups>(runtime, options);
-    DeviceGroups* const gpus = made.get();
-    return std::shared_ptr<DeviceGroups>(gpus, [this, device, kept = std::move(made)](DeviceGroups*) mutable {
-      kept->abort(Status(Code::kAborted, "the test is over"));
-      fake_.drain_device(device);
-      kept.reset();
-    });
-  }
-  struct Rig {  // one rank's
-    std::shared_ptr<DeviceGroups> gpus;
-    std::shared_ptr<DirectMessages> messages;
-    Communicator& group;
-    Status run(const CallOnGpu& call, double timeout_s = -1) const {
-      return messages->run(call, timeout_s, true);
-    }
-    Result<Started> begin(const CallOnGpu& call, double timeout_s = -1) const {
-      return messages->begin(call, timeout_s);
-    }
-    Status close() const { return gpus->close(kLong); }
-  };
-  Result<Rig> rig(Runtime& runtime, Communicator& group, std::optional<int> device = std::nullopt) {
-    Rig made{gpus(runtime, device.value_or(group.rank())), nullptr, group};
-    PC_ASSIGN_OR_RETURN(made.messages, made.gpus->messages_of(group, device.value_or(group.rank())));
-    return made;
-  }
-  static CallOnGpu message(const Array& x, Kind kind, Rank peer, uint32_t tag = 0) {
-    CallOnGpu made;
-    made.call.request = x.sum().request;
-    made.call.kind = kind;
-    made.call.request.root = peer;
-    made.call.tag = tag;
-    if (kind == Kind::kSend) made.call.request.out = {};
-    if (kind == Kind::kRecv) made.call.request.in = {};
-    return made;
-  }
-  Result<Array> filled(int device, float value, std::size_t count = kLarge) {
-    PC_ASSIGN_OR_RETURN(Array made, array_of(device, std::max(count, std::size_t{1})));
-    made.count = count;
-    std::fill(made.begin(), made.begin() + count, value);
-    return made;
-  }
-  bool has_nccl_ = true;
-  static Status expect_code(const Status& status, Code code, const std::string& words) {
-    return status.code() == code && has(status, words) ? Status::ok()
-                                                       : wrong("it says: " + status.to_string());
-  }
-};
 INSTANTIATE_TEST_SUITE_P(Over, MessageWorld, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
@@ -143,6 +70,38 @@ TEST_P(MessageWorld, every_size_goes_round_a_ring_begun_and_at_once_and_both_way
     });
     EXPECT_TRUE(all_ok(outcomes)) << size << " " << text_of(outcomes);
   }
+}
+
+TEST_P(MessageWorld, those_with_one_tag_come_in_the_order_of_their_calls_however_they_are_made) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    constexpr int kRounds = 20;
+    std::vector<Array> arrays;
+    std::vector<Started> begun;
+    for (int i = 0; i < kRounds; ++i) {
+      PC_ASSIGN_OR_RETURN(Array made, filled(group.rank(), group.rank() == 0 ? static_cast<float>(i) : -1.0F,
+                                             i % 5 == 4 ? 10 : kLarge));
+      arrays.push_back(std::move(made));
+    }
+    const Kind kind = group.rank() == 0 ? Kind::kSend : Kind::kRecv;
+    if (group.rank() == 0) fake_.hold_stream(arrays[0].stream.get());  // the first is ready last
+    for (int i = 0; i < kRounds; ++i) {
+      const CallOnGpu call = message(arrays[static_cast<std::size_t>(i)], kind, 1 - group.rank());
+      if (i == kRounds - 1) {
+        if (group.rank() == 0) fake_.release_stream(arrays[0].stream.get());
+        PC_TRY(mine.run(call));  // behind those that are begun
+      } else {
+        PC_ASSIGN_OR_RETURN(Started each, mine.begin(call));
+        begun.push_back(std::move(each));
+      }
+    }
+    for (const Started& each : begun) PC_TRY(each->wait(-1));
+    drain(arrays.back());
+    for (int i = 0; i < kRounds; ++i)
+      PC_TRY(expect(arrays[static_cast<std::size_t>(i)], static_cast<float>(i)));
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
 TEST_P(MessageWorld, tags_are_received_in_any_order_and_from_anybody) {

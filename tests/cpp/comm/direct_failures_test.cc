@@ -1,0 +1,335 @@
+// Messages between GPUs that go wrong: nobody gets another's data, nobody waits beyond its deadline. FAKES of the driver and of NCCL.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "message_world.h"
+
+namespace pc::testing {
+namespace {
+
+constexpr double kMuchLess = kLong / 4;  // than the group's timeout
+
+double seconds_of(const std::function<void()>& what) {
+  const auto began = std::chrono::steady_clock::now();
+  what();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+class DirectFailures : public MessageWorld {};
+INSTANTIATE_TEST_SUITE_P(Over, DirectFailures, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(DirectFailures, other_sizes_are_found_without_fingerprints) {
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+        const bool sends = group.rank() == 0;
+        PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1, kLarge + (sends ? 0 : 10'000)));
+        PC_TRY(expect_code(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank())),
+                           Code::kMismatch, "float32[50000]"));
+        return mine.close();
+      },
+      true, Check::kOff);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, who_gives_up_says_so_to_every_kind_of_receiver) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    std::vector<float> host(kLarge);
+    const Buffer into{reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32};
+    for (const bool on_host : {false, true}) {
+      if (group.rank() == 0) {
+        PC_TRY(expect_code(mine.run(message(x, Kind::kSend, 1), kSoon), Code::kTimeout, "send to rank 1"));
+        PC_TRY(host_sum(group));
+      } else {
+        PC_TRY(host_sum(group));
+        Status ended;
+        const double took = seconds_of(
+            [&] { ended = on_host ? group.recv(into, 0, 0) : mine.run(message(x, Kind::kRecv, 0)); });
+        PC_TRY(expect_code(ended, Code::kTimeout, "rank 0 has given this message up"));
+        if (took > kMuchLess) return wrong("it waited for " + std::to_string(took) + " s");
+      }
+    }
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, a_sender_whose_array_is_late_ends_its_receiver_on_the_host) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    if (group.rank() == 1) {
+      std::vector<float> host(kLarge);
+      const Buffer into{reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32};
+      const double took = seconds_of([&] { (void)group.recv(into, 0, 0); });
+      if (took > kMuchLess) return wrong("it waited for " + std::to_string(took) + " s");
+      PC_TRY(group.recv(into, 0, 0));
+      return host[0] == 5 ? Status::ok() : wrong("something else has come");
+    }
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+    fake_.hold_stream(x.stream.get());
+    PC_TRY(produce(x, std::vector<float>(kLarge, 5)));
+    PC_TRY(expect_code(mine.run(message(x, Kind::kSend, 1), kSoon), Code::kTimeout, "what makes its array"));
+    fake_.release_stream(x.stream.get());
+    drain(x);
+    PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// Rank 1 has answered "ready", and does nothing more.
+Status answer_and_stop(Communicator& group, uint32_t tag) {
+  std::vector<float> host(kLarge);
+  const ConstBuffer array{reinterpret_cast<const std::byte*>(host.data()), kLarge, DType::kF32};
+  PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(0, tag));
+  PC_TRY(group.take_offer(found, array, 0));
+  const MessageAnswer ready{MessageAnswer::Word::kReady, {}};
+  return group.send({{reinterpret_cast<const std::byte*>(&ready), sizeof ready, DType::kU8},
+                     0,
+                     tag,
+                     nullptr,
+                     {},
+                     0,
+                     {MessagePart::kAnswer, found.number}});
+}
+
+TEST_P(DirectFailures, a_world_that_is_left_waits_for_nobody_who_does_not_join) {
+  std::promise<void> answered, left;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        if (group.rank() == 1) {
+          PC_TRY(answer_and_stop(group, 0));
+          answered.set_value();
+          left.get_future().wait();
+          return Status::ok();
+        }
+        PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+        double took = 0;
+        {
+          PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+          PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, 1)));
+          answered.get_future().wait();
+          took = seconds_of([&] { mine.gpus->abort(Status(Code::kNotInitialized, "left")); });
+          took += seconds_of([&] { (void)sending->wait(-1); });
+        }
+        left.set_value();
+        return took < kMuchLess ? Status::ok() : wrong("it took " + std::to_string(took) + " s");
+      },
+      false);
+  EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, who_waits_for_its_turn_on_a_line_does_not_wait_beyond_its_deadline) {
+  std::promise<void> answered, done;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        if (group.rank() == 1) {
+          PC_TRY(answer_and_stop(group, 1));
+          answered.set_value();
+          PC_TRY(answer_and_stop(group, 2));
+          done.get_future().wait();
+          return Status::ok();
+        }
+        PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+        PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+        PC_ASSIGN_OR_RETURN(const Started joining, mine.begin(message(x, Kind::kSend, 1, 1)));
+        answered.get_future().wait();
+        const double took =
+            seconds_of([&] { EXPECT_FALSE(mine.run(message(x, Kind::kSend, 1, 2), kSoon).is_ok()); });
+        done.set_value();
+        mine.gpus->abort(Status(Code::kNotInitialized, "left"));
+        return took < kOfferGraceS + 2 ? Status::ok() : wrong("it took " + std::to_string(took) + " s");
+      },
+      false);
+  EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, an_offer_behind_what_nobody_receives_ends_at_its_calls_deadline) {
+  std::promise<void> done;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime& runtime, Communicator& group) -> Status {
+        if (group.rank() == 1) return done.get_future().wait(), Status::ok();
+        PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+        PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
+        std::vector<std::shared_ptr<AsyncCall>> sent;
+        for (int i = 0; i < 1500; ++i) {  // more than its credit
+          PC_ASSIGN_OR_RETURN(auto each, group.begin_send({{reinterpret_cast<const std::byte*>(x.begin()),
+                                                            i < 15 ? 16'300U : 2U, DType::kF32},
+                                                           1,
+                                                           77},
+                                                          {}));
+          sent.push_back(std::move(each));
+        }
+        const double took =
+            seconds_of([&] { EXPECT_FALSE(mine.run(message(x, Kind::kSend, 1), kSoon).is_ok()); });
+        done.set_value();
+        return took < kOfferGraceS + 2 ? Status::ok() : wrong("it took " + std::to_string(took) + " s");
+      },
+      false);
+  EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_next_and_later_ones_go_on) {
+  std::promise<void> over;
+  std::shared_future<void> is_over(over.get_future());
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), static_cast<float>(group.rank())));
+    const bool sends = group.rank() == 0;
+    const auto one = [&](Array& array) {
+      return mine.run(message(array, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()));
+    };
+    PC_TRY(one(y));  // the line is there
+    drain(y);
+    if (sends) fake_.hold_stream(x.stream.get());
+    PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()), kSoon));  // queued
+    Status raised;
+    const double waited = seconds_of([&] {
+      while (raised.is_ok()) {  // when the watcher has seen it
+        raised = mine.messages->take_failure();
+        std::this_thread::yield();
+      }
+    });
+    PC_TRY(expect_code(raised, raised.code(), sends ? "send to rank 1" : "recv from rank 0"));
+    if (raised.rank() != group.rank() || waited > kMuchLess + kOfferGraceS)
+      return wrong("late, or of another rank");
+    PC_TRY(host_sum(group));
+    if (sends) fake_.release_stream(x.stream.get());
+    drain(x);
+    Status again;
+    const double took = seconds_of([&] { again = one(y); });  // through the host now
+    PC_TRY(again);
+    drain(y);
+    if (took > kMuchLess) return wrong("it took " + std::to_string(took) + " s");
+    return expect(y, 0);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// As Python's probe: for the thread that calls alone, and until somebody has taken note.
+class CtrlC {
+ public:
+  std::function<bool()> probe() {
+    return [this] { return pressed_ && std::this_thread::get_id() == *caller_; };
+  }
+  void press_for(std::thread::id caller) {
+    caller_ = caller;
+    pressed_ = true;
+  }
+  void take() { pressed_ = false; }
+
+ private:
+  std::optional<std::thread::id> caller_;
+  std::atomic<bool> pressed_{false};
+};
+
+TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
+  CtrlC ctrl_c;
+  std::promise<void> raised;
+  const Body body = [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), 1));
+    if (group.rank() == 1) {
+      raised.get_future().wait();
+      for (int i = 0; i < 2; ++i)
+        PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 0)), Code::kPeerInterrupted,
+                           "given this message up"));
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
+      drain(x);
+      PC_TRY(expect(x, 99));
+      return mine.close();
+    }
+    CallOnGpu both = message(x, Kind::kSendrecv, 1);
+    both.call.request.out = y.sum().request.out;
+    both.call.source = 1;
+    for (const CallOnGpu& call : {both, message(x, Kind::kSend, 1)}) {
+      const std::thread::id caller = std::this_thread::get_id();
+      auto pressing = std::async(std::launch::async, [&, caller] { ctrl_c.press_for(caller); });
+      PC_TRY(expect_code(mine.run(call), Code::kInterrupted, ""));
+      pressing.wait();
+      ctrl_c.take();
+    }
+    std::fill(x.begin(), x.begin() + x.count, 99.0F);
+    raised.set_value();
+    PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+    return mine.close();
+  };
+  const Outcomes outcomes = run_world({.over = GetParam(),
+                                       .timeout_s = kLong,
+                                       .log_fd = -1,
+                                       .joins_gpus = true,
+                                       .interrupted = ctrl_c.probe()},
+                                      body);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, who_asks_after_the_world_has_ended_hears_how_it_ended) {
+  std::vector<Started> left(2);
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    PC_ASSIGN_OR_RETURN(left[static_cast<std::size_t>(group.rank())],
+                        mine.begin(message(x, Kind::kRecv, 1 - group.rank())));
+    return expect_code(mine.gpus->close(kSoon), Code::kTimeout, "under way");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const Started& each : left) {
+    ASSERT_NE(each, nullptr);
+    EXPECT_FALSE(each->wait(-1).is_ok());
+    EXPECT_TRUE(each->done());
+    EXPECT_EQ(each->state(), StartedDeviceCall::State::kFailed);
+    each->leave_alone();
+  }
+}
+
+TEST_P(DirectFailures, news_of_an_earlier_call_do_not_cost_a_message) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(1 + group.rank())));
+    PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), static_cast<float>(3 + group.rank())));
+    std::vector<int32_t> words(8);
+    Request broadcast;
+    broadcast.collective = Collective::kBroadcast;
+    broadcast.root = 1;
+    broadcast.out = {reinterpret_cast<std::byte*>(words.data()), group.rank() == 1 ? 4U : 8U, DType::kI32};
+    broadcast.in = broadcast.out;
+    if (group.rank() == 0) {
+      PC_TRY(expect_code(group.run(broadcast), Code::kMismatch, "rank 1"));
+      PC_TRY(mine.run(message(x, Kind::kSend, 1)));
+      PC_TRY(mine.run(message(y, Kind::kSend, 1)));
+    } else {
+      PC_TRY(group.run(broadcast));  // its part was done: it hears of it in a later call
+      int raised = 0;
+      for (Array* const each : {&x, &y}) {
+        Status ended = mine.run(message(*each, Kind::kRecv, 0));
+        if (ended.code() == Code::kMismatch && ++raised == 1)
+          ended = mine.run(message(*each, Kind::kRecv, 0));
+        PC_TRY(ended);
+        drain(*each);
+      }
+      PC_TRY(expect(x, 1));
+      PC_TRY(expect(y, 3));
+    }
+    (void)group.resync();
+    return mine.close();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+}  // namespace
+}  // namespace pc::testing
