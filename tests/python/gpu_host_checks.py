@@ -70,7 +70,10 @@ def messages_between_gpus(group: _core.Group, gpu: Gpu) -> None:
 @ranks(3)
 def large_messages_go_from_gpu_to_gpu(group: _core.Group, gpu: Gpu) -> None:
     count, after, before = 40_000, (group.rank + 1) % 3, (group.rank + 2) % 3
-    x, y = Array(gpu, np.full(count, float(group.rank)), gpu.stream()), Array(gpu, np.zeros(count), gpu.stream())
+    x, y = (
+        Array(gpu, np.full(count, float(group.rank)), gpu.stream()),
+        Array(gpu, np.zeros(count), gpu.stream()),
+    )
     receiving, sending = group.recv_async(y, before), group.send_async(x, after)
     assert receiving.wait(host=True) is y
     assert sending.wait() is x
