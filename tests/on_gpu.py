@@ -232,6 +232,41 @@ def on_three_ranks_from_array_to_array() -> None:
     assert [float(each.flatten()[0]) for each in some] == [9.0, 18.0], some
 
 
+def on_two_ranks_that_exchange(by_nccl: bool) -> None:
+    if by_nccl:
+        share_a_gpu()
+    torch = cuda_torch()
+    pc.init()
+    rank, other = pc.rank(), 1 - pc.rank()
+    stream = torch.cuda.Stream()
+    for rounds in range(10):
+        x, y = torch.zeros(COUNT, device="cuda"), torch.full((COUNT,), -1.0, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            if rank == rounds % 2:
+                torch.cuda._sleep(DELAY_CYCLES)
+            x.fill_(rank + rounds)
+            match rounds % 3:
+                case 0:
+                    pc.sendrecv(x, other, other, out=y)
+                case 1:
+                    works = pc.send_async(x, other), pc.recv_async(y, other)
+                    for work in works:
+                        work.wait()
+                case _ if rank == 0:
+                    pc.send(x, 1)
+                    pc.recv(y, 1)
+                case _:
+                    pc.recv(y, 0)
+                    pc.send(x, 0)
+            z = y.clone()  # on the same stream
+            x.fill_(-2)
+        stream.synchronize()
+        assert bool((z == other + rounds).all()), (rounds, z)
+    way = pc.explain("send", device="cuda")
+    assert f"to rank {other}: {'by NCCL' if by_nccl else 'from array to array'}" in way, way
+
+
 def killed(by_nccl: bool = True) -> float:
     if by_nccl:
         share_a_gpu()
@@ -268,6 +303,20 @@ def three_ranks_from_array_to_array() -> str:
     torch_has_cuda()
     testing.run(on_three_ranks_from_array_to_array, 3, timeout_s=120)
     return "5 rounds behind a late producer; allgather, reduce_scatter, alltoall, scan, a list, _async"
+
+
+def messages_by_the_host_id_way() -> str:
+    return exchanged(by_nccl=True)
+
+
+def messages_from_array_to_array() -> str:
+    return exchanged(by_nccl=False)
+
+
+def exchanged(*, by_nccl: bool) -> str:
+    torch_has_cuda()
+    testing.run(on_two_ranks_that_exchange, 2, by_nccl, init=False, timeout_s=120)
+    return "10 rounds behind a late producer: sendrecv, _async, blocking"
 
 
 def a_killed_rank_is_noticed_by_the_other() -> str:
@@ -448,6 +497,8 @@ TOGETHER: list[Callable[[], str]] = [
     two_ranks_by_the_host_id_way,
     a_killed_rank_is_noticed_by_the_other,
     three_ranks_from_array_to_array,
+    messages_by_the_host_id_way,
+    messages_from_array_to_array,
     a_killed_rank_is_noticed_by_a_peer_of_its_gpu,
     backend_goes_by_device,
     backend_trains_as_one_process_does,

@@ -71,6 +71,8 @@ BARS = (
             "Python: torch memory lives",
             "Python: cupy arrays are behind",
             "Python: three ranks from array to array",
+            "Python: messages by the host id way",
+            "Python: messages from array to array",
             "C++: NcclOnGpu.a_call_comes_after",
         ),
     ),
