@@ -65,8 +65,6 @@ Status barrier(Communicator& group, const Asked&, const Arrays&) { return group.
 
 // sendrecv: ranks 0 and 1, 2 and 3, ... send to each other in turn, all pairs at once. One way would measure how fast sends
 // can be posted. With an odd number of ranks the last one has nobody.
-Rank mate_of(Rank rank, Rank size) { return (rank ^ 1) < size ? rank ^ 1 : rank; }
-
 bool has_mate(const Asked&, Rank rank, Rank size) { return mate_of(rank, size) != rank; }
 double mark_of_even(const Asked&, const Element& e) { return mark(e.rank & ~1, e.i); }
 Status ping_pong(Communicator& group, const Asked&, const Arrays& arrays) {
@@ -208,6 +206,8 @@ constexpr std::array<Operation, 12> kOperations = {{
 }};
 
 }  // namespace
+
+Rank mate_of(Rank rank, Rank size) { return (rank ^ 1) < size ? rank ^ 1 : rank; }
 
 Request request_of(Collective collective, const Asked& asked, const Arrays& arrays) {
   Request request;

@@ -55,6 +55,9 @@ struct Operation {
   int trips = 1;         // of the data in one run; its time is divided by them
 };
 
+// sendrecv: with whom a rank plays ping-pong, 0 and 1, 2 and 3, ...; itself: with nobody. The lower one serves.
+Rank mate_of(Rank rank, Rank size);
+
 std::span<const Operation> operations();
 const Operation* find_operation(std::string_view name);  // nullptr if there is none
 

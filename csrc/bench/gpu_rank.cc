@@ -81,8 +81,8 @@ void leave(Communicator& world, const Status& why) {
 }
 
 // This rank's, once its way is known: what it is compared with, and the table.
-Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Options& options,
-                  Status& verdict) {
+Status measure_by(Runtime& runtime, const Gpu& gpu, DeviceGroups& gpus, GroupOnGpus& way,
+                  const Options& options, Status& verdict) {
   Communicator& world = runtime.world();
   GpuScene scene{gpu.info().name, {}, {}, world.size()};
   std::unique_ptr<RawNccl> raw;
@@ -100,7 +100,10 @@ Status measure_by(Runtime& runtime, const Gpu& gpu, GroupOnGpus& way, const Opti
   PC_ASSIGN_OR_RETURN(const std::vector<std::string> devices, device_lines(world, gpu, here.host_name));
   GpuOutput output(options, std::move(scene), world.rank() == 0);
   output.open(devices);
-  const Status measured = measure_all({world, gpu, way, raw.get(), options.gpu}, options, output);
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages,
+                      gpus.messages_of(world, gpu.info().ordinal));
+  const Status measured =
+      measure_all({world, gpu, way, raw.get(), options.gpu, messages.get(), &gpus}, options, output);
   verdict = output.verdict();
   if (raw == nullptr) return measured;
   if (measured.is_ok()) return raw->close();
@@ -126,7 +129,7 @@ Status run_rank_on_gpu(const Options& options, const Place& place) {
     PC_ASSIGN_OR_RETURN(
         const std::shared_ptr<GroupOnGpus> way,
         groups.of(world, device, gpu.value()->stream(), -1, options.gpu.way == GpuWay::kNccl));
-    return measure_by(*runtime, *gpu.value(), *way, options, verdict);
+    return measure_by(*runtime, *gpu.value(), groups, *way, options, verdict);
   }();
   if (!measured.is_ok()) return leave(world, measured), groups.abort(measured), measured;
   PC_TRY(groups.close(world.timeout_s()));

@@ -53,7 +53,30 @@ Queue with_roots(const Case& what, Rank size, With with) {
   };
 }
 
+// There and back between two ranks.
+Queue our_messages(const GpuStage& stage, const std::shared_ptr<const Taken>& arrays) {
+  const Rank rank = stage.group.rank(), mate = mate_of(rank, stage.group.size());
+  if (mate == rank) return [] { return Status::ok(); };
+  const Arrays& pair = arrays->each.front();
+  CallOnGpu sent, received;
+  for (CallOnGpu* const each : {&sent, &received}) {
+    each->keeps = arrays;
+    each->call.request.root = mate;
+    each->call.request.stream = stage.gpu.stream();
+  }
+  sent.call.kind = UserCall::Kind::kSend;
+  sent.call.request.in = rank < mate ? pair.in : pair.out;
+  received.call.kind = UserCall::Kind::kRecv;
+  received.call.request.out = pair.out;
+  return [&messages = *stage.messages, first = rank < mate ? sent : received,
+          second = rank < mate ? received : sent]() -> Status {
+    PC_TRY(messages.run(first, -1, true));
+    return messages.run(second, -1, true);
+  };
+}
+
 Queue ours(const GpuStage& stage, const Case& what, const std::shared_ptr<const Taken>& arrays) {
+  if (!what.operation->collective) return our_messages(stage, arrays);
   CallOnGpu call;
   call.call.request = request_of(what, *arrays, stage.gpu.stream());
   call.keeps = arrays;
@@ -84,6 +107,10 @@ Result<Timed> timed(const GpuStage& stage, Queue one, const Effort& effort) {
   return Timed{std::move(batch), as_graph ? options.graph_launches : effort.iterations};
 }
 
+Status settle(const GpuStage& stage) {
+  return stage.gpus != nullptr ? stage.gpus->settle(-1) : stage.way.settle(-1);
+}
+
 // Even, so that ours come first as often as NCCL's own. One run cannot be parted.
 uint64_t turns_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kTurns, runs - runs % 2); }
 
@@ -106,7 +133,7 @@ Result<Turns> time_in_turns(const GpuStage& stage, const Timed& ours, const Time
     for (const bool second : {false, true}) {
       const bool is_raw = second != (turn % 2 == 1);
       if (is_raw && raw == nullptr) continue;
-      if (raw != nullptr) PC_TRY(stage.way.settle(-1));
+      if (raw != nullptr) PC_TRY(settle(stage));
       PC_ASSIGN_OR_RETURN(const Turn time, time_turn(stage.gpu, stage.group, is_raw ? raw->batch : ours.batch,
                                                      share_of(ours.runs, turn, turns)));
       (is_raw ? took.raw : took.ours).push_back(time);
@@ -137,12 +164,12 @@ Status time_half(const GpuStage& stage, const Case& what, const std::shared_ptr<
   PC_ASSIGN_OR_RETURN(const Timed first, timed(stage, own, effort));
   std::optional<Timed> second;
   if (raw) {
-    PC_TRY(stage.way.settle(-1));
+    PC_TRY(settle(stage));
     PC_TRY(warm_up(stage, raw, effort));
     PC_ASSIGN_OR_RETURN(second, timed(stage, raw, effort));
   }
   PC_ASSIGN_OR_RETURN(const Turns took, time_in_turns(stage, first, second ? &*second : nullptr));
-  const uint64_t calls = stage.options.aggregated;
+  const uint64_t calls = stage.options.aggregated * static_cast<uint64_t>(what.operation->trips);
   PC_ASSIGN_OR_RETURN(half.time, average_over_ranks(stage.group, took.ours, stage.options.average));
   half.time = per_call(half.time, calls);
   if (!raw) return Status::ok();
@@ -201,7 +228,7 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
 Route route_of(const GpuStage& stage, const Case& what) {
   if (stage.options.way == GpuWay::kStaged) return {"staged", Status(Code::kUnsupported, "--way staged")};
   UserCall call;
-  call.request.collective = *what.operation->collective;
+  call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
   call.request.op = what.op;
   call.request.in.dtype = call.request.out.dtype = what.dtype;
   const Status joined = stage.way.by_nccl();

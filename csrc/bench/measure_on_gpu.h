@@ -9,7 +9,7 @@
 #include "bench/gpu_timing.h"
 #include "bench/measure.h"
 #include "bench/raw_nccl.h"
-#include "comm/group_on_gpus.h"
+#include "comm/device_groups.h"
 
 namespace pc::bench {
 
@@ -17,9 +17,11 @@ namespace pc::bench {
 struct GpuStage {
   Communicator& group;
   const Gpu& gpu;
-  GroupOnGpus& way;
+  GroupOnGpus& way;        // of collectives
   RawNccl* raw = nullptr;  // null: it is not compared with
   const GpuOptions& options;
+  DirectMessages* messages = nullptr;  // of the same group; null: none are measured
+  DeviceGroups* gpus = nullptr;        // of both; null: nothing but `way` is used
 };
 
 // One half of a row. Times are of one call.

@@ -130,7 +130,9 @@ Status put_gpu(Words& words) {
 
 Status check_on_gpu(const GpuOptions& gpu, const Operation& operation) {
   const std::string name(operation.name);
-  if (!operation.collective) return invalid("--device cuda does not measure " + name);
+  if (!operation.moves_data) return invalid("--device cuda does not measure " + name);
+  if (!operation.collective && gpu.graph_launches != 0)
+    return invalid("-G: messages cannot go into a CUDA graph");
   if (gpu.aggregated > 1 && !takes_lists(operation))
     return invalid("-m: " + name + " takes no list of arrays; allreduce, broadcast and reduce do");
   if (gpu.aggregated > 1 && !gpu.in_place) return invalid("-m: a list of arrays goes in place");

@@ -22,7 +22,7 @@ nccl::Reduced in_nccls_words(const Case& what) {
 }  // namespace
 
 bool has_raw(const Operation& operation) {
-  if (!operation.collective) return false;
+  if (!operation.collective) return operation.moves_data;  // sendrecv
   switch (*operation.collective) {
     case Collective::kAllreduce:
     case Collective::kBroadcast:
@@ -90,7 +90,22 @@ Status RawNccl::settled(nccl::ReturnCode code) {
   return nccl::call_error(*api_, handle_, "NCCL's own call", code);
 }
 
+// There and back between two ranks.
+Status RawNccl::queue_messages(const Case& what, const Arrays& arrays, cuda::CUstream stream) {
+  const nccl::Reduced as = in_nccls_words(what);
+  const Rank rank = group_.rank(), mate = mate_of(rank, group_.size());
+  if (mate == rank) return Status::ok();
+  const std::size_t count = arrays.out.count * as.per_element;
+  const auto send = [&](const std::byte* from) {
+    return settled(api_->send(from, count, as.dtype, mate, handle_, stream));
+  };
+  if (rank < mate) PC_TRY(send(arrays.in.data));
+  PC_TRY(settled(api_->recv(arrays.out.data, count, as.dtype, mate, handle_, stream)));
+  return rank < mate ? Status::ok() : send(arrays.out.data);
+}
+
 Status RawNccl::queue(const Case& what, Rank root, std::span<const Arrays> arrays, cuda::CUstream stream) {
+  if (!what.operation->collective) return queue_messages(what, arrays.front(), stream);
   if (arrays.size() == 1) return settled(call(what, root, arrays.front(), stream));
   PC_TRY(settled(api_->group_start()));
   nccl::ReturnCode refusal = nccl::ReturnCode::kSuccess;

@@ -28,6 +28,7 @@ class RawNccl {
   RawNccl(Communicator& group, std::shared_ptr<const nccl::Api> api) : group_(group), api_(std::move(api)) {}
   Status init(const nccl::UniqueId& id);
   nccl::ReturnCode call(const Case& what, Rank root, const Arrays& arrays, cuda::CUstream stream) const;
+  Status queue_messages(const Case& what, const Arrays& arrays, cuda::CUstream stream);
   Status settled(nccl::ReturnCode code);
 
   Communicator& group_;

@@ -254,6 +254,12 @@ std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
   return all;
 }
 
+Status DeviceGroups::settle(double timeout_s) {
+  const std::vector<std::shared_ptr<GroupOnGpus>> all = in_common_order();
+  for (const std::shared_ptr<GroupOnGpus>& each : all) PC_TRY(each->settle(timeout_s));
+  return Status::ok();
+}
+
 Status DeviceGroups::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s);
   Status first;

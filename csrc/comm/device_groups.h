@@ -60,6 +60,7 @@ class DeviceGroups {
   // The GPU that this thread uses, or the first.
   Result<int> current_device();
 
+  Status settle(double timeout_s);  // GroupOnGpus::settle() of all, and of messages
   // Of all groups that have joined, in the order in which they did, which is that of all ranks.
   Status close(double timeout_s);
   void abort(const Status& why);

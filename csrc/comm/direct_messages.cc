@@ -499,12 +499,12 @@ Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool ha
 
 // The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
 Status DirectMessages::given_up(StartedDeviceCall& sending) {
-  constexpr double kSoonS = 2 * kOfferGraceS;
+  const Deadline soon = Deadline::after(2 * kOfferGraceS);
   if (auto* const own = dynamic_cast<Call*>(&sending)) {
     own->give_up();
-    (void)own->until_queued(Deadline(TimePoint::max()), true);
+    (void)own->until_queued(soon, true);
   }
-  const Status ended = sending.wait(kSoonS);
+  const Status ended = sending.wait(std::max(soon.remaining_s(), 0.0));
   return ended.is_ok() ? Status(Code::kInterrupted, "interrupted") : ended;
 }
 

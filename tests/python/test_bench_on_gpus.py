@@ -87,6 +87,16 @@ def test_ranks_as_threads_go_by_nccl_and_are_compared_with_its_own_calls(on_fake
     assert "# of NCCL's own calls  : 0 OK" in done.stdout
 
 
+@pytest.mark.parametrize("threads", ["2", "3"])
+def test_messages_go_there_and_back_beside_nccls_own(on_fakes: Run, threads: str) -> None:
+    done = on_fakes("sendrecv", "-t", threads, "--sizes", "8,256K", "--raw")
+    assert [(row[1], row[8], row[12]) for row in table(done)] == [("2", "0", "0"), ("65536", "0", "0")]
+    assert ways(done) == ["# way: nccl"]
+    assert "# of NCCL's own calls  : 0 OK" in done.stdout
+    staged = on_fakes("sendrecv", "-n", "2", "--sizes", "256K", "--way", "staged")
+    assert (ways(staged), len(table(staged))) == (["# way: staged"], 1)
+
+
 def test_a_wrong_result_of_nccls_own_calls_is_said_and_the_exit_code_is_1(on_fakes: Run) -> None:
     words = ("allreduce", "-t", "2", *SMALL, "--raw")
     done = on_fakes(*words, FAKE_NCCL_SPOILS="world 2")  # that of its own calls

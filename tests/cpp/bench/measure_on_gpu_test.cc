@@ -179,7 +179,7 @@ TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_ow
   GpuOptions compared = asked();
   compared.raw = true;
   for (const Operation& operation : operations()) {
-    if (!has_raw(operation)) continue;
+    if (!operation.collective || !has_raw(operation)) continue;
     for (const Rank size : {1, 2}) {
       for (const GpuRow& row : rows_of(size, compared, sum_of(operation))) {
         ASSERT_TRUE(row.out_of_place && row.out_of_place->raw && row.in_place && row.in_place->raw);

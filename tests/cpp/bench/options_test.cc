@@ -217,6 +217,8 @@ TEST(BenchOptions, what_makes_no_sense_on_gpus_is_refused_with_the_reason) {
       {"--device cuda --ceilings", "--ceilings does not go with --device cuda"},
       {"--device cuda --group 0", "--group does not go with"},
       {"--device cuda --ops barrier", "does not measure barrier"},
+      {"--device cuda --ops sendrecv -G 2", "messages cannot go into a CUDA graph"},
+      {"--device cuda --ops sendrecv -m 2", "sendrecv takes no list of arrays"},
       {"--device cuda --ops allgather -m 2", "-m: allgather takes no list"},
       {"--device cuda -m 2 --out-of-place", "goes in place"},
       {"--device cuda --ops alltoall --raw", "NCCL's own alltoall is not timed"},
