@@ -77,11 +77,15 @@ class Communicator {
   // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
   virtual Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) = 0;
   virtual void put_back(const FoundMessage& message) = 0;
+  virtual Status may_call() = 0;  // not OK: what the next call would raise, which is raised by this
   // For who makes a message later, in its turn: the number that it would get now. It is posted, or given back.
   virtual uint64_t take_number(Rank peer, uint32_t tag, bool sends) = 0;
   virtual void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) = 0;
-  // Sends what is to be sent as an offer, and waits as any small send does. Its number.
-  virtual Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) = 0;
+  // Sends what is to be sent as an offer, and waits as any small send does. `number`: its number, 0 if the other rank knows nothing
+  // of it; also if this fails.
+  virtual Status offer(const OutgoingMessage& message, double timeout_s, uint64_t* number) = 0;
+  // Of a receiver who has asked for the data, and takes them no more: their sender hears of it.
+  virtual void refuse_data(Rank peer, uint32_t tag, uint64_t number) = 0;
   // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
   virtual Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
                             std::optional<uint64_t> bundle) = 0;

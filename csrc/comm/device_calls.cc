@@ -106,9 +106,9 @@ class DeviceCalls::Call final : public StartedDeviceCall {
  private:
   friend class DeviceCalls;
   Call() = default;
-  void end(State how) {
+  void end(State how, const Status& why = {}) {
     if (how != State::kDone || !on_gpu_->in_graph())
-      StartedDeviceCall::end(how);  // else its end is the graph's
+      StartedDeviceCall::end(how, why);  // else its end is the graph's
   }
   void tell() {
     if (on_end_ && !on_gpu_->in_graph()) on_end_();
@@ -180,8 +180,9 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
 
 DeviceCalls::~DeviceCalls() {
   stop_watching();
+  if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
   for (const std::shared_ptr<Call>& each : running_) {
-    each->end(Call::State::kFailed);
+    each->end(Call::State::kFailed, failure_);
     each->tell();
   }
 }
@@ -387,7 +388,7 @@ void DeviceCalls::look_at_calls() {
     std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
       return std::find(ended.begin(), ended.end(), each) != ended.end();
     });
-    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed);
+    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed, failure_);
   }
   for (const std::shared_ptr<Call>& each : ended) each->tell();
 }
@@ -444,7 +445,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   if (compared && !compared->is_ok()) {
     if (!on_cpu_->outcome()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
-    this->end(State::kFailed);
+    this->end(State::kFailed, *compared);
     return calls->first_failure();
   }
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
@@ -471,7 +472,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   ended = ended.with_operation(operation_);
   if (ends_all) {
     calls->fail(ended, ended.code() != Code::kMismatch);
-    this->end(State::kFailed);
+    this->end(State::kFailed, ended);
   }
   const Status first = calls->first_failure();
   return first.is_ok() ? ended : first;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -42,10 +43,9 @@ std::string text_of(const UserCall& call) {
                       sends ? call.request.in : ConstBuffer(call.request.out));
 }
 // What went wrong on a line knows the ranks of the line and a broadcast.
-Status words_of(const Status& of_line, const UserCall& message, const std::string& operation,
-                const Communicator& group) {
+Status words_of(const Status& of_line, const UserCall& message, const std::string& operation, Rank rank) {
   return Status(of_line.code(), of_line.message())
-      .with_rank(group.rank())
+      .with_rank(rank)
       .with_peer(peer_of(message))
       .with_operation(operation)
       .with_elapsed(of_line.elapsed_s())
@@ -54,12 +54,62 @@ Status words_of(const Status& of_line, const UserCall& message, const std::strin
 
 }  // namespace
 
+// What is known of failures that nobody has heard of, for who makes the next call. Of DirectMessages, and of calls that may outlive
+// it. Thread-safety: all methods.
+class DirectMessages::Failures {
+ public:
+  explicit Failures(Communicator& group) : group_(&group) {}
+  // Of a call that was queued on the GPU and failed there. The first stays.
+  void note(const Status& why, const void* call) {
+    const std::lock_guard lock(mutex_);
+    if (told_.erase(call) != 0 || !first_.is_ok()) return;
+    first_ = why;
+    of_ = call;
+  }
+  void told(const void* call) {  // its caller has been
+    const std::lock_guard lock(mutex_);
+    if (of_ != call) {
+      told_.insert(call);
+      return;
+    }
+    first_ = Status();
+    of_ = nullptr;
+  }
+  void forget(const void* call) {  // it is no more
+    const std::lock_guard lock(mutex_);
+    told_.erase(call);
+    if (of_ == call) of_ = this;
+  }
+  Status take() {
+    const std::lock_guard lock(mutex_);
+    of_ = nullptr;
+    return std::exchange(first_, Status());
+  }
+  // Of one that never was queued.
+  void unheard(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    if (group_ != nullptr) group_->unheard(why);
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    group_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  Communicator* group_;
+  Status first_;
+  const void* of_ = nullptr;
+  std::set<const void*> told_;  // whose failure has yet to be noted
+};
+
 // A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
 class DirectMessages::Call final : public StartedDeviceCall, public std::enable_shared_from_this<Call> {
  public:
   Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
       : group_(owner.group_),
-        owner_(owner.weak_from_this()),
+        rank_(owner.group_.rank()),
+        failures_(owner.failures_),
         what_(what),
         deadline_(deadline),
         stop_([this, &owner] {
@@ -67,11 +117,18 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
         }),  // of its thread, which the owner outlives
         on_end_(std::move(on_end)) {
     operation_ = text_of(what.call);
+    if (what.call.found != nullptr) {  // the caller's
+      what_.call.request.root = what.call.found->peer;
+      what_.call.kind = UserCall::Kind::kRecv;
+      what_.call.found = nullptr;
+    }
     if (what.call.shape) {  // the caller's
       shape_.assign(what.call.shape->begin(), what.call.shape->end());
       what_.call.shape = shape_;
     }
   }
+
+  ~Call() override { failures_->forget(this); }
 
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
     const Deadline until = deadline_of(timeout_s);
@@ -97,10 +154,9 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     return queued_ && (rest_ == nullptr || rest_->done());
   }
   void leave_alone() override {
-    const std::shared_ptr<DirectMessages> owner = owner_.lock();  // null: the world has ended
     const std::lock_guard lock(mutex_);
     left_alone_ = true;
-    if (owner != nullptr) tell_if_unheard();
+    tell_if_unheard();
   }
   // It is not to be made any more, if the other rank does not count on it yet.
   void give_up() { given_up_ = true; }
@@ -126,7 +182,7 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     {
       const std::lock_guard lock(mutex_);
       is_over = rest_ == nullptr;
-      if (is_over) end(outcome.is_ok() ? State::kDone : State::kFailed);
+      if (is_over) end(outcome.is_ok() ? State::kDone : State::kFailed, outcome);
       outcome_ = outcome;
       queued_ = true;
       if (left_alone_) tell_if_unheard();
@@ -155,10 +211,10 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   }
 
  private:
-  void tell_if_unheard() {  // mutex_ held, and the group there
+  void tell_if_unheard() {  // mutex_ held
     if (!queued_ || heard_) return;
     heard_ = true;
-    if (!outcome_.is_ok()) group_.unheard(outcome_);
+    if (!outcome_.is_ok()) failures_->unheard(outcome_);
   }
   static Deadline deadline_of(double timeout_s) {
     return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
@@ -173,26 +229,27 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
   // How the rest of it has ended, or goes on, in the words of the message's group.
   Status heard(const Status& of_rest) {
     const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    if (rest->state() != State::kRunning) end(rest->state());
-    if (of_rest.is_ok() || rest->state() != State::kFailed) return of_rest;
-    if (const std::shared_ptr<DirectMessages> owner = owner_.lock()) owner->note_failure({});
-    return in_words(of_rest);
+    const State state = rest->state();
+    if (state != State::kRunning) end(state, rest->why());
+    if (of_rest.is_ok() || state != State::kFailed) return of_rest;
+    failures_->told(this);
+    return in_words(rest->why());
   }
-  Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, group_); }
+  Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, rank_); }
   // In the thread that has seen its end. What fails now was a success for its caller.
   void end_as_the_rest() {
     {
       const std::lock_guard beginning(beginning_);  // it may end before begin() knows of it
     }
     const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    end(rest->state());
-    const std::shared_ptr<DirectMessages> owner = owner_.lock();
-    if (owner != nullptr && rest->state() == State::kFailed) owner->note_failure(in_words(rest->wait(0)));
+    end(rest->state(), rest->why());
+    if (rest->state() == State::kFailed) failures_->note(in_words(rest->why()), this);
     if (on_end_) on_end_();
   }
 
-  Communicator& group_;
-  const std::weak_ptr<DirectMessages> owner_;
+  Communicator& group_;  // while it is not queued
+  const Rank rank_;
+  const std::shared_ptr<Failures> failures_;
   CallOnGpu what_;
   std::vector<int64_t> shape_;
   const Deadline deadline_;
@@ -225,11 +282,13 @@ DirectMessages::DirectMessages(Communicator& group, MessageLines& lines, cuda::C
       context_(std::move(context)),
       stream_(std::move(stream)),
       events_(context_),
-      staged_(std::move(staged)) {}
+      staged_(std::move(staged)),
+      failures_(std::make_shared<Failures>(group)) {}
 
 DirectMessages::~DirectMessages() {
   abort();
   for (Thread& each : threads_) each.thread.join();
+  failures_->close();
 }
 
 void DirectMessages::abort() { stopping_ = true; }
@@ -240,16 +299,7 @@ bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
          group_.gpus_may_join().is_ok();
 }
 
-Status DirectMessages::take_failure() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(failure_, Status());
-}
-
-// OK: somebody has heard of it.
-void DirectMessages::note_failure(const Status& failure) {
-  const std::lock_guard lock(mutex_);
-  if (failure.is_ok() || failure_.is_ok()) failure_ = failure;
-}
+Status DirectMessages::take_failure() { return failures_->take(); }
 
 Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
   PC_TRY(take_failure());
@@ -269,16 +319,22 @@ Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool 
   return make(call, {deadline, nullptr, launch});
 }
 
+// Also brings it into the form that executors expect.
+Status DirectMessages::check(CallOnGpu& call) const {
+  PC_TRY(check_on_gpu(call.call, context_.ordinal(), group_));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.call.request.stream)));
+  if (!captured) return Status::ok();
+  return Status(Code::kUnsupported, "a message cannot be captured into a CUDA graph: make it outside");
+}
+
 Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
   CallOnGpu checked = call;
-  PC_TRY(check_on_gpu(checked.call, context_.ordinal(), group_));
-  {
-    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-    PC_ASSIGN_OR_RETURN(
-        const bool captured,
-        cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.call.request.stream)));
-    if (captured)
-      return Status(Code::kUnsupported, "a message cannot be captured into a CUDA graph: make it outside");
+  if (const Status may = check(checked); !may.is_ok()) {
+    if (call.call.found != nullptr) group_.put_back(*call.call.found);
+    return may;
   }
   const Request& request = checked.call.request;
   switch (checked.call.kind) {
@@ -295,23 +351,29 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
       if (found.is_offer) return take(checked, found, how);
       bool used = false;
       checked.call.place = {MessagePart::kWhole, found.number, nullptr, nullptr, &used};
-      const Status received = through_host(checked, how);
+      const Status received = through_host(checked, how, how.left_s());
       if (!used) group_.put_back(found);
       return received;
     }
-    case UserCall::Kind::kRecvFound:
-      if (checked.call.found->is_offer) return take(checked, *checked.call.found, how);
-      break;
+    case UserCall::Kind::kRecvFound: {
+      const FoundMessage& found = *checked.call.found;
+      if (found.is_offer) return take(checked, found, how);
+      bool used = false;
+      checked.call.place.used = &used;
+      const Status received = through_host(checked, how, how.left_s());
+      if (!used) group_.put_back(found);
+      return received;
+    }
     case UserCall::Kind::kSendrecv:
     case UserCall::Kind::kCollective: return Status(Code::kInternal, "this call is no message of one way");
   }
-  return through_host(checked, how);
+  return through_host(checked, how, how.left_s());
 }
 
-Status DirectMessages::through_host(const CallOnGpu& call, const Making& how) {
+Status DirectMessages::through_host(const CallOnGpu& call, const Making& how, double timeout_s) {
   CallOnGpu made = call;
   made.call.place.stop = how.stop;
-  return staged_->run(made, how.left_s());
+  return staged_->run(made, timeout_s);
 }
 
 WaitContext DirectMessages::context_of(const Making& how, double seconds) const {
@@ -349,14 +411,21 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
   const std::shared_ptr<MessageLine> line =
       lines_.between(world[static_cast<std::size_t>(group_.rank())],
                      world[static_cast<std::size_t>(request.root)], context_.ordinal());
-  if (line == nullptr) return through_host(call, how);
+  if (line == nullptr) return through_host(call, how, how.left_s());
   MessagePlace place = call.call.place;
   place.part = MessagePart::kOffer;
   place.stop = how.stop;
-  PC_ASSIGN_OR_RETURN(const uint64_t number,
-                      group_.offer({request.in, request.root, call.call.tag, request.site, call.call.shape,
-                                    request.bundle, place},
-                                   how.left_s()));
+  uint64_t number = 0;
+  const Status said = group_.offer(
+      {request.in, request.root, call.call.tag, request.site, call.call.shape, request.bundle, place},
+      how.left_s(), &number);
+  if (!said.is_ok()) {
+    if (number != 0) {  // the other rank may have heard it
+      let_answer_come(call, number);
+      (void)say(call, number, MessageGo::given_up(said));
+    }
+    return said;
+  }
   bool said_go = false;
   const Status sent = offered(call, *line, number, how, &said_go);
   if (!sent.is_ok() && sent.code() != Code::kMismatch && !said_go)
@@ -411,7 +480,7 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
   if (answer.word == Word::kThroughHost) {  // the go goes before the data
     CallOnGpu data = call;
     data.call.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
-    return through_host(data, how);
+    return through_host(data, how, how.left_s());
   }
   const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
   const auto launch = [&]() -> Status {
@@ -420,7 +489,7 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
     return how.launch(*way, on_line(call, true), how.agreed_s());
   };
   const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
-  return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_);
+  return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_.rank());
 }
 
 Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, const Making& how) {
@@ -454,21 +523,25 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
                                     0,
                                     {MessagePart::kGo, found.number, how.stop, &array}},
                                    how.agreed_s());
-  if (!heard.is_ok()) {
-    if (line != nullptr) (void)line->end(heard);  // the sender may count on this rank
+  if (!heard.is_ok()) {  // the sender may count on this rank
+    if (line != nullptr) (void)line->end(heard);
+    if (line == nullptr) group_.refuse_data(found.peer, found.tag, found.number);
     return heard;
   }
   PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made.call)));
   if (line == nullptr) {
-    made.call.place = {MessagePart::kData, found.number};
-    return through_host(made, how);
+    bool used = false;
+    made.call.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
+    const Status received = through_host(made, how, how.agreed_s());
+    if (!used) group_.refuse_data(found.peer, found.tag, found.number);
+    return received;
   }
   const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         lines_.way_of(*line, request.stream, how.agreed_s()));
     return how.launch(*way, on_line(made, false), how.agreed_s());
   });
-  return received.is_ok() ? received : words_of(received, made.call, text_of(made.call), group_);
+  return received.is_ok() ? received : words_of(received, made.call, text_of(made.call), group_.rank());
 }
 
 // Both ways at once: what is sent goes on by itself.
@@ -490,9 +563,12 @@ Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool ha
   const Status received = run_until(in, deadline, has_stream);
   // What failed here does not change what the other rank expects.
   std::optional<Status> sent;
-  if (received.code() != Code::kInterrupted)
-    sent = has_stream ? sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream))
-                      : std::optional(sending->wait(-1));
+  if (received.code() != Code::kInterrupted && has_stream) {
+    sent = sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream));
+  } else if (received.code() != Code::kInterrupted) {
+    const Status ended = sending->wait(-1);
+    if (ended.is_ok() || sending->state() == StartedDeviceCall::State::kFailed) sent = ended;
+  }
   if (!sent) sent = given_up(*sending);
   return received.is_ok() ? *sent : received;
 }
@@ -530,7 +606,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
                                                                  std::function<void()> on_end) {
   PC_TRY(take_failure());
   CallOnGpu checked = call;
-  PC_TRY(check_on_gpu(checked.call, context_.ordinal(), group_));
+  PC_TRY(check(checked));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
   const bool sends = checked.call.kind == UserCall::Kind::kSend;
   Request& request = checked.call.request;
@@ -539,14 +615,11 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
   PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent made, events_.take());
   {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-    const cuda::CUstream theirs = static_cast<cuda::CUstream>(request.stream);
-    PC_ASSIGN_OR_RETURN(const bool captured, cuda::is_capturing(context_.driver(), theirs));
-    if (captured)
-      return Status(Code::kUnsupported, "a message cannot be captured into a CUDA graph: make it outside");
-    PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
+    PC_TRY(cuda::record(context_.driver(), made.get(), static_cast<cuda::CUstream>(request.stream)));
   }
   request.stream = stream_.get();
   const auto started = std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(on_end));
+  PC_TRY(group_.may_call());
   PC_TRY(start(started, std::move(made)));
   return std::shared_ptr<StartedDeviceCall>(started);
 }

@@ -44,6 +44,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   void abort();  // who waits for another rank gives up soon
 
  private:
+  class Failures;
   class Call;
   // Queues a broadcast of a line.
   using Launch = std::function<Status(GroupOnGpus& way, const CallOnGpu& call, double timeout_s)>;
@@ -57,10 +58,10 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);
   bool may_be_offered(const ConstBuffer& data) const;
-  void note_failure(const Status& failure);
+  Status check(CallOnGpu& call) const;
   Status run_until(const CallOnGpu& call, Deadline deadline, bool has_stream);
   Status make(const CallOnGpu& call, const Making& how);
-  Status through_host(const CallOnGpu& call, const Making& how);
+  Status through_host(const CallOnGpu& call, const Making& how, double timeout_s);
   WaitContext context_of(const Making& how, double seconds) const;
   Status send(const CallOnGpu& call, const Making& how);
   Status say(const CallOnGpu& call, uint64_t number, const MessageGo& go);
@@ -79,6 +80,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   const cuda::Stream stream_;  // of what has no stream of its own any more: nothing is queued on it
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;
+  const std::shared_ptr<Failures> failures_;  // with its calls
   std::atomic<bool> stopping_{false};
 
   struct Thread {
@@ -87,7 +89,6 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   };
   std::mutex mutex_;  // guards what follows
   std::list<Thread> threads_;
-  Status failure_;
 };
 
 }  // namespace pc

@@ -316,8 +316,12 @@ Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& 
 
 Status GroupCommunicator::check(const Message& message) {
   PC_TRY(check_message(message.data, message.peer, rank_, size_, message.sends ? "send to" : "recv from"));
-  if (!message.goes_on()) return usable();
-  PC_TRY(shared_->calls.alive());  // what has come up about earlier calls is for who makes a new one
+  return message.goes_on() ? goes_on() : usable();
+}
+
+// What has come up about earlier calls is for who makes a new one.
+Status GroupCommunicator::goes_on() {
+  PC_TRY(shared_->calls.alive());
   return shared_->reentry.check();
 }
 
@@ -387,7 +391,9 @@ Status GroupCommunicator::exchange(const Message& message, double timeout_s, uin
   StartedMessage started(*shared_, message.what());
   post(message, numbered, started);
   if (message.sends) turn.unlock();
-  return received(started, message, context_for(seconds, began, message.place.stop));
+  const Status ended = received(started, message, context_for(seconds, began, message.place.stop));
+  if (number != nullptr && started.untold()) *number = 0;
+  return ended;
 }
 
 // What was offered instead of being sent is asked for.
@@ -402,13 +408,14 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
   const uint64_t number = started.number();
   MessageGo go;
   answer(started, {MessageAnswer::Word::kThroughHost, {}});
-  PC_TRY(recv({{reinterpret_cast<std::byte*>(&go), sizeof(go), DType::kU8},
-               message.peer,
-               message.tag,
-               message.site,
-               0,
-               {MessagePart::kGo, number, message.place.stop, &array}},
-              std::max(context.deadline.remaining_s(), kOfferGraceS)));
+  const Status heard = recv({{reinterpret_cast<std::byte*>(&go), sizeof(go), DType::kU8},
+                             message.peer,
+                             message.tag,
+                             message.site,
+                             0,
+                             {MessagePart::kGo, number, message.place.stop, &array}},
+                            std::max(context.deadline.remaining_s(), kOfferGraceS));
+  if (!heard.is_ok()) return refuse_data(message.peer, message.tag, number), heard;
   PC_TRY(go.status(message.peer).with_rank(rank_).with_operation(started.operation()));
   Message data = message;
   data.number = number;
@@ -416,7 +423,14 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
   data.place.part = MessagePart::kData;
   StartedMessage moving(*shared_, data.what());
   post(data, now(), moving);
-  return moving.finish(context);
+  WaitContext last = context;  // the sender counts on this rank now
+  last.deadline = Deadline(std::max(context.deadline.when(), Deadline::after(kOfferGraceS).when()));
+  return moving.finish(last);
+}
+
+// The sender of the data hears at once that nobody takes them.
+void GroupCommunicator::refuse_data(Rank peer, uint32_t tag, uint64_t number) {
+  (void)begin_recv({{}, peer, tag, nullptr, 0, {MessagePart::kData, number}}, {timeout_s_, {}});
 }
 
 void GroupCommunicator::refuse(const StartedMessage& offered) {
@@ -440,18 +454,17 @@ void GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswe
                    {timeout_s_, [kept] {}});
 }
 
-Result<uint64_t> GroupCommunicator::offer(const OutgoingMessage& message, double timeout_s) {
+Status GroupCommunicator::offer(const OutgoingMessage& message, double timeout_s, uint64_t* number) {
+  *number = 0;
   Message offered = sent(message);
   offered.place.part = MessagePart::kOffer;
   offered.data.device = {};  // nothing of it is touched here
   offered.description = describe_offer(offered.data.nbytes(), offered.description);
   if (offered.description.size() > kMaxDescriptionBytes)
     offered.description = describe_offer(offered.data.nbytes(), {});
-  uint64_t number = 0;
-  const Status sent = exchange(offered, timeout_s, &number);
+  const Status sent = exchange(offered, timeout_s, number);
   // A receiver that waits for the data already is one that answers.
-  if (!sent.is_ok() && sent.code() != Code::kMismatch) return sent;
-  return number;
+  return sent.code() == Code::kMismatch ? Status::ok() : sent;
 }
 
 Status GroupCommunicator::take_offer(const FoundMessage& offer, const ConstBuffer& expected,
@@ -517,6 +530,8 @@ Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s)
                        0,
                        {MessagePart::kGo, message.place.number, nullptr, &message.data, message.place.used}}),
                  kOfferGraceS));
+    // The receiver counts on it now.
+    if (timeout_s >= 0) timeout_s = std::max(timeout_s, kOfferGraceS);
   }
   return exchange(sent(message), timeout_s);
 }
@@ -528,7 +543,7 @@ Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, dou
   } else if (size_ == 1) {
     return Status(Code::kInvalidArgument, "recv from any rank: this group has no other rank");
   }
-  PC_TRY(usable());
+  PC_TRY(place.number == 0 ? usable() : goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
   CallRecord record = record_of({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);

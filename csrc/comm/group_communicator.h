@@ -46,7 +46,9 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Result<FoundMessage> find(const IncomingMessage& message, double timeout_s) override;
   uint64_t take_number(Rank peer, uint32_t tag, bool sends) override;
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) override;
-  Result<uint64_t> offer(const OutgoingMessage& message, double timeout_s) override;
+  Status offer(const OutgoingMessage& message, double timeout_s, uint64_t* number) override;
+  void refuse_data(Rank peer, uint32_t tag, uint64_t number) override;
+  Status may_call() override { return usable(); }
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected,
                     std::optional<uint64_t> bundle) override;
   Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) override;
@@ -84,7 +86,8 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   void close() { shared_->calls.close(); }
 
  private:
-  Status usable();  // why no call can be made now
+  Status usable();   // why no call can be made now
+  Status goes_on();  // why one cannot go on
   enum class Purpose : uint8_t { kCall, kResync, kLeave };
   Status make(const Request& request, double timeout_s, Purpose purpose = Purpose::kCall);
   Choice choose(const Request& request) const;
@@ -113,7 +116,9 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     MessagePlace place = {};
     bool is_whole() const { return place.part == MessagePart::kWhole; }
     bool is_offer() const { return place.part == MessagePart::kOffer; }
-    bool goes_on() const { return !is_whole() && !(is_offer() && sends); }  // another part came before
+    bool goes_on() const {  // of a call that was let in: it has its number, or another part came before
+      return place.number != 0 || (!is_whole() && !(is_offer() && sends));
+    }
     // An offer has no data, though it says what that is.
     std::size_t nbytes() const { return is_offer() ? 0 : data.nbytes(); }
     Buffer payload() const { return is_offer() ? Buffer{} : data; }

@@ -51,6 +51,7 @@ class StartedMessage {
   bool refuses_offer() const;
   bool expects_offered() const { return digest_ == (how_.found.digest & ~kOfferBit); }  // the same array
   uint64_t number() const { return number_; }
+  bool untold() const { return ended_ && how_.untold; }  // the other rank knows nothing of it
 
  private:
   const Status& end(WaitContext context);  // waits; again and again

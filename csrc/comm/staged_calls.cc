@@ -91,7 +91,7 @@ class StagedCalls::Call final : public StartedDeviceCall {
     const Status ended =
         calls->until_back(staging_.call, is_last ? patience : deadline, [&] { return reached(*calls); });
     if (ended.is_ok()) end(State::kDone);
-    if (ended.code() == Code::kTimeout && is_last) end(State::kFailed);
+    if (ended.code() == Code::kTimeout && is_last) end(State::kFailed, ended);
     return ended;
   }
 
@@ -122,7 +122,7 @@ class StagedCalls::Call final : public StartedDeviceCall {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
     const std::optional<Status> on_its_way = come_back(calls);
-    if (on_its_way && !on_its_way->is_ok()) end(State::kFailed);
+    if (on_its_way && !on_its_way->is_ok()) end(State::kFailed, *on_its_way);
     return on_its_way;
   }
   // Once it has ended on the CPU: queues the copies back, and says how it went.
@@ -185,7 +185,7 @@ StagedCalls::~StagedCalls() {
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
   for (const std::shared_ptr<Call>& each : running_) {
-    each->end(Call::State::kFailed);
+    each->end(Call::State::kFailed, Status(Code::kNotInitialized, "the group of this call was closed"));
     if (each->on_end_) each->on_end_();
   }
 }
@@ -384,7 +384,8 @@ bool StagedCalls::look_at_calls() {
       copies = true;
       continue;
     }
-    each->end(back->is_ok() && reached.is_ok() ? Call::State::kDone : Call::State::kFailed);
+    const Status outcome = back->is_ok() ? reached.status() : *back;
+    each->end(outcome.is_ok() ? Call::State::kDone : Call::State::kFailed, outcome);
     ended.push_back(each);
   }
   {

@@ -4,7 +4,16 @@ namespace pc {
 
 using std::chrono::steady_clock;
 
-void StartedDeviceCall::end(State how) {
+Status StartedDeviceCall::why() const {
+  const std::lock_guard lock(why_mutex_);
+  return why_;
+}
+
+void StartedDeviceCall::end(State how, const Status& why) {
+  {
+    const std::lock_guard lock(why_mutex_);
+    if (state_ == State::kRunning && why_.is_ok()) why_ = why;
+  }
   TimePoint::rep never = 0;
   ended_at_.compare_exchange_strong(never, steady_clock::now().time_since_epoch().count());
   State running = State::kRunning;

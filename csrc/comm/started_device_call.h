@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -38,15 +39,18 @@ class StartedDeviceCall {
   uint64_t sequence() const { return on_cpu_ ? on_cpu_->sequence() : 0; }  // 0: a message, or a world of one
   TimePoint began() const { return on_cpu_ ? on_cpu_->began() : made_; }
   TimePoint ended_at() const;  // now, if state() is kRunning
+  Status why() const;          // once state() is kFailed. Asks nobody
 
  protected:
   StartedDeviceCall() = default;
-  void end(State how);                 // the first word counts
+  void end(State how, const Status& why = {});  // the first word counts
   std::shared_ptr<AsyncCall> on_cpu_;  // compares the ranks meanwhile, or moves the data; may be null
   std::string operation_;
 
  private:
   const TimePoint made_ = std::chrono::steady_clock::now();
+  mutable std::mutex why_mutex_;
+  Status why_;  // guarded by why_mutex_
   std::atomic<State> state_{State::kRunning};
   std::atomic<TimePoint::rep> ended_at_{0};  // set before state_
 };

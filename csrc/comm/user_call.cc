@@ -14,6 +14,7 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
     case Kind::kRecv:
       return group.recv({request.out, request.root, tag, request.site, request.bundle, place}, timeout_s);
     case Kind::kRecvFound:  // by its own deadline
+      if (place.used != nullptr) *place.used = true;
       return group.recv(request.out, *found, has_bundle ? std::optional(request.bundle) : std::nullopt);
     case Kind::kCollective: break;
   }

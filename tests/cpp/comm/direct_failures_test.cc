@@ -246,7 +246,7 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
     PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), 1));
     if (group.rank() == 1) {
       raised.get_future().wait();
-      for (int i = 0; i < 2; ++i)
+      for (int i = 0; i < 3; ++i)
         PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 0)), Code::kPeerInterrupted,
                            "given this message up"));
       PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
@@ -257,10 +257,11 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
     CallOnGpu both = message(x, Kind::kSendrecv, 1);
     both.call.request.out = y.sum().request.out;
     both.call.source = 1;
-    for (const CallOnGpu& call : {both, message(x, Kind::kSend, 1)}) {
+    for (const auto& [call, has_stream] :
+         {std::pair(both, true), std::pair(both, false), std::pair(message(x, Kind::kSend, 1), true)}) {
       const std::thread::id caller = std::this_thread::get_id();
       auto pressing = std::async(std::launch::async, [&, caller] { ctrl_c.press_for(caller); });
-      PC_TRY(expect_code(mine.run(call), Code::kInterrupted, ""));
+      PC_TRY(expect_code(mine.messages->run(call, -1, has_stream), Code::kInterrupted, ""));
       pressing.wait();
       ctrl_c.take();
     }
@@ -276,6 +277,59 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
                                        .interrupted = ctrl_c.probe()},
                                       body);
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_its_caller) {
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    if (group.rank() == 0) {
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(mine.run(message(x, Kind::kSend, 1), kSoon));  // queued
+    } else {
+      auto found = std::make_unique<FoundMessage>(group.find(0, 0).value());
+      CallOnGpu call = message(x, Kind::kRecv, 0);
+      call.call.kind = Kind::kRecvFound;
+      call.call.found = found.get();
+      PC_TRY(mine.run(call, kSoon));
+      found->peer = 77;
+      found.reset();
+    }
+    Status raised;
+    while (raised.is_ok()) {
+      raised = mine.messages->take_failure();
+      std::this_thread::yield();
+    }
+    if (raised.peer() != 1 - group.rank()) return wrong("it names rank " + std::to_string(raised.peer()));
+    PC_TRY(mine.messages->take_failure());
+    if (group.rank() == 0) fake_.release_stream(x.stream.get());
+    return host_sum(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobody_else_does) {
+  Started left;
+  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
+    if (group.rank() == 1) {  // it is queued behind what does not end in time
+      fake_.hold_stream(x.stream.get());
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0), kSoon));
+      while (mine.messages->take_failure().is_ok()) std::this_thread::yield();
+      fake_.release_stream(x.stream.get());
+      return host_sum(group);
+    }
+    PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1), kSoon));
+    const Status ended = left->wait(-1);
+    if (ended.is_ok() || ended.rank() != 0 || ended.peer() != 1) return wrong(ended.to_string());
+    PC_TRY(host_sum(group));
+    return mine.messages->take_failure();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  const Status again = left->wait(-1);  // its world is gone
+  EXPECT_FALSE(again.is_ok());
+  EXPECT_EQ(again.rank(), 0);
 }
 
 TEST_P(DirectFailures, who_asks_after_the_world_has_ended_hears_how_it_ended) {
