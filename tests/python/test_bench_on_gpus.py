@@ -94,7 +94,7 @@ def test_messages_go_there_and_back_beside_nccls_own(on_fakes: Run, threads: str
     assert ways(done) == ["# way: nccl"]
     assert "# of NCCL's own calls  : 0 OK" in done.stdout
     staged = on_fakes("sendrecv", "-n", "2", "--sizes", "256K", "--way", "staged")
-    assert (ways(staged), len(table(staged))) == (["# way: staged"], 1)
+    assert (ways(staged), len(table(staged))) == (["# way: staged: --way staged"], 1)
 
 
 def test_a_wrong_result_of_nccls_own_calls_is_said_and_the_exit_code_is_1(on_fakes: Run) -> None:
