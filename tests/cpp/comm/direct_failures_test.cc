@@ -14,6 +14,7 @@ namespace pc::testing {
 namespace {
 
 constexpr double kMuchLess = kLong / 4;  // than the group's timeout
+constexpr double kMeeting = 3;  // until both are in a message, on a machine that has other things to do
 
 double seconds_of(const std::function<void()>& what) {
   const auto began = std::chrono::steady_clock::now();
@@ -196,7 +197,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     PC_TRY(one(y));  // the line is there
     drain(y);
     if (sends) fake_.hold_stream(x.stream.get());
-    PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()), kSoon));  // queued
+    PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()), kMeeting));  // queued
     Status raised;
     const double waited = seconds_of([&] {
       while (raised.is_ok()) {  // when the watcher has seen it
@@ -286,13 +287,13 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_i
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
     if (group.rank() == 0) {
       fake_.hold_stream(x.stream.get());
-      PC_TRY(mine.run(message(x, Kind::kSend, 1), kSoon));  // queued
+      PC_TRY(mine.run(message(x, Kind::kSend, 1), kMeeting));  // queued
     } else {
       auto found = std::make_unique<FoundMessage>(group.find(0, 0).value());
       CallOnGpu call = message(x, Kind::kRecv, 0);
       call.call.kind = Kind::kRecvFound;
       call.call.found = found.get();
-      PC_TRY(mine.run(call, kSoon));
+      PC_TRY(mine.run(call, kMeeting));
       found->peer = 77;
       found.reset();
     }
@@ -316,12 +317,12 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
     if (group.rank() == 1) {  // it is queued behind what does not end in time
       fake_.hold_stream(x.stream.get());
-      PC_TRY(mine.run(message(x, Kind::kRecv, 0), kSoon));
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0), kMeeting));
       while (mine.messages->take_failure().is_ok()) std::this_thread::yield();
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }
-    PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1), kSoon));
+    PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1), kMeeting));
     const Status ended = left->wait(-1);
     if (ended.is_ok() || ended.rank() != 0 || ended.peer() != 1) return wrong(ended.to_string());
     PC_TRY(host_sum(group));
