@@ -347,22 +347,6 @@ TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_wherever_it_stands) {
   EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, a_world_that_ends_takes_with_it_what_was_begun_and_never_came) {
-  std::vector<Started> left(2);
-  const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
-    PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
-    PC_ASSIGN_OR_RETURN(left[static_cast<std::size_t>(group.rank())],
-                        mine.begin(message(x, Kind::kRecv, 1 - group.rank())));
-    return expect_code(mine.gpus->close(kSoon), Code::kTimeout, "under way");
-  });
-  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  for (const Started& each : left) {
-    ASSERT_NE(each, nullptr);
-    EXPECT_EQ(each->state(), StartedDeviceCall::State::kFailed);
-  }
-}
-
 TEST_P(MessageWorld, ranks_that_reach_each_other_in_no_way_go_through_the_host) {
   fake_.set_peer_access(0);
   has_nccl_ = false;
