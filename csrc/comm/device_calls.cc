@@ -12,6 +12,7 @@
 #include "comm/device_arguments.h"
 #include "comm/nccl_meeting.h"
 #include "comm/peer_join.h"
+#include "comm/plain_bytes.h"
 #include "nccl/executor.h"
 
 namespace pc {
@@ -57,15 +58,6 @@ DeviceFacts facts_of(const DeviceCalls::Means& means) {
   facts.nccl_minor = version.minor;
   facts.nccl_patch = version.patch;
   return facts;
-}
-
-template <class T>
-ConstBuffer bytes_of(const T& value, std::size_t number = 1) {
-  return {reinterpret_cast<const std::byte*>(&value), sizeof(T) * number, DType::kU8};
-}
-template <class T>
-Buffer room_in(T& value, std::size_t number = 1) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof(T) * number, DType::kU8};
 }
 
 Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {

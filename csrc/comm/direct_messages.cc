@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include "comm/descriptor.h"
 #include "comm/device_arguments.h"
 #include "comm/direct_message_call.h"
+#include "comm/plain_bytes.h"
 #include "cuda/context.h"
 #include "cuda/host_wait.h"
 
@@ -19,14 +18,6 @@ namespace pc {
 namespace {
 
 using Word = MessageAnswer::Word;
-template <class T>
-ConstBuffer bytes_of(const T& value) {
-  return {reinterpret_cast<const std::byte*>(&value), sizeof(T), DType::kU8};
-}
-template <class T>
-Buffer room_in(T& value) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof(T), DType::kU8};
-}
 
 }  // namespace
 
@@ -113,22 +104,10 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
       PC_ASSIGN_OR_RETURN(
           const FoundMessage found,
           group_.find({{}, request.root, checked.call.tag, request.site, 0, place}, how.left_s()));
-      if (found.is_offer) return take(checked, found, how);
-      bool used = false;
-      checked.call.place = {MessagePart::kWhole, found.number, nullptr, nullptr, &used};
-      const Status received = through_host(checked, how, how.left_s());
-      if (!used) group_.put_back(found);
-      return received;
+      checked.call.place = {MessagePart::kWhole, found.number};
+      return recv(checked, found, how);
     }
-    case UserCall::Kind::kRecvFound: {
-      const FoundMessage& found = *checked.call.found;
-      if (found.is_offer) return take(checked, found, how);
-      bool used = false;
-      checked.call.place.used = &used;
-      const Status received = through_host(checked, how, how.left_s());
-      if (!used) group_.put_back(found);
-      return received;
-    }
+    case UserCall::Kind::kRecvFound: return recv(checked, *checked.call.found, how);
     case UserCall::Kind::kSendrecv:
     case UserCall::Kind::kCollective: return Status(Code::kInternal, "this call is no message of one way");
   }
@@ -255,6 +234,15 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
   };
   const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
   return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_.rank());
+}
+
+Status DirectMessages::recv(CallOnGpu& call, const FoundMessage& found, const Making& how) {
+  if (found.is_offer) return take(call, found, how);
+  bool used = false;
+  call.call.place.used = &used;
+  const Status received = through_host(call, how, how.left_s());
+  if (!used) group_.put_back(found);
+  return received;
 }
 
 Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, const Making& how) {

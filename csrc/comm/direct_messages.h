@@ -67,6 +67,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status say(const CallOnGpu& call, uint64_t number, const MessageGo& go);
   void let_answer_come(const CallOnGpu& call, uint64_t number);
   Status offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
+  Status recv(CallOnGpu& call, const FoundMessage& found, const Making& how);
   Status take(const CallOnGpu& call, const FoundMessage& found, const Making& how);
   Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
   static Status given_up(StartedDeviceCall& sending);

@@ -12,6 +12,7 @@
 #include "comm/group_calls.h"
 #include "comm/group_communicator.h"
 #include "comm/message_search.h"
+#include "comm/plain_bytes.h"
 #include "comm/progress.h"
 #include "engine/point_to_point.h"
 
@@ -133,7 +134,7 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
   const uint64_t number = started.number();
   MessageGo go;
   answer(started, {MessageAnswer::Word::kThroughHost, {}});
-  const Status heard = recv({{reinterpret_cast<std::byte*>(&go), sizeof(go), DType::kU8},
+  const Status heard = recv({room_in(go),
                              message.peer,
                              message.tag,
                              message.site,
@@ -169,7 +170,7 @@ void GroupCommunicator::refuse(const StartedMessage& offered) {
 void GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswer& answer) {
   const StartedMessage::What& what = offered.what();
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, what.data);
-  (void)begin_send({{reinterpret_cast<const std::byte*>(&kept->first), sizeof(answer), DType::kU8},
+  (void)begin_send({bytes_of(kept->first),
                     what.peer,
                     what.tag,
                     nullptr,
@@ -247,7 +248,7 @@ Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s)
   if (message.place.part == MessagePart::kData) {  // which is ready to be sent now
     const MessageGo go{1, Code::kOk, {}};
     PC_TRY(
-        exchange(sent({{reinterpret_cast<const std::byte*>(&go), sizeof(go), DType::kU8},
+        exchange(sent({bytes_of(go),
                        message.peer,
                        message.tag,
                        message.site,

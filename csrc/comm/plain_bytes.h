@@ -1,0 +1,22 @@
+// Plain data as the bytes of a call or a message, between ranks of one version of this library.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "base/types.h"
+
+namespace pc {
+
+template <class T>
+ConstBuffer bytes_of(const T& value, std::size_t number = 1) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<const std::byte*>(&value), sizeof(T) * number, DType::kU8};
+}
+template <class T>
+Buffer room_in(T& value, std::size_t number = 1) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<std::byte*>(&value), sizeof(T) * number, DType::kU8};
+}
+
+}  // namespace pc
