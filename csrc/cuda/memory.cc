@@ -58,8 +58,19 @@ Result<PinnedMemory> PinnedMemory::allocate(const Context& context, std::size_t 
   return PinnedMemory(context, {static_cast<std::byte*>(at), nbytes});
 }
 
+Result<PinnedMemory> PinnedMemory::of(const Context& context, std::span<std::byte> bytes,
+                                      std::shared_ptr<const void> keeps) {
+  PC_ASSIGN_OR_RETURN(RegisteredMemory registered, RegisteredMemory::of(context, bytes));
+  if (!registered.is_ours())
+    return Status(Code::kInvalidArgument, "somebody else has pinned this memory, and may let it go");
+  PinnedMemory made(context, bytes);
+  made.keeps_ = std::move(keeps);
+  made.registered_.emplace(std::move(registered));
+  return made;
+}
+
 PinnedMemory::~PinnedMemory() {
-  if (bytes_.empty()) return;
+  if (bytes_.empty() || registered_) return;
   in_context(context_, [this](const Driver& driver) { (void)driver.cuMemFreeHost(bytes_.data()); });
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -35,7 +36,7 @@ class OwnSegment {
   Fd fd_;
   std::function<uint64_t()> room_;
   uint64_t nbytes_ = 0;  // that grow() has given
-  std::vector<Mapping> mappings_;
+  std::vector<std::shared_ptr<const Mapping>> mappings_;
 };
 
 // Another rank's, by a descriptor that came from outside. Thread-safety: none.
@@ -52,7 +53,7 @@ class PeerSegment {
   explicit PeerSegment(Fd fd) : fd_(std::move(fd)) {}
 
   Fd fd_;
-  std::vector<Mapping> mappings_;
+  std::vector<std::shared_ptr<const Mapping>> mappings_;
 };
 
 }  // namespace pc
