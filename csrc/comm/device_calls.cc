@@ -203,20 +203,6 @@ Status DeviceCalls::check(Request& request) const {
   return executor_->can(request);
 }
 
-// Until the answer is let go.
-Result<std::shared_ptr<void>> DeviceCalls::take_turn() {
-  if (in_turn_ == std::this_thread::get_id())
-    return Status(
-        Code::kInvalidArgument,
-        "a signal handler that runs while this group queues a call on the GPU cannot make another there");
-  turn_.lock();
-  in_turn_ = std::this_thread::get_id();
-  return std::shared_ptr<void>(nullptr, [this](void*) {
-    in_turn_ = std::thread::id();
-    turn_.unlock();
-  });
-}
-
 Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
                                                                std::function<void()> on_end) {
   PC_TRY(first_failure());
@@ -230,7 +216,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, turn_.take(group_, started->deadline_));
   PC_ASSIGN_OR_RETURN(started->on_cpu_,
                       group_.begin_comparison(
                           checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
@@ -255,7 +241,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, take_turn());
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, turn_.take(group_, deadline));
   const bool joins = child != nullptr && child->size() > 1;
   const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
   const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
@@ -281,7 +267,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
 
 bool DeviceCalls::can_split() const {
   const std::lock_guard lock(mutex_);
-  return failure_.is_ok() && in_turn_ != std::this_thread::get_id();
+  return failure_.is_ok() && !turn_.is_mine();
 }
 
 Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has_stream) {

@@ -6,7 +6,6 @@
 //   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -24,6 +23,7 @@
 #include "comm/peer_join.h"
 #include "comm/runtime.h"
 #include "comm/started_device_call.h"
+#include "comm/turn.h"
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
 #include "nccl/communicator.h"
@@ -80,7 +80,6 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  private:
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
-  Result<std::shared_ptr<void>> take_turn();
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until) const;
   Status all_have_made(const Call& call);
@@ -96,8 +95,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const bool strict_;
   nccl::Clock& clock_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  std::mutex turn_;                       // calls are compared and queued in one order: take_turn()
-  std::atomic<std::thread::id> in_turn_;  // who holds it
+  Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
 
   mutable std::mutex mutex_;         // guards what follows
   std::condition_variable changed_;  // the watcher hears

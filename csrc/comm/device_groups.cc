@@ -78,17 +78,13 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
     if (known == nullptr) known = std::make_shared<Group>();
     its = known;
   }
-  if (its->joins == std::this_thread::get_id())
-    return Status(Code::kInvalidArgument,
-                  "a signal handler that runs while this group joins on its GPUs cannot make a call there");
-  const std::lock_guard joining(its->joining);
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> joining, its->joining.take(group, deadline));
   if (its->way != nullptr) {
     if (insists) PC_TRY(its->way->by_nccl());
     return its->way;
   }
-  its->joins = std::this_thread::get_id();
-  const std::shared_ptr<void> no_more(nullptr, [&](void*) { its->joins = std::thread::id(); });
-  PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, timeout_s, insists));
+  PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, deadline, insists));
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) {  // meanwhile
     std::exchange(its->way, nullptr)->abort(ended_);
@@ -99,8 +95,7 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
 }
 
 Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
-                                                            double timeout_s, bool insists) {
-  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+                                                            Deadline deadline, bool insists) {
   const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   const Status may = insists ? Status::ok() : group.gpus_may_join();
   if (may.is_ok()) PC_TRY(may_join(device, stream));
@@ -209,9 +204,9 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
     if (known != groups_.end()) its = known->second;
   }
   std::shared_ptr<GroupOnGpus> way;
-  if (its != nullptr && its->joins != std::this_thread::get_id()) {
-    const std::unique_lock joining(its->joining, std::try_to_lock);  // who joins may take long
-    if (joining.owns_lock()) way = its->way;
+  if (its != nullptr) {
+    const std::shared_ptr<void> joining = its->joining.take_now();  // who joins may take long
+    if (joining != nullptr) way = its->way;
   }
   if (way != nullptr) return way->explain(*collective);
   return not_known_yet();

@@ -2,14 +2,12 @@
 // such call of each: whoever has none pays nothing.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "comm/group_on_gpus.h"
 #include "comm/message_line.h"
 #include "comm/runtime.h"
+#include "comm/turn.h"
 #include "cuda/driver.h"
 #include "nccl/clock.h"
 #include "nccl/search.h"
@@ -67,8 +66,7 @@ class DeviceGroups {
 
  private:
   struct Group {
-    std::atomic<std::thread::id> joins;  // which thread holds `joining`
-    std::mutex joining;                  // guards what follows; held while the ranks join
+    Turn joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
     std::shared_ptr<GroupOnGpus> way;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
@@ -76,7 +74,7 @@ class DeviceGroups {
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
-                                                double timeout_s, bool insists);
+                                                Deadline deadline, bool insists);
   Result<std::shared_ptr<GroupOnGpus>> join_line(Communicator& line, int device, void* stream,
                                                  double timeout_s);
   std::vector<std::shared_ptr<GroupOnGpus>> in_common_order();
