@@ -6,7 +6,7 @@ namespace pc {
 
 std::shared_ptr<void> Turn::held() {
   holder_ = std::this_thread::get_id();
-  return std::shared_ptr<void>(nullptr, [this](void*) {
+  return std::shared_ptr<void>(this, [this](void*) {
     holder_ = std::thread::id();
     mutex_.unlock();
   });
