@@ -162,6 +162,27 @@ def views_with_gaps_are_copied_by_cupy(group: _core.Group, gpu: Gpu) -> None:
     sys.modules.pop("cupy", None)
 
 
+@ranks(3)
+def only_the_root_of_a_scatter_has_an_array_that_says_what_the_parts_are(
+    group: _core.Group, gpu: Gpu
+) -> None:
+    sys.modules["cupy"] = fake_cupy
+    fake_cupy.here.gpu = gpu
+    whole = fake_cupy.ndarray(gpu, np.arange(12, dtype=np.int16).reshape(6, 2))
+    mine: Any = group.scatter(whole if group.rank == 1 else None, 1)
+    gpu.drain(mine.stream)
+    assert mine.host.dtype == np.int16
+    assert mine.host.tolist() == [
+        [4 * group.rank, 4 * group.rank + 1],
+        [4 * group.rank + 2, 4 * group.rank + 3],
+    ]
+    unknown = Array(gpu, np.arange(6.0)) if group.rank == 1 else None
+    who = "pass out=" if group.rank == 1 else "rank 1: pycollective cannot make another array.*pass out="
+    raises(pc.Unsupported, who, lambda: group.scatter(unknown, 1))
+    group.barrier()
+    sys.modules.pop("cupy", None)
+
+
 @contextlib.contextmanager
 def variable(group: _core.Group, name: str, value: str) -> Iterator[None]:
     """Set for all ranks, which are threads of one process."""
