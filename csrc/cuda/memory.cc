@@ -64,13 +64,13 @@ Result<PinnedMemory> PinnedMemory::of(const Context& context, std::span<std::byt
   if (!registered.is_ours())
     return Status(Code::kInvalidArgument, "somebody else has pinned this memory, and may let it go");
   PinnedMemory made(context, bytes);
-  made.keeps_ = std::move(keeps);
-  made.registered_.emplace(std::move(registered));
+  using Kept = std::pair<std::shared_ptr<const void>, RegisteredMemory>;  // the second goes first
+  made.registered_ = std::make_shared<const Kept>(std::move(keeps), std::move(registered));
   return made;
 }
 
 PinnedMemory::~PinnedMemory() {
-  if (bytes_.empty() || registered_) return;
+  if (bytes_.empty() || registered_ != nullptr) return;
   in_context(context_, [this](const Driver& driver) { (void)driver.cuMemFreeHost(bytes_.data()); });
 }
 

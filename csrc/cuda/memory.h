@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -82,7 +81,6 @@ class PinnedMemory {
   PinnedMemory(PinnedMemory&& other) noexcept
       : context_(std::move(other.context_)),
         bytes_(std::exchange(other.bytes_, {})),
-        keeps_(std::move(other.keeps_)),
         registered_(std::move(other.registered_)) {}
   PinnedMemory& operator=(PinnedMemory&&) = delete;
   PinnedMemory(const PinnedMemory&) = delete;
@@ -95,8 +93,7 @@ class PinnedMemory {
   PinnedMemory(Context context, std::span<std::byte> bytes) : context_(std::move(context)), bytes_(bytes) {}
   Context context_;
   std::span<std::byte> bytes_;
-  std::shared_ptr<const void> keeps_;           // null: the driver gave it
-  std::optional<RegisteredMemory> registered_;  // else
+  std::shared_ptr<const void> registered_;  // a RegisteredMemory, and what keeps it; null: the driver gave it
 };
 
 }  // namespace pc::cuda
