@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -98,8 +97,7 @@ TEST(Env, every_row_is_complete_and_its_default_is_allowed) {
 }
 
 TEST(Env, the_page_in_docs_is_the_one_written_from_the_table) {
-  const std::filesystem::path root = std::filesystem::path(__FILE__).parent_path() / "../../..";
-  std::ifstream file(root / "docs/environment.md");
+  std::ifstream file(PYCOLLECTIVE_DOCS "/environment.md");
   std::stringstream page;
   page << file.rdbuf();
   EXPECT_EQ(page.str(), environment_markdown()) << "write environment_markdown() to docs/environment.md";

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -10,8 +9,7 @@ namespace pc {
 namespace {
 
 TEST(DtypesPage, the_page_in_docs_is_the_one_written_from_the_kernels) {
-  const std::filesystem::path root = std::filesystem::path(__FILE__).parent_path() / "../../..";
-  std::ifstream file(root / "docs/dtypes.md");
+  std::ifstream file(PYCOLLECTIVE_DOCS "/dtypes.md");
   std::stringstream page;
   page << file.rdbuf();
   EXPECT_EQ(page.str(), dtypes_markdown()) << "write dtypes_markdown() to docs/dtypes.md";
