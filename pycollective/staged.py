@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycollective.arrays import by_name
-from pycollective.arrays.gpu_arrays import is_on_gpu, kind_of, on_this_gpu
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library
 from pycollective.blocks import (
     block_of,
@@ -445,16 +445,15 @@ def scatter(
         like = _like(library, element)
     else:
         library = library_for("scatter", "x", x)
+        if is_on_gpu(x) and library.name != "jax":
+            refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
+            group.broadcast_object(refused, root, timeout=call.clock.left_s())
+            raise Unsupported(f"scatter: {refused}")
         check_block("scatter", "x", library, x)
         whole = call.front(library, x)
         shape = library.shape(whole)
         lengths, rest, even, like = cut(call, shape, counts), shape[1:], counts is None, x
-        try:
-            element = _element(library, x)
-        except Unsupported as error:  # the others wait for it
-            group.broadcast_object(str(error), root, timeout=call.clock.left_s())
-            raise
-        header = (library.name, lengths, rest, call.axis, element, even)
+        header = (library.name, lengths, rest, call.axis, _element(library, x), even)
         group.broadcast_object(header, root, timeout=call.clock.left_s())
     source = (library, whole) if operator.index(root) == group.rank else None
     mine = (lengths[group.rank], *rest)
@@ -463,16 +462,12 @@ def scatter(
 
 
 def _element(library: Library, x: Any) -> Any:
-    """What tells another rank the element type: an empty array, a list of fields, or `gpu_arrays.kind_of`."""
+    """What tells another rank the element type: an array without elements, or a list of fields."""
     empty = library.empty(x, (0,))
-    if is_on_gpu(empty):
-        return kind_of(empty)
     return np.lib.format.dtype_to_descr(empty.dtype) if getattr(empty.dtype, "names", None) else empty
 
 
 def _like(library: Library, element: Any) -> Any:
-    if isinstance(element, tuple):
-        return on_this_gpu(*element)
     empty = np.empty(0, np.lib.format.descr_to_dtype(element)) if isinstance(element, list) else element
     return library.finished(empty, empty)
 

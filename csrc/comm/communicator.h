@@ -13,7 +13,6 @@
 #include "comm/explain_call.h"
 #include "comm/offered_message.h"
 #include "engine/executor.h"
-#include "engine/shm/heap.h"
 
 namespace pc {
 
@@ -59,8 +58,6 @@ class Communicator {
   Rank size() const { return size_; }
   double timeout_s() const { return timeout_s_; }
   virtual std::span<const Rank> world_ranks() const = 0;  // of its ranks, in their order
-  virtual shm::Heap* heap()
-      const = 0;  // what other ranks read where it lies; null: no other does. Lives as long as the runtime
 
   // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
   virtual Status run(const Request& request, double timeout_s = -1) = 0;

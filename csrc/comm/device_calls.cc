@@ -217,9 +217,10 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, turn_.take(group_, started->deadline_));
-  PC_ASSIGN_OR_RETURN(started->on_cpu_,
-                      group_.begin_comparison(
-                          checked.request, algorithm_of(checked.request.collective, *executor_), {seconds}));
+  PC_ASSIGN_OR_RETURN(
+      started->on_cpu_,
+      group_.begin_comparison(checked.request, algorithm_of(checked.request.collective, *executor_),
+                              {std::max(started->deadline_.remaining_s(), 0.0)}));
   started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
@@ -241,7 +242,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, turn_.take(group_, deadline));
+  const Result<std::shared_ptr<void>> turn = turn_.take(group_, deadline);
   const bool joins = child != nullptr && child->size() > 1;
   const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
   const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
@@ -256,7 +257,9 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     PC_TRY(calls->first_failure());
     return calls;
   };
-  Result<std::shared_ptr<DeviceCalls>> calls = among_the_living(group_, deadline, cut);
+  // Who leaves before its turn leaves the others alone in the split all the same.
+  Result<std::shared_ptr<DeviceCalls>> calls =
+      turn.is_ok() ? among_the_living(group_, deadline, cut) : turn.status();
   if (calls.is_ok()) return calls;
   const Status end = group_.alive();
   fail(end.is_ok() ? calls.status() : end, end.is_ok());

@@ -28,7 +28,6 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     shm::Islands islands = {};   // worth it: the executor is one that goes by islands
     const Profile* profile = nullptr;
     Status gpus_may_join = {};
-    shm::Heap* heap = nullptr;  // Communicator::heap()
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);
@@ -38,7 +37,6 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
 
   uint32_t id() const { return group_; }
   std::span<const Rank> world_ranks() const override { return shared_->calls.names().world_ranks(); }
-  shm::Heap* heap() const override { return parts_.heap; }
   Status run(const Request& request, double timeout_s) override;
   using Communicator::send;
   Status send(const OutgoingMessage& message, double timeout_s) override;

@@ -1,13 +1,8 @@
 #include "comm/message_line.h"
 
-#include <chrono>
+#include "comm/wait_in_slices.h"
 
 namespace pc {
-namespace {
-
-constexpr std::chrono::milliseconds kSlice{20};  // between two looks at what no condition tells
-
-}  // namespace
 
 Status MessageLine::ended() { return failure_.is_ok() ? group_.alive() : failure_; }
 
@@ -32,17 +27,14 @@ Status MessageLine::take_turn(std::unique_lock<std::mutex>& lock, const WaitCont
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while a message to or from that rank is queued on the GPU "
                   "cannot make another");
-  while (launching_ || !is_next()) {
+  const Status waited = wait_in_slices(lock, changed_, context, [&]() -> Result<bool> {
     PC_TRY(ended());
-    if (context.deadline.remaining_s() <= 0)
-      return Status(Code::kTimeout, "an earlier message that way has not been queued on the GPU");
-    changed_.wait_for(lock, kSlice);
-    lock.unlock();  // the probe may run anything
-    const bool stopped = context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
-    lock.lock();
-    if (stopped) return Status(Code::kInterrupted, "interrupted");
-  }
+    return !launching_ && is_next();
+  });
   PC_TRY(ended());
+  if (waited.code() == Code::kTimeout)
+    return Status(Code::kTimeout, "an earlier message that way has not been queued on the GPU");
+  PC_TRY(waited);
   launching_ = std::this_thread::get_id();
   return Status::ok();
 }

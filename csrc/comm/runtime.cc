@@ -203,7 +203,6 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   if (use.executor != nullptr) parts.calls.executor = use.executor;
   parts.shares_memory = use.all;
   parts.islands = use.islands;
-  if (use.executor != nullptr) parts.heap = memory->heap();
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;

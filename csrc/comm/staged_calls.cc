@@ -175,7 +175,7 @@ StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Strea
       context_(std::move(context)),
       stream_(std::move(stream)),
       events_(context_),
-      pinned_(context_, group.heap()) {}
+      pinned_(context_) {}
 
 StagedCalls::~StagedCalls() {
   {

@@ -1,32 +1,52 @@
 #include "comm/turn.h"
 
-#include "cuda/host_wait.h"
+#include <algorithm>
+
+#include "comm/wait_in_slices.h"
 
 namespace pc {
 
 std::shared_ptr<void> Turn::held() {
-  holder_ = std::this_thread::get_id();
+  taken_ = true;
   return std::shared_ptr<void>(this, [this](void*) {
-    holder_ = std::thread::id();
-    mutex_.unlock();
+    {
+      const std::lock_guard lock(mutex_);
+      taken_ = false;
+      line_.pop_front();
+    }
+    changed_.notify_all();
   });
 }
 
-std::shared_ptr<void> Turn::take_now() { return !is_mine() && mutex_.try_lock() ? held() : nullptr; }
+bool Turn::is_mine() const {
+  const std::lock_guard lock(mutex_);
+  return taken_ && line_.front() == std::this_thread::get_id();
+}
+
+std::shared_ptr<void> Turn::take_now() {
+  const std::lock_guard lock(mutex_);
+  if (!line_.empty()) return nullptr;
+  line_.push_back(std::this_thread::get_id());
+  return held();
+}
 
 Result<std::shared_ptr<void>> Turn::take(Communicator& group, Deadline deadline) {
-  if (is_mine())
+  const std::thread::id me = std::this_thread::get_id();
+  std::unique_lock lock(mutex_);
+  if (std::find(line_.begin(), line_.end(), me) != line_.end())
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while this group " + doing_ + " cannot make a call there");
-  PC_ASSIGN_OR_RETURN(const WaitEnd end,
-                      cuda::wait_on_host([&]() -> Result<bool> { return mutex_.try_lock(); },
-                                         {group.waiting_until(deadline)}));
-  switch (end) {
-    case WaitEnd::kReady: return held();
-    case WaitEnd::kAborted: PC_TRY(group.alive()); break;
-    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted");
-    case WaitEnd::kTimeout: break;
-  }
+  line_.push_back(me);
+  const Status waited = wait_in_slices(lock, changed_, group.waiting_until(deadline), [&]() -> Result<bool> {
+    PC_TRY(group.alive());
+    return !taken_ && line_.front() == me;
+  });
+  if (waited.is_ok()) return held();
+  line_.erase(std::find(line_.begin(), line_.end(), me));
+  lock.unlock();
+  changed_.notify_all();
+  PC_TRY(group.alive());
+  if (waited.code() != Code::kTimeout) return waited;
   return Status(Code::kTimeout,
                 "another thread of this rank has not got through: this group " + doing_ + " there")
       .with_rank(group.rank());

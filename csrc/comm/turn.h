@@ -1,8 +1,9 @@
-// What the threads of a rank do one after the other on the GPUs of a group: joining it, queueing its calls. Each waits for the others
-// within its own deadline, hears Ctrl-C, and that the group has ended.
+// What the threads of a rank do one after the other on the GPUs of a group: joining it, queueing its calls. They come in the order in
+// which they asked. Each waits within its own deadline, hears Ctrl-C, and that the group has ended.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,22 +14,25 @@
 
 namespace pc {
 
-// Thread-safety: all methods; what take() gives is let go by the thread that took it.
+// Thread-safety: all methods.
 class Turn {
  public:
   // `doing`: what one does in it, for errors.
   explicit Turn(std::string doing) : doing_(std::move(doing)) {}
 
-  // Held until the answer is let go. kInvalidArgument: this thread has it, and this is a signal handler that runs inside.
+  // Held until the answer is let go. kInvalidArgument: this thread has it, or waits for it, and this is a signal handler that runs
+  // inside.
   Result<std::shared_ptr<void>> take(Communicator& group, Deadline deadline);
-  std::shared_ptr<void> take_now();  // null: another thread has it, or this one
-  bool is_mine() const { return holder_ == std::this_thread::get_id(); }
+  std::shared_ptr<void> take_now();  // null: somebody has it, or waits for it
+  bool is_mine() const;
 
  private:
-  std::shared_ptr<void> held();  // mutex_ held
+  std::shared_ptr<void> held();  // of the first in line, which this thread is
   const std::string doing_;
-  std::mutex mutex_;
-  std::atomic<std::thread::id> holder_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::thread::id> line_;  // the first has the turn, if somebody has
+  bool taken_ = false;
 };
 
 }  // namespace pc

@@ -58,19 +58,8 @@ Result<PinnedMemory> PinnedMemory::allocate(const Context& context, std::size_t 
   return PinnedMemory(context, {static_cast<std::byte*>(at), nbytes});
 }
 
-Result<PinnedMemory> PinnedMemory::of(const Context& context, std::span<std::byte> bytes,
-                                      std::shared_ptr<const void> keeps) {
-  PC_ASSIGN_OR_RETURN(RegisteredMemory registered, RegisteredMemory::of(context, bytes));
-  if (!registered.is_ours())
-    return Status(Code::kInvalidArgument, "somebody else has pinned this memory, and may let it go");
-  PinnedMemory made(context, bytes);
-  using Kept = std::pair<std::shared_ptr<const void>, RegisteredMemory>;  // the second goes first
-  made.registered_ = std::make_shared<const Kept>(std::move(keeps), std::move(registered));
-  return made;
-}
-
 PinnedMemory::~PinnedMemory() {
-  if (bytes_.empty() || registered_ != nullptr) return;
+  if (bytes_.empty()) return;
   in_context(context_, [this](const Driver& driver) { (void)driver.cuMemFreeHost(bytes_.data()); });
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -41,6 +40,27 @@ class DeviceMemory {
   std::size_t nbytes_;
 };
 
+// On the host, pinned for every device of this process; kernels may use it at the same address.
+// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver: no static.
+class PinnedMemory {
+ public:
+  static Result<PinnedMemory> allocate(const Context& context, std::size_t nbytes);
+  PinnedMemory(PinnedMemory&& other) noexcept
+      : context_(std::move(other.context_)),
+        bytes_(std::exchange(other.bytes_, {})) {}
+  PinnedMemory& operator=(PinnedMemory&&) = delete;
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  ~PinnedMemory();
+
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  PinnedMemory(Context context, std::span<std::byte> bytes) : context_(std::move(context)), bytes_(bytes) {}
+  Context context_;
+  std::span<std::byte> bytes_;
+};
+
 // Somebody else's memory of the host (a shared segment, say), pinned for as long as this lives. The memory must live longer, and
 // nothing may be queued for it when this goes.
 // Thread-safety: one owner. The destructor calls the driver: no static.
@@ -68,32 +88,6 @@ class RegisteredMemory {
   Context context_;
   std::span<std::byte> bytes_;
   bool is_ours_;
-};
-
-// On the host, pinned for every device of this process; kernels may use it at the same address.
-// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver: no static.
-class PinnedMemory {
- public:
-  static Result<PinnedMemory> allocate(const Context& context, std::size_t nbytes);
-  // Memory that is there while anybody has `keeps`, which is let go when it is pinned no more.
-  static Result<PinnedMemory> of(const Context& context, std::span<std::byte> bytes,
-                                 std::shared_ptr<const void> keeps);
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : context_(std::move(other.context_)),
-        bytes_(std::exchange(other.bytes_, {})),
-        registered_(std::move(other.registered_)) {}
-  PinnedMemory& operator=(PinnedMemory&&) = delete;
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-  ~PinnedMemory();
-
-  std::span<std::byte> bytes() const { return bytes_; }
-
- private:
-  PinnedMemory(Context context, std::span<std::byte> bytes) : context_(std::move(context)), bytes_(bytes) {}
-  Context context_;
-  std::span<std::byte> bytes_;
-  std::shared_ptr<const void> registered_;  // a RegisteredMemory, and what keeps it; null: the driver gave it
 };
 
 }  // namespace pc::cuda

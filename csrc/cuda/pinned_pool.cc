@@ -8,8 +8,6 @@ namespace pc::cuda {
 namespace {
 
 constexpr std::size_t kSmallest = 4096;
-constexpr std::size_t kWorthSharing =
-    2UL << 20;  // from here on the heap gives whole pages, which two blocks cannot both pin
 
 std::size_t size_of_block(std::size_t nbytes) { return std::bit_ceil(std::max(nbytes, kSmallest)); }
 
@@ -55,20 +53,8 @@ Result<PinnedPool::Lent> PinnedPool::take(std::size_t nbytes) {
       return Lent(shelf_, std::move(block));
     }
   }
-  PC_ASSIGN_OR_RETURN(PinnedMemory memory, make(size));
+  PC_ASSIGN_OR_RETURN(PinnedMemory memory, PinnedMemory::allocate(shelf_->context, size));
   return Lent(shelf_, std::unique_ptr<Block>(new Block{std::move(memory), std::nullopt}));
-}
-
-// Where the heap has no room, or the driver cannot pin what is in it, the driver gives some.
-Result<PinnedMemory> PinnedPool::make(std::size_t nbytes) {
-  if (heap_ != nullptr && nbytes >= kWorthSharing) {
-    if (Result<shm::Heap::Lent> lent = heap_->lend(nbytes); lent.is_ok()) {
-      Result<PinnedMemory> pinned =
-          PinnedMemory::of(shelf_->context, lent.value().bytes, std::move(lent.value().keeps));
-      if (pinned.is_ok()) return pinned;
-    }
-  }
-  return PinnedMemory::allocate(shelf_->context, nbytes);
 }
 
 }  // namespace pc::cuda

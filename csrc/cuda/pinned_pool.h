@@ -9,12 +9,10 @@
 
 #include "cuda/event.h"
 #include "cuda/memory.h"
-#include "engine/shm/heap.h"
 
 namespace pc::cuda {
 
-// Blocks of powers of two. They are kept until the pool and all that it has lent are gone. Large ones lie in the heap that
-// neighbours read, if there is one: then nobody copies them once more for a rank of the same host.
+// Blocks of powers of two. They are kept until the pool and all that it has lent are gone.
 // Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
 class PinnedPool {
   struct Block {
@@ -52,16 +50,11 @@ class PinnedPool {
     std::unique_ptr<Block> block_;
   };
 
-  // `heap`: may be null. It must outlive the pool, not what that has lent.
-  explicit PinnedPool(Context context, shm::Heap* heap = nullptr)
-      : shelf_(std::make_shared<Shelf>(std::move(context))),
-        heap_(heap) {}
+  explicit PinnedPool(Context context) : shelf_(std::make_shared<Shelf>(std::move(context))) {}
   Result<Lent> take(std::size_t nbytes);
 
  private:
-  Result<PinnedMemory> make(std::size_t nbytes);
   const std::shared_ptr<Shelf> shelf_;
-  shm::Heap* const heap_;
 };
 
 }  // namespace pc::cuda

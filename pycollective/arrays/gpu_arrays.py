@@ -11,7 +11,7 @@ import numpy as np
 from pycollective.arrays.library import Memory, Shape, span_of
 from pycollective.errors import Unsupported
 
-__all__ = ["GpuArrays", "empty", "is_on_gpu", "kind_of", "on_this_gpu"]
+__all__ = ["GpuArrays", "empty", "is_on_gpu"]
 
 INTERFACE = "__cuda_array_interface__"
 
@@ -35,22 +35,6 @@ def empty(like: Any, shape: Shape) -> Any:
     raise Unsupported(
         f"pycollective cannot make another array on a GPU like this {type(like).__name__}: pass out="
     )
-
-
-def kind_of(x: Any) -> tuple[str, Any]:
-    """What makes arrays like this one, which lies on a GPU, and an empty one of its dtype that lies on the host."""
-    if (torch := sys.modules.get("torch")) and isinstance(x, torch.Tensor):
-        return "torch", torch.empty(0, dtype=x.dtype)
-    return "cupy", np.empty(0, empty(x, (0,)).dtype)  # others are refused there
-
-
-def on_this_gpu(kind: str, element: Any) -> Any:
-    """An empty array of the `kind_of` another rank's, on the GPU that this thread uses."""
-    if kind == "torch":
-        return element.cuda()
-    import cupy
-
-    return cupy.empty((0,), element.dtype)
 
 
 class GpuArrays:

@@ -20,13 +20,6 @@ bool is_inside(const std::byte* data, std::span<const std::byte> memory) {
 
 }  // namespace
 
-Heap::Heap(Neighbours& neighbours) : neighbours_(neighbours) { alive_->heap = this; }
-
-Heap::~Heap() {
-  const std::lock_guard lock(alive_->mutex);
-  alive_->heap = nullptr;
-}
-
 std::optional<std::size_t> Heap::take(Piece& piece, std::size_t nbytes, std::size_t alignment) {
   const uintptr_t base = reinterpret_cast<uintptr_t>(piece.memory.data());
   for (auto gap = piece.gaps.begin(); gap != piece.gaps.end(); ++gap) {
@@ -61,7 +54,7 @@ Result<std::byte*> Heap::allocate(std::size_t nbytes) {
   const std::size_t more = std::max(kPieceNbytes, rounded(wanted, kLargeAlign) + kLargeAlign);
   PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(more));
   usage_.reserved_nbytes += range.memory.size();
-  pieces_.push_back({range.offset, range.memory, {{0, range.memory.size()}}, range.keeps});
+  pieces_.push_back({range.offset, range.memory, {{0, range.memory.size()}}});
   return take_from(pieces_.back());
 }
 
@@ -93,16 +86,6 @@ void Heap::free(std::byte* memory) {
     piece->gaps.erase(next);
   }
   piece->gaps.emplace(begin, nbytes);
-}
-
-Result<Heap::Lent> Heap::lend(std::size_t nbytes) {
-  PC_ASSIGN_OR_RETURN(std::byte* const memory, allocate(nbytes));
-  const std::lock_guard lock(mutex_);
-  const auto give_back = [alive = alive_, mapped = piece_of(memory)->keeps](std::byte* lent) {
-    const std::lock_guard still(alive->mutex);
-    if (alive->heap != nullptr) alive->heap->free(lent);
-  };
-  return Lent{{memory, nbytes}, std::shared_ptr<std::byte>(memory, give_back)};
 }
 
 Heap::Usage Heap::usage() const {

@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "transport/shm/neighbours.h"
@@ -27,20 +25,14 @@ class Heap {
   struct Usage {
     std::size_t reserved_nbytes = 0, used_nbytes = 0;
   };
-  explicit Heap(Neighbours& neighbours);
+  explicit Heap(Neighbours& neighbours) : neighbours_(neighbours) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
-  ~Heap();
+  ~Heap() = default;
 
   // Aligned to 128 bytes, to 2 MiB from that size on; contents unspecified. kSystem: the host has no such memory.
   Result<std::byte*> allocate(std::size_t nbytes);
   void free(std::byte* memory);  // what allocate() gave
-  // The same, for who may have it longer than the heap lives: it is there while anybody has `keeps`.
-  struct Lent {
-    std::span<std::byte> bytes;
-    std::shared_ptr<const void> keeps;
-  };
-  Result<Lent> lend(std::size_t nbytes);
   Usage usage() const;
   // nullopt: not all of it lies in the heap.
   std::optional<HeapPlace> find(const std::byte* data, std::size_t nbytes) const;
@@ -50,17 +42,11 @@ class Heap {
     uint64_t offset = 0;  // in this rank's memory
     std::span<std::byte> memory = {};
     std::map<std::size_t, std::size_t> gaps = {};  // free bytes, by where they begin
-    std::shared_ptr<const void> keeps = {};        // SharedRange
-  };
-  struct Alive {
-    std::mutex mutex;
-    Heap* heap;  // guarded by mutex; null: it is gone
   };
   static std::optional<std::size_t> take(Piece& piece, std::size_t nbytes, std::size_t alignment);
   Piece* piece_of(const std::byte* data);
 
   Neighbours& neighbours_;
-  const std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Piece> pieces_;
   std::map<std::byte*, std::size_t> taken_;

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -27,7 +26,9 @@ class LoneNeighbours final : public Neighbours {
   LoneNeighbours(Rank self, Bell bell) : self_(self), bell_(std::move(bell)) {}
   LoneNeighbours(const LoneNeighbours&) = delete;
   LoneNeighbours& operator=(const LoneNeighbours&) = delete;
-  ~LoneNeighbours() override = default;
+  ~LoneNeighbours() override {
+    for (const SharedRange& piece : pieces_) ::munmap(piece.memory.data(), piece.memory.size());
+  }
   bool has(Rank rank) const override { return rank == self_; }
   Result<SharedRange> grow(std::size_t nbytes) override;
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override;
@@ -53,8 +54,7 @@ Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
     return system_error("madvise of " + std::to_string(nbytes) + " bytes", error);
   }
   const uint64_t offset = pieces_.empty() ? 0 : pieces_.back().offset + pieces_.back().memory.size();
-  const std::shared_ptr<const void> mapped(at, [nbytes](void* its) { ::munmap(its, nbytes); });
-  pieces_.push_back({offset, {static_cast<std::byte*>(at), nbytes}, mapped});
+  pieces_.push_back({offset, {static_cast<std::byte*>(at), nbytes}});
   return pieces_.back();
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "base/status.h"
@@ -16,10 +15,9 @@ namespace pc {
 struct SharedRange {
   uint64_t offset = 0;
   std::span<std::byte> memory;
-  std::shared_ptr<const void> keeps = {};  // of grow(): while anybody has it, the memory stays mapped
 };
 
-// Ranks are ranks of the world. Everything that is mapped stays until this goes, or longer (SharedRange::keeps). Thread-safety: all methods.
+// Ranks are ranks of the world. Everything that is mapped stays until this goes. Thread-safety: all methods.
 class Neighbours {
  public:
   virtual ~Neighbours() = default;

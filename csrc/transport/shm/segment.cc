@@ -56,20 +56,20 @@ Status foreign(const std::string& why) {
 
 // Of a file that has so many bytes: from one of its mappings, or from a new one that covers the piece.
 Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offset, std::size_t nbytes,
-                                      std::vector<std::shared_ptr<const Mapping>>& mappings) {
+                                      std::vector<Mapping>& mappings) {
   if (nbytes == 0 || offset > has || nbytes > has - offset) {
     return Status(Code::kMismatch, std::to_string(nbytes) + " bytes at " + std::to_string(offset) +
                                        " do not lie inside shared memory of " + std::to_string(has));
   }
-  for (const std::shared_ptr<const Mapping>& mapping : mappings) {
-    if (mapping->covers(offset, nbytes)) return mapping->piece(offset, nbytes);
+  for (const Mapping& mapping : mappings) {
+    if (mapping.covers(offset, nbytes)) return mapping.piece(offset, nbytes);
   }
   // To the end of the last page: memory that is not whole pages long has that page all the same.
   const std::size_t page = page_nbytes();
   const uint64_t from = offset / page * page, to = (offset + nbytes + page - 1) / page * page;
   PC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::of(fd.get(), from, to - from));
-  mappings.push_back(std::make_shared<const Mapping>(std::move(mapping)));
-  return mappings.back()->piece(offset, nbytes);
+  mappings.push_back(std::move(mapping));
+  return mappings.back().piece(offset, nbytes);
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
                 static_cast<off_t>(nbytes));
     return mapping.status();
   }
-  mappings_.push_back(std::make_shared<const Mapping>(std::move(mapping).value()));
-  const SharedRange range{nbytes_, mappings_.back()->memory(), mappings_.back()};
+  const SharedRange range{nbytes_, mapping.value().memory()};
+  mappings_.push_back(std::move(mapping).value());
   nbytes_ += nbytes;
   return range;
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,7 +35,7 @@ class OwnSegment {
   Fd fd_;
   std::function<uint64_t()> room_;
   uint64_t nbytes_ = 0;  // that grow() has given
-  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  std::vector<Mapping> mappings_;
 };
 
 // Another rank's, by a descriptor that came from outside. Thread-safety: none.
@@ -53,7 +52,7 @@ class PeerSegment {
   explicit PeerSegment(Fd fd) : fd_(std::move(fd)) {}
 
   Fd fd_;
-  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  std::vector<Mapping> mappings_;
 };
 
 }  // namespace pc

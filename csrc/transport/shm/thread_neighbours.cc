@@ -72,7 +72,7 @@ Result<SharedRange> ThreadHostImpl::grow(Rank rank, std::size_t nbytes) {
   std::byte* const at = place.base + place.nbytes;
   if (::mprotect(at, nbytes, PROT_READ | PROT_WRITE) != 0)
     return system_error("mprotect of a rank's memory", errno);
-  const SharedRange range{place.nbytes, {at, nbytes}, shared_from_this()};
+  const SharedRange range{place.nbytes, {at, nbytes}};
   place.nbytes += nbytes;
   return range;
 }

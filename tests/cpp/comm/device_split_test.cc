@@ -34,6 +34,7 @@ class SplitWorld : public DeviceWorld {
       options.driver.path = FAKE_CUDA;
       options.nccl = nccl::testing::named(FAKE_NCCL_22809);
       options.log = Logger(LogLevel::kError, world.rank(), -1);
+      options.strict = strict_;
       DeviceGroups gpus(runtime, std::move(options));
       const Status ended = body({runtime, world, gpus});
       gpus.abort(Status(Code::kAborted, "the test is over"));
@@ -42,6 +43,8 @@ class SplitWorld : public DeviceWorld {
     };
     return run(size, on_rank, shut_down);
   }
+
+  bool strict_ = false;  // who makes a call keeps others waiting until all ranks have made it
 
   // What pycollective/groups.py does. The group of these ranks, or null where this one is not among them.
   static Result<Communicator*> agree_on(const Here& here, const std::vector<Rank>& ranks) {
@@ -253,6 +256,41 @@ TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
       },
       false);
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_its_turn_ends_it_for_all) {
+  strict_ = true;
+  bool parent_goes_on = true;
+  std::promise<void> has_left, all_heard;
+  const Outcomes outcomes = run_here(
+      2,
+      [&](const Here& here) -> Status {
+        PC_TRY(here.join());
+        PC_ASSIGN_OR_RETURN(Communicator* const child, agree_on(here, {0, 1}));
+        PC_TRY(host_sum(here.world));
+        if (here.rank() == 1) {
+          const Status split = here.gpus.split(here.world, child, kLong);
+          has_left.get_future().wait();
+          all_heard.set_value();
+          return split;
+        }
+        PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+        const std::size_t calls = here.runtime.last_calls().size();
+        auto other =
+            std::async(std::launch::async, [&] { return begin(here, here.world, x.sum()).status(); });
+        while (here.runtime.last_calls().size() == calls) std::this_thread::yield();  // it waits for rank 1
+        const Status split = here.gpus.split(here.world, child, 0.05);
+        parent_goes_on = here.gpus.can_split(here.world) || child->alive().is_ok();
+        has_left.set_value();
+        all_heard.get_future().wait();
+        other.wait();
+        return split;
+      },
+      false);
+  EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_NE(outcomes[1].code(), Code::kOk) << text_of(outcomes);
+  EXPECT_NE(outcomes[1].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_FALSE(parent_goes_on);
 }
 
 }  // namespace

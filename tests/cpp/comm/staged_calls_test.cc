@@ -89,24 +89,6 @@ TEST_P(StagedWorld, ranks_whose_arrays_lie_on_the_cpu_are_in_the_same_call) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(StagedWorld, large_arrays_are_staged_where_the_ranks_of_a_host_read_them) {
-  constexpr std::size_t kLarge = std::size_t{3} << 18;  // 3 MiB
-  const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
-    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank(), kLarge));
-    PC_TRY(calls->run(sum_of(x), -1));
-    PC_TRY(expect(x, 6));
-    if ((runtime.heap() != nullptr) != (GetParam() == Over::kShared))
-      return wrong("no such heap was expected");
-    if (runtime.heap() != nullptr && runtime.heap()->usage().used_nbytes < kLarge * sizeof(float))
-      return wrong("it was staged elsewhere");
-    return calls->close(-1);
-  });
-  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  EXPECT_EQ(fake_.calls("pageable"), 0);
-  EXPECT_EQ(fake_.live("registered"), 0);
-}
-
 TEST_P(StagedWorld, messages_go_round_a_ring_and_both_ways_at_once) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));

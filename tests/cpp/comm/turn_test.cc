@@ -1,22 +1,28 @@
-// Threads of a rank wait for each other no longer than they said, hear Ctrl-C, and that the group has ended.
+// Threads of a rank come in the order in which they asked, wait no longer than they said, hear Ctrl-C, and that the group has ended.
 #include "comm/turn.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
+#include <thread>
 
 #include "comm/runtime.h"
 
 namespace pc::testing {
 namespace {
 
-// One rank; this thread has the turn, and `waits` of another one wants it.
+// One rank; this thread has the turn, and others want it.
 class TurnTest : public ::testing::Test {
  protected:
   void SetUp() override {
     RuntimeOptions options;
-    options.interrupted = [this] { return interrupts_.load(); };
+    options.interrupted = [this] {
+      if (calls_in_handler_.exchange(false)) in_handler_ = take(20).status();
+      ++probes_;
+      return interrupts_.load();
+    };
     runtime_ = Runtime::create(std::move(options), Deadline::after(20)).value();
     held_ = take(20).value();
   }
@@ -26,7 +32,20 @@ class TurnTest : public ::testing::Test {
   std::future<Status> another_takes(double timeout_s) {
     return std::async(std::launch::async, [this, timeout_s] { return take(timeout_s).status(); });
   }
-  std::atomic<bool> interrupts_{false};
+  // Returns when another thread stands in line. It calls `then` in its turn.
+  std::future<Status> another_waits(const std::function<void()>& then = [] {}) {
+    probes_ = 0;
+    auto another = std::async(std::launch::async, [this, then] {
+      const Result<std::shared_ptr<void>> mine = take(20);
+      if (mine.is_ok()) then();
+      return mine.status();
+    });
+    while (probes_ == 0) std::this_thread::yield();
+    return another;
+  }
+  std::atomic<bool> interrupts_{false}, calls_in_handler_{false};
+  std::atomic<int> probes_{0};
+  Status in_handler_;
   std::unique_ptr<Runtime> runtime_;
   Turn turn_{"does that"};
   std::shared_ptr<void> held_;
@@ -41,12 +60,26 @@ TEST_F(TurnTest, one_has_it_and_the_next_gets_it) {
   held_ = turn_.take_now();
   EXPECT_NE(held_, nullptr);
   EXPECT_EQ(turn_.take_now(), nullptr);
+  EXPECT_EQ(std::async(std::launch::async, [&] { return turn_.take_now(); }).get(), nullptr);
 }
 
-TEST_F(TurnTest, who_waits_hears_of_its_deadline) {
+TEST_F(TurnTest, who_takes_it_again_and_again_comes_behind_who_waits) {
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<bool> had_it{false};
+    std::future<Status> another = another_waits([&] { had_it = true; });
+    held_ = nullptr;
+    held_ = take(20).value();
+    EXPECT_TRUE(had_it);
+    EXPECT_TRUE(another.get().is_ok());
+  }
+}
+
+TEST_F(TurnTest, who_waits_hears_of_its_deadline_and_leaves_the_line) {
   const Status late = another_takes(0.01).get();
   EXPECT_EQ(late.code(), Code::kTimeout);
   EXPECT_NE(late.message().find("this group does that"), std::string::npos) << late.message();
+  held_ = nullptr;
+  EXPECT_TRUE(take(20).is_ok());
 }
 
 TEST_F(TurnTest, who_waits_hears_ctrl_c) {
@@ -55,7 +88,7 @@ TEST_F(TurnTest, who_waits_hears_ctrl_c) {
 }
 
 TEST_F(TurnTest, who_waits_hears_that_the_group_has_ended) {
-  std::future<Status> another = another_takes(20);
+  std::future<Status> another = another_waits();
   runtime_->abort(Status(Code::kAborted, "asked for"));
   EXPECT_EQ(another.get().code(), Code::kAborted);
 }
@@ -64,6 +97,11 @@ TEST_F(TurnTest, a_signal_handler_inside_is_refused_instead_of_waiting_for_itsel
   const Status refused = take(20).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_NE(refused.message().find("signal handler that runs while this group does that"), std::string::npos);
+  calls_in_handler_ = true;  // of one that waits
+  std::future<Status> another = another_waits();
+  held_ = nullptr;
+  EXPECT_TRUE(another.get().is_ok());
+  EXPECT_EQ(in_handler_.code(), Code::kInvalidArgument);
 }
 
 }  // namespace

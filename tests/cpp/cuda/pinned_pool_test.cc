@@ -6,12 +6,9 @@
 
 #include "cuda/fake_gpu.h"
 #include "cuda/stream.h"
-#include "transport/shm/lone_neighbours.h"
 
 namespace pc::cuda {
 namespace {
-
-constexpr std::size_t kLarge = 2UL << 20;
 
 class PinnedPoolTest : public FakeGpu {};
 
@@ -64,47 +61,6 @@ TEST_F(PinnedPoolTest, all_is_given_back_when_the_pool_and_what_it_lent_are_gone
     EXPECT_EQ(fake.live("pinned"), 1);
   }
   EXPECT_EQ(fake.live("pinned"), 0);
-}
-
-// Large blocks lie where the ranks of this host read them.
-class SharedPoolTest : public PinnedPoolTest {
- protected:
-  SharedPoolTest() : neighbours_(make_lone_neighbours(0).value()), heap_(std::in_place, *neighbours_) {}
-  std::unique_ptr<Neighbours> neighbours_;
-  std::optional<shm::Heap> heap_;
-};
-
-TEST_F(SharedPoolTest, large_blocks_lie_in_the_heap_and_are_pinned_there) {
-  PinnedPool pool(gpu(), &*heap_);
-  {
-    const PinnedPool::Lent large = value_of(pool.take(kLarge)), small = value_of(pool.take(100));
-    EXPECT_TRUE(heap_->find(large.bytes().data(), kLarge));
-    EXPECT_FALSE(heap_->find(small.bytes().data(), 100));
-    EXPECT_EQ(fake.live("registered"), 1);
-  }
-  EXPECT_TRUE(heap_->find(value_of(pool.take(kLarge)).bytes().data(), kLarge));
-  EXPECT_EQ(fake.calls("cuMemHostRegister"), 1);
-}
-
-TEST_F(SharedPoolTest, what_was_lent_may_outlive_pool_heap_and_neighbours) {
-  std::optional<PinnedPool> pool(std::in_place, gpu(), &*heap_);
-  {
-    const PinnedPool::Lent lent = value_of(pool->take(kLarge));
-    pool.reset();
-    heap_.reset();
-    neighbours_ = nullptr;
-    lent.bytes().back() = std::byte{1};  // or this ends the process
-    EXPECT_EQ(fake.live("registered"), 1);
-  }
-  EXPECT_EQ(fake.live("registered"), 0);
-}
-
-TEST_F(SharedPoolTest, where_the_heap_cannot_be_pinned_the_driver_gives_memory) {
-  PinnedPool pool(gpu(), &*heap_);
-  fake.fail_next("cuMemHostRegister", CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_FALSE(heap_->find(value_of(pool.take(kLarge)).bytes().data(), kLarge));
-  EXPECT_EQ(heap_->usage().used_nbytes, 0U);
-  EXPECT_EQ(fake.live("pinned"), 1);
 }
 
 TEST_F(PinnedPoolTest, no_memory_is_an_error_that_says_how_much) {

@@ -84,20 +84,6 @@ TEST_F(HeapTest, arrays_of_all_sizes_never_overlap) {
   EXPECT_LE(heap_->usage().reserved_nbytes, 140 * kMiB);
 }
 
-TEST_F(HeapTest, what_is_lent_is_there_for_as_long_as_anybody_holds_it) {
-  Heap::Lent lent = heap_->lend(kMiB).value();
-  EXPECT_TRUE(heap_->find(lent.bytes.data(), kMiB));
-  EXPECT_EQ(heap_->usage().used_nbytes, kMiB);
-  const std::byte* const place = lent.bytes.data();
-  lent = heap_->lend(kMiB).value();
-  EXPECT_EQ(heap_->usage().used_nbytes, kMiB);
-  EXPECT_EQ(allocate(kMiB), place);
-  heap_ = nullptr;
-  neighbours_ = nullptr;
-  host_ = nullptr;
-  std::memset(lent.bytes.data(), 1, kMiB);  // or this ends the process
-}
-
 TEST_F(HeapTest, an_impossible_size_is_refused) {
   EXPECT_EQ(heap_->allocate(~std::size_t{0}).status().code(), Code::kInvalidArgument);
 }
