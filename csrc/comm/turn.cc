@@ -7,7 +7,6 @@
 namespace pc {
 
 std::shared_ptr<void> Turn::held() {
-  taken_ = true;
   return std::shared_ptr<void>(this, [this](void*) {
     {
       const std::lock_guard lock(mutex_);
@@ -24,9 +23,12 @@ bool Turn::is_mine() const {
 }
 
 std::shared_ptr<void> Turn::take_now() {
-  const std::lock_guard lock(mutex_);
-  if (!line_.empty()) return nullptr;
-  line_.push_back(std::this_thread::get_id());
+  {
+    const std::lock_guard lock(mutex_);
+    if (!line_.empty()) return nullptr;
+    line_.push_back(std::this_thread::get_id());
+    taken_ = true;
+  }
   return held();
 }
 
@@ -38,12 +40,13 @@ Result<std::shared_ptr<void>> Turn::take(Communicator& group, Deadline deadline)
                   "a signal handler that runs while this group " + doing_ + " cannot make a call there");
   line_.push_back(me);
   const Status waited = wait_in_slices(lock, changed_, group.waiting_until(deadline), [&]() -> Result<bool> {
+    if (!taken_ && line_.front() == me) return taken_ = true;
     PC_TRY(group.alive());
-    return !taken_ && line_.front() == me;
+    return false;
   });
-  if (waited.is_ok()) return held();
-  line_.erase(std::find(line_.begin(), line_.end(), me));
+  if (!waited.is_ok()) line_.erase(std::find(line_.begin(), line_.end(), me));
   lock.unlock();
+  if (waited.is_ok()) return held();
   changed_.notify_all();
   PC_TRY(group.alive());
   if (waited.code() != Code::kTimeout) return waited;

@@ -27,7 +27,7 @@ class Turn {
   bool is_mine() const;
 
  private:
-  std::shared_ptr<void> held();  // of the first in line, which this thread is
+  std::shared_ptr<void> held();  // what is given for a turn that has been taken
   const std::string doing_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
