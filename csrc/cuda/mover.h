@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -16,7 +15,8 @@ namespace pc::cuda {
 // Thread-safety: one thread at a time.
 class Mover {
  public:
-  // `kernels`: embedded_kernels(). Without any, or on a driver that does not take them, it copies only.
+  // `kernels`: embedded_kernels(). Without any, or on a driver that does not take them, it copies only. All of them go to the device now:
+  // later that would wait for whatever runs there, and that may wait for this rank.
   static Result<Mover> create(const Context& context, std::span<const std::byte> kernels);
 
   const Status& can_reduce() const { return can_reduce_; }  // kUnsupported, and why not
@@ -25,14 +25,14 @@ class Mover {
   Status copy(void* to, const void* from, std::size_t nbytes, CUstream stream);
 
  private:
-  Mover(Context context, uint32_t multiprocessors, Result<Kernels> kernels);
-  Result<CUfunction> find(const std::string& name);
+  using Functions = std::map<std::string, CUfunction>;
+  Mover(Context context, uint32_t multiprocessors, Result<Functions> kernels);
+  static Result<Functions> load(const Context& context, std::span<const std::byte> kernels);
 
   Context context_;
   uint32_t multiprocessors_;
   Status can_reduce_;
-  std::optional<Kernels> kernels_;           // there where can_reduce_
-  std::map<std::string, CUfunction> found_;  // finding one takes the driver a while
+  Functions kernels_;  // by name; all there are, where can_reduce_
 };
 
 }  // namespace pc::cuda

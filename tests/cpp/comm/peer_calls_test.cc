@@ -257,6 +257,21 @@ TEST_P(PeerWorld, an_allocation_that_took_the_place_of_others_is_opened_anew) {
   EXPECT_EQ(fake_.live("peer"), 1);
 }
 
+TEST_P(PeerWorld, a_first_call_loads_no_code_which_would_wait_for_what_runs_on_the_gpu) {
+  std::barrier all(2);
+  const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+    all.arrive_and_wait();
+    const int loaded = fake_.calls("cuFuncLoad");
+    PC_TRY(run(*calls, x.sum()));
+    PC_TRY(expect(x, 3));
+    if (loaded == 0 || fake_.calls("cuFuncLoad") != loaded) return wrong("code was loaded in the call");
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(PeerWorld, sums_are_in_the_order_of_ranks_on_all) {
   constexpr std::array<float, 4> kValues{1e8F, -1e8F, 0.25F, 1};  // 1.25 in this order, 0 or 1 in others
   const Outcomes outcomes = run(4, [&](Runtime& runtime, Communicator& group) -> Status {
