@@ -445,7 +445,7 @@ def scatter(
         like = _like(library, element)
     else:
         library = library_for("scatter", "x", x)
-        if is_on_gpu(x) and library.name != "jax":
+        if is_on_gpu(x) and library.name != "jax":  # JAX has its arrays on the host for the call
             refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
             group.broadcast_object(refused, root, timeout=call.clock.left_s())
             raise Unsupported(f"scatter: {refused}")

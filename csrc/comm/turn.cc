@@ -50,8 +50,9 @@ Result<std::shared_ptr<void>> Turn::take(Communicator& group, Deadline deadline)
   changed_.notify_all();
   PC_TRY(group.alive());
   if (waited.code() != Code::kTimeout) return waited;
-  return Status(Code::kTimeout,
-                "another thread of this rank has not got through: this group " + doing_ + " there")
+  return Status(Code::kTimeout, "this group " + doing_ +
+                                    " in one thread of a rank at a time, and another one " +
+                                    "had not got through when the deadline passed")
       .with_rank(group.rank());
 }
 

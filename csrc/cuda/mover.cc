@@ -42,8 +42,9 @@ Result<Mover::Functions> Mover::load(const Context& context, std::span<const std
 Status Mover::reduce(const DeviceReduction& reduction, CUstream stream) {
   PC_TRY(can_reduce_);
   PC_ASSIGN_OR_RETURN(const device::ReduceArguments arguments, reduce_arguments(reduction));
-  const auto kernel = kernels_.find(reduce_kernel(reduction.dtype, reduction.how.op).value_or(""));
-  if (kernel == kernels_.end()) return Status(Code::kInternal, "no kernel reduces that");
+  const std::string name = reduce_kernel(reduction.dtype, reduction.how.op).value_or("");
+  const auto kernel = kernels_.find(name);
+  if (kernel == kernels_.end()) return Status(Code::kInternal, "no kernel was loaded of the name " + name);
   const pc::LaunchShape shape = launch_shape(reduction.count * size_of(reduction.dtype), multiprocessors_);
   return launch(context_.driver(), kernel->second, {shape.blocks, shape.threads}, stream, arguments);
 }
