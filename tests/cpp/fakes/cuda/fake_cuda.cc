@@ -115,7 +115,7 @@ void fake_cuda_reset() {
   w.device_count = w.peer_access = 1;
   w.memory = 1UL << 30;
   w.hold_new = false;
-  ++w.generation;
+  w.threads.clear();
 }
 
 void fake_cuda_set_init_result(int result) {

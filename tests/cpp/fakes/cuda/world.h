@@ -90,15 +90,20 @@ struct Failure {
   int good_calls, result;
 };
 
+struct ThisThread {
+  CUcontext context = nullptr;
+  int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+};
+
 struct World {
   std::mutex mutex;
   std::condition_variable changed;  // anything did
   // All guarded by mutex.
   pid_t process = -1;  // that called cuInit
-  int generation = 0;  // of resets
   int init_result = 0, version = 13000, device_count = 1, peer_access = 1, broken = 0;
   std::size_t memory = 1UL << 30;
   bool hold_new = false;
+  std::map<pid_t, ThisThread> threads = {};
   std::map<int, int> attributes = {};
   std::set<std::string> hidden = {};
   std::map<std::string, Failure> failures = {};
@@ -128,17 +133,9 @@ __attribute__((visibility("hidden"))) inline World& world() {
   return *only;
 }
 
-struct ThisThread {
-  int generation = -1;
-  CUcontext context = nullptr;
-  int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-};
-__attribute__((visibility("hidden"))) inline ThisThread& this_thread() {
-  thread_local ThisThread mine;
-  if (mine.generation != world().generation)
-    mine = {world().generation, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL};
-  return mine;
-}
+// With the mutex held. No thread_local: where such a block of a library from dlopen lies 16 bytes behind a page's begin, GCC 12's
+// LeakSanitizer takes what is before it for a header of glibc 2.19 and crashes (sanitizer_tls_get_addr.cpp).
+__attribute__((visibility("hidden"))) inline ThisThread& this_thread() { return world().threads[::gettid()]; }
 
 // --- Every call begins with one of these: it counts, fails where it must, and holds the world for as long as it lives.
 

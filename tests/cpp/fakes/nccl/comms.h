@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,12 @@ struct World {
   std::map<std::pair<int, int>, std::vector<std::pair<Comm*, int>>> gathering;  // splits: by (number, color)
 };
 
+// What a thread has begun with ncclGroupStart.
+struct Group {
+  int depth = 0;
+  std::vector<Comm*> comms = {};
+};
+
 // Everything, behind one mutex but where a call blocks.
 struct Fake {
   std::mutex mutex;
@@ -96,6 +103,7 @@ struct Fake {
   std::vector<std::unique_ptr<Comm>> comms;
   std::vector<std::unique_ptr<Comm>> forgotten;  // nobody ended them; NCCL would hold on to their names
   std::map<std::string, std::shared_ptr<World>> worlds;
+  std::map<std::thread::id, Group> groups;
   int ids = 0, questions = 0;
   bool init_waits = false, init_hangs = false, calls_hang = false;
   struct Failure {
@@ -114,8 +122,8 @@ inline Fake& fake() {
   static Fake* const one = new Fake;  // outlives threads that hang
   return *one;
 }
-inline thread_local int group_depth = 0;
-inline thread_local std::vector<Comm*> group_comms;
+// With the mutex held. No thread_local: fakes/cuda/world.h says why.
+inline Group& group() { return fake().groups[std::this_thread::get_id()]; }
 
 inline void violation(const std::string& text) { fake().violations += text + "; "; }
 

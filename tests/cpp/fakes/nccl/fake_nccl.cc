@@ -34,14 +34,15 @@ int issue_now(Comm* comm, Call call, std::unique_ptr<Operation>& into) {
     if (own == comm->ops.end() || own->second.first != call.dtype) return kInvalidArgument;
     call.factor = own->second.second;
   }
-  if (group_depth == 0) {
+  if (group().depth == 0) {
     entry.note(call.kind);
     comm->group.push_back(std::move(call));
     into = take_issued(*comm);
     return entry.begun();
   }
-  if (std::find(group_comms.begin(), group_comms.end(), comm) == group_comms.end()) {
-    group_comms.push_back(comm);
+  std::vector<Comm*>& comms = group().comms;
+  if (std::find(comms.begin(), comms.end(), comm) == comms.end()) {
+    comms.push_back(comm);
     comm->calls += comm->calls.empty() ? "[" : " [";
   }
   const bool message = call.kind == "Send" || call.kind == "Recv";
@@ -209,8 +210,8 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   if (comm->inside.load() != 0) violation("Abort while another thread is inside");
   if (comm->dead) violation("Abort of a communicator that has ended");
   if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
-  if (group_depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
-  comm->calls += group_depth > 0 ? " [Abort]" : " Abort";
+  if (group().depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
+  comm->calls += group().depth > 0 ? " [Abort]" : " Abort";
   comm->dead = comm->aborted = comm->life->dead = true;
   comm->group.clear();
   for (auto& [number, calls] : comm->world->pending)
@@ -286,24 +287,25 @@ PC_EXPORT int ncclCommCuDevice(Comm* comm, int* device) {
 PC_EXPORT int ncclGroupStart() {
   const std::lock_guard lock(fake().mutex);
   if (const int code = scripted_failure("GroupStart", nullptr); code != kSuccess) return code;
-  ++group_depth;
+  ++group().depth;
   return kSuccess;
 }
 PC_EXPORT int ncclGroupEnd() {
   std::unique_lock lock(fake().mutex);
-  if (group_depth == 0) {
+  Group& own = group();
+  if (own.depth == 0) {
     violation("GroupEnd without GroupStart");
     return kInvalidUsage;
   }
-  --group_depth;
-  Comm* const one = group_comms.empty() ? nullptr : group_comms.front();
+  --own.depth;
+  Comm* const one = own.comms.empty() ? nullptr : own.comms.front();
   if (one != nullptr && one->inside.fetch_add(1) != 0) violation("GroupEnd while another thread is inside");
   block_if_asked(lock, "GroupEnd");
   if (one != nullptr) one->inside.fetch_sub(1);
   int answer = kSuccess;
   std::vector<std::unique_ptr<Operation>> operations;
   const int failure = scripted_failure("GroupEnd", one);
-  for (Comm* const comm : std::exchange(group_comms, {})) {
+  for (Comm* const comm : std::exchange(own.comms, {})) {
     comm->calls += "]";
     if (failure != kSuccess) {
       comm->group.clear();
