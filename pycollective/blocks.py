@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pycollective import _core
-from pycollective.arrays import library_of
+from pycollective.arrays import library_of, on_the_host
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library, Shape
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.staging import Room
@@ -15,11 +16,12 @@ from pycollective.staging import Room
 __all__ = ["block_of", "check_block", "check_pairs", "copy_of", "library_for", "unfilled", "writable_for"]
 
 
-def library_for(function: str, argument: str, x: Any) -> Library:
+def library_for(function: str, argument: str, x: Any, out: Any = None) -> Library:
+    """The library of `x`, in a call that gives an array of its own, or writes to `out`."""
     try:
         library = library_of(x)
         library.shape(x)  # it can be read
-        return library
+        return library if out is None or is_on_gpu(out) else on_the_host(library)
     except CollectiveError as error:
         error.args = (f"{function}: {argument}: {error}",)
         raise

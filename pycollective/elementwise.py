@@ -41,7 +41,7 @@ class Elementwise:
                     f"{self.name}: out= is for one array, not for a list: copy the arrays first"
                 )
             return move_bundle(self.name, x, self._run_bundle, writes=self.writes, op=self.op)
-        library = library_for(self.name, "x", x)
+        library = library_for(self.name, "x", x, out)
         check_pairs(self.name, "x", library.shape(x), self.op)
         with Room() as room:
             if not self.writes:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pycollective.arrays import Library, library_of
+from pycollective.arrays import Library, library_of, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.numbers import is_number
 from pycollective.blocks import check_block, check_pairs
@@ -40,8 +40,18 @@ class _Member:
     nbytes: int
 
 
-def _members(function: str, path: str, x: Any) -> list[_Member]:
-    """The arrays in `x`, dicts by sorted key."""
+def _members(function: str, x: Any) -> list[_Member]:
+    """The arrays in `x`, dicts by sorted key. JAX's on a GPU stay there if all of them lie on that one."""
+    found = _found(function, "x", x)
+    stays = [on_the_host(member.library) is not member.library for member in found]
+    places = {str(m.array.devices()) if is_jax else "" for m, is_jax in zip(found, stays, strict=True)}
+    if len(places) > 1:
+        for member in found:
+            member.library = on_the_host(member.library)
+    return found
+
+
+def _found(function: str, path: str, x: Any) -> list[_Member]:
     found: list[_Member] = []
     if isinstance(x, dict):
         try:
@@ -59,7 +69,7 @@ def _members(function: str, path: str, x: Any) -> list[_Member]:
                 f"{function}: {name} is a number among arrays: pass numpy.array({member!r}){_else(function)}"
             )
         if isinstance(member, (list, tuple, dict)):
-            found += _members(function, name, member)
+            found += _found(function, name, member)
             continue
         try:
             library = library_of(member)
@@ -140,7 +150,7 @@ def move_bundle(
     function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
     """Hands `call` the arrays of each element type, as blocks, and what tells this list of them from another."""
-    members = _members(function, "x", x)
+    members = _members(function, x)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
     digest = _digest(members)
@@ -163,7 +173,7 @@ def begin_bundle(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
     """The same for a call in the background, which can copy nothing when it ends."""
-    members = _members(function, "x", x)
+    members = _members(function, x)
     _check(function, members, op, writes=writes)
     for member in members:
         why = ""
@@ -196,7 +206,7 @@ class Planned:
 
 def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
     """What the calls on `x` need that write it; None if they would copy, or lie on a GPU."""
-    members = _members(function, "x", x)
+    members = _members(function, x)
     _check(function, members, op, writes=True)
     if any(is_on_gpu(member.array) for member in members):
         return None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pycollective import _core
-from pycollective.arrays import library_of
+from pycollective.arrays import library_of, on_the_host
 from pycollective.blocks import check_block
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
@@ -74,7 +74,7 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     """The combination of all ranks' leaves x[0], x[1], ..., the same on every rank, a new array."""
     if op not in OPS:
         raise Unsupported(f'allreduce: reproducible="world" takes op {", ".join(OPS)}, not {op!r}')
-    library = library_of(x)
+    library = on_the_host(library_of(x))
     shape = library.shape(x)
     check_block("allreduce", "x", library, x, op)
     if not shape:

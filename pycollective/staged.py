@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pycollective.arrays import by_name
+from pycollective.arrays import by_name, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library
 from pycollective.blocks import (
@@ -280,7 +280,7 @@ def sendrecv(
     """One array to a rank, another from a rank."""
     if is_bundle(x):
         raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
-    library = library_for("sendrecv", "x", x)
+    library = library_for("sendrecv", "x", x, out)
     target = library if out is None else writable_for("sendrecv", "out", out)
     with Room() as room:
         block = block_of(library, x, room)
@@ -330,7 +330,7 @@ def _gathered(
     name: str, group: Group, x: Any, root: int, out: Any, counts: Counts, axis: int, timeout: float | None
 ) -> Any:
     call = Parts(name, group, axis, timeout)
-    library = library_for(name, "x", x)
+    library = library_for(name, "x", x, out)
     check_block(name, "x", library, x)
     part = call.front(library, x)
     shape = library.shape(part) or (1,)
@@ -364,7 +364,7 @@ def reduce_scatter(
     """Every rank gets its part of the combination of all."""
     fixed_order = _by_shape("reduce_scatter", reproducible)
     call = Parts("reduce_scatter", group, axis, timeout)
-    library = library_for("reduce_scatter", "x", x)
+    library = library_for("reduce_scatter", "x", x, out)
     check_pairs("reduce_scatter", "x", library.shape(x), op)
     whole = call.front(library, x)
     if op in ("minloc", "maxloc") and call.axis == len(library.shape(x)) - 1:
@@ -396,7 +396,7 @@ def alltoall(
 ) -> Any:
     """Every rank gets a part of every other's array."""
     call = Parts("alltoall", group, axis, timeout)
-    library = library_for("alltoall", "x", x)
+    library = library_for("alltoall", "x", x, out)
     check_block("alltoall", "x", library, x)
     whole = call.front(library, x)
     shape = library.shape(whole)
@@ -445,7 +445,9 @@ def scatter(
         like = _like(library, element)
     else:
         library = library_for("scatter", "x", x)
-        if is_on_gpu(x) and library.name != "jax":  # JAX has its arrays on the host for the call
+        if library is not (host := on_the_host(library)):
+            library = host  # so the others need not know of the GPU
+        elif is_on_gpu(x):
             refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
             group.broadcast_object(refused, root, timeout=call.clock.left_s())
             raise Unsupported(f"scatter: {refused}")
@@ -483,7 +485,7 @@ def _scatter_into(call: Parts, x: Any, root: int, out: Any, counts: Counts) -> A
         call.own(lengths, mine[0])
     source = None
     if operator.index(root) == call.group.rank:
-        library = library_for("scatter", "x", x)
+        library = library_for("scatter", "x", x, out)
         whole = call.front(library, x)
         shape = library.shape(whole)
         if shape[1:] != mine[1:] or cut(call, shape, lengths)[call.group.rank] != mine[0]:

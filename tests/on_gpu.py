@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 import os
 import signal
 import statistics
@@ -142,6 +143,24 @@ def cupy_arrays_are_behind_their_producer() -> str:
     assert type(gathered) is type(x)
     assert gathered.shape == x.shape
     return "10 rounds in line"
+
+
+def jax_arrays_give_new_ones_on_the_gpu() -> str:
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the others need memory too
+    jax = library("jax")
+    try:
+        device = jax.devices("cuda")[0]
+    except RuntimeError as error:
+        raise NotMade(str(error)) from None
+    for rounds in range(10):
+        x = jax.device_put(jax.numpy.ones((2048, 2048), "float32"), device)
+        y = (x @ x) * 0 + rounds  # JAX is still at it
+        z = pc.allreduce(y)
+        assert z.devices() == {device}
+        assert bool((z == rounds).all()), z
+        assert bool((y == rounds).all()), y
+    assert pc.allgather(y.astype("bfloat16")).dtype == "bfloat16"
+    return "10 rounds"
 
 
 def the_host_is_given_back_soon() -> str:
@@ -404,6 +423,29 @@ def trained(torch: Any, model: Any, part: slice) -> list[Any]:
     return [parameter.detach().cpu() for parameter in model.parameters()]
 
 
+def layers_of(torch: Any) -> Any:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)]
+    return torch.nn.Sequential(*layers).cuda()
+
+
+def data_parallel_trains_as_alone() -> None:
+    share_a_gpu()
+    torch = cuda_torch()
+    pc.init()
+    half = slice(8 * pc.rank(), 8 * pc.rank() + 8)
+    for beside in (False, True):
+        model = layers_of(torch)
+        alone = trained(torch, copy.deepcopy(model), slice(0, 16))
+        with torch.cuda.stream(torch.cuda.Stream() if beside else torch.cuda.current_stream()):
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            ours = pc.torch.DataParallel(model, bucket_nbytes=5000, first_bucket_nbytes=1000)
+            together = trained(torch, ours, half)
+            ours.close()
+        for mine, wanted in zip(together, alone, strict=True):
+            torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
+
+
 def trains_as_alone() -> None:
     torch, dist = backend()
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -411,14 +453,7 @@ def trains_as_alone() -> None:
     half = slice(8 * dist.get_rank(), 8 * dist.get_rank() + 8)
     for hook in (None, allreduce_hook, pc.torch.ddp_comm_hook):
         for beside in (False, True):
-            torch.manual_seed(0)
-            layers = [
-                torch.nn.Linear(32, 64),
-                torch.nn.ReLU(),
-                torch.nn.Linear(64, 64),
-                torch.nn.Linear(64, 4),
-            ]
-            model = torch.nn.Sequential(*layers).cuda()
+            model = layers_of(torch)
             alone = trained(torch, copy.deepcopy(model), slice(0, 16))
             with torch.cuda.stream(torch.cuda.Stream() if beside else torch.cuda.current_stream()):
                 torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
@@ -476,6 +511,10 @@ def backend_goes_by_device() -> str:
     )
 
 
+def data_parallel_trains_as_one_process_does() -> str:
+    return together(data_parallel_trains_as_alone, "3 steps, also beside the default stream")
+
+
 def backend_trains_as_one_process_does() -> str:
     return together(trains_as_alone, "3 steps of DDP, with and without hooks, also beside the default stream")
 
@@ -493,6 +532,8 @@ ALONE: list[Callable[[], str]] = [
     cupy_arrays_are_behind_their_producer,
     the_host_is_given_back_soon,
 ]
+if any(map(importlib.util.find_spec, ("jax_cuda13_plugin", "jax_cuda12_plugin"))):  # few machines have it
+    ALONE.append(jax_arrays_give_new_ones_on_the_gpu)
 TOGETHER: list[Callable[[], str]] = [
     two_ranks_by_the_host_id_way,
     a_killed_rank_is_noticed_by_the_other,
@@ -500,6 +541,7 @@ TOGETHER: list[Callable[[], str]] = [
     messages_by_the_host_id_way,
     messages_from_array_to_array,
     a_killed_rank_is_noticed_by_a_peer_of_its_gpu,
+    data_parallel_trains_as_one_process_does,
     backend_goes_by_device,
     backend_trains_as_one_process_does,
     backend_waits_in_the_order_of_streams,

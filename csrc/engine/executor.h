@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/shown.h"
 #include "engine/request.h"
 #include "wire/message.h"
 
@@ -33,7 +34,7 @@ class Work {
 };
 
 // How work ends whose wait did: a timeout names `peer`, whom it waited for (-1: nobody).
-Status ended_early(WaitEnd end, const std::string& where, Rank peer);
+PC_SHOWN Status ended_early(WaitEnd end, const std::string& where, Rank peer);
 
 // Thread-safety: all methods. Launches of one group come in the same order on every rank; the communicator sees to that.
 class Executor {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/shown.h"
 #include "base/status.h"
 
 namespace pc {
@@ -25,7 +26,7 @@ class JobKey {
   JobKey& operator=(const JobKey&) = default;
   JobKey(JobKey&&) = default;
   JobKey& operator=(JobKey&&) = default;
-  ~JobKey();
+  PC_SHOWN ~JobKey();
   const Bytes& bytes() const { return bytes_; }
 
  private:
@@ -44,6 +45,6 @@ struct Credentials {
 };
 
 // From the kernel.
-Status fill_randomly(std::span<std::byte> bytes);
+PC_SHOWN Status fill_randomly(std::span<std::byte> bytes);
 
 }  // namespace pc

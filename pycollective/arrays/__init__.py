@@ -13,7 +13,7 @@ from typing import Any
 from pycollective.arrays.library import Library
 from pycollective.errors import InvalidArgument
 
-__all__ = ["Library", "by_name", "library_of"]
+__all__ = ["Library", "by_name", "library_of", "on_the_host"]
 
 
 def _numbers() -> Library:
@@ -40,6 +40,12 @@ def _jax() -> Library:
     return JaxArrays()
 
 
+def _jax_on_gpu() -> Library:
+    from pycollective.arrays.jax_on_gpu import JaxOnGpu
+
+    return JaxOnGpu()
+
+
 def _numpy() -> Library:
     from pycollective.arrays.numpy_arrays import NumpyArrays
 
@@ -64,6 +70,7 @@ LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("numbers", "builtins", _numbers),
     ("torch", "torch", _torch),
     ("paddle", "paddle.base", _paddle),
+    ("jax on a GPU", "jax", _jax_on_gpu),
     ("jax", "jax", _jax),
     ("gpu", "builtins", _gpu),
     ("exporters", "builtins", _exporters),
@@ -76,6 +83,11 @@ def by_name(name: str) -> Library:
     if name not in _loaded:
         _loaded[name] = next(load for known, _, load in LIBRARIES if known == name)()
     return _loaded[name]
+
+
+def on_the_host(library: Library) -> Library:
+    """For what cannot be done where its arrays lie, or is done beside arrays of the host: JAX copies them."""
+    return by_name("jax") if library.name == "jax on a GPU" else library
 
 
 def library_of(x: Any) -> Library:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pycollective._core import Group, Work
 from pycollective.arrays import Library
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Memory
 from pycollective.blocks import library_for
 from pycollective.errors import CollectiveError, InvalidArgument
@@ -28,12 +29,17 @@ class Bucket:
 
     All of them are copied there. The arrays that autograd makes may be somebody else's as well (the gradient of a view,
     of a sum), and one copy of memory that was just written costs less than reducing it where the ranks do not share it.
+    Of gradients on a GPU it lies there, and everything is in the order of their library's streams.
     """
 
     def __init__(self, slots: list[Slot], library: Library, like: Any, compression: str | None) -> None:
         self.names = tuple(slot.name for slot in slots)
-        self.memory: Memory = empty(sum(slot.nbytes for slot in slots), np.uint8)
-        self.flat = library.on(self.memory, like, (sum(math.prod(slot.shape) for slot in slots),))
+        self.nbytes = sum(slot.nbytes for slot in slots)
+        count = sum(math.prod(slot.shape) for slot in slots)
+        self.memory: Memory | None = None if is_on_gpu(like) else empty(self.nbytes, np.uint8)
+        self.flat = (
+            library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
+        )
         self.wire = wire_for(self.flat, slots[0].dtype, compression)
         self.missing = set(self.names)
         self.work: Work[Any] | None = None
@@ -47,11 +53,20 @@ class Bucket:
     def error(self) -> CollectiveError | None:
         """Waits until it is reduced, or cannot be."""
         assert self.work is not None
-        self.work._look_on()
-        error = self.work.exception()
+        error = self._outcome(self.work)
         if error is None and self.wire is not None:
             cast(self.flat, self.wire)
         return error
+
+    def _outcome(self, work: Work[Any]) -> CollectiveError | None:
+        if self.memory is not None:
+            work._look_on()
+            return work.exception()
+        try:
+            work.wait()  # the GPU does; what goes wrong later is the next call's to say, as of any call there
+        except CollectiveError as error:
+            return error
+        return None
 
     def clear(self) -> None:
         """Begins a new step."""
@@ -62,12 +77,21 @@ class Bucket:
 class Place:
     """Where one gradient lies."""
 
-    def __init__(self, slot: Slot, library: Library, bucket: Bucket, begin: int, like: Any) -> None:
+    def __init__(
+        self, slot: Slot, library: Library, bucket: Bucket, begin_nbytes: int, begin: int, like: Any
+    ) -> None:
         self.slot = slot
         self.library = library
         self.bucket = bucket
-        self.memory = bucket.memory[begin : begin + slot.nbytes]
-        self.view = library.on(self.memory, like, tuple(slot.shape[axis] for axis in slot.order))
+        lengths = tuple(slot.shape[axis] for axis in slot.order)
+        self.memory: Memory | None = None
+        if bucket.memory is not None:
+            self.memory = bucket.memory[begin_nbytes : begin_nbytes + slot.nbytes]
+            self.view = library.on(self.memory, like, lengths)
+        else:
+            self.view = bucket.flat[begin : begin + math.prod(lengths)].reshape(lengths)
+            if library.name == "torch":
+                self.view = self.view.data  # else a write to one place counts as a modification of all
         axes = list(slot.order)
         for axis in range(
             len(axes)
@@ -94,6 +118,15 @@ class Place:
         """Copies a gradient into the bucket, unless it lies there."""
         if gradient is not self.view:
             self.library.assign(self.view, gradient)
+
+    def zero(self) -> None:
+        """As if a gradient of zeros had been given."""
+        if self.memory is not None:
+            self.memory.fill(0)
+        elif self.library.name == "torch":
+            self.view.zero_()
+        else:
+            self.view.fill(0)
 
     def result(self) -> Any:
         """What the caller gets."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.heap import empty
 
@@ -30,6 +31,10 @@ def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
     if compression is None or dtype not in WIDE:
         return None
     wanted = FORMATS[compression]
+    if is_on_gpu(flat):
+        if (torch := sys.modules.get("torch")) is None or not isinstance(flat, torch.Tensor):
+            raise Unsupported("GradientReducer: compression= of arrays on a GPU is for torch's alone")
+        return torch.empty(flat.numel(), dtype=getattr(torch, wanted), device=flat.device)
     if not isinstance(flat, np.ndarray):
         return empty(flat.numel(), getattr(sys.modules["torch"], wanted))
     if wanted == "float16":

@@ -3,11 +3,13 @@
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pycollective._core import Group, Scaled, world
-from pycollective.arrays import library_of
+from pycollective.arrays import Library, library_of, on_the_host
+from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.blocks import check_block, library_for
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
 from pycollective.gradients.bucket import Bucket, Place
@@ -36,7 +38,7 @@ class GradientReducer:
 
     Parameters:
         parameters: (name, array) pairs or a dict, in the same order on all ranks. Only shapes and dtypes are looked
-            at. Arrays of NumPy, torch (CPU) or JAX.
+            at. Arrays of NumPy, torch, JAX or CuPy; on a GPU, all on the same. JAX's go through the host there.
         op: how gradients are combined, as in allreduce(). "avg" weighs ranks equally, however many samples each had:
             for batches of different sizes scale the loss by `samples here * size / samples everywhere`.
         group: whose ranks take part, default the world. Non-members hold None, which is the world: they must not call.
@@ -47,8 +49,9 @@ class GradientReducer:
         timeout: seconds for each bucket, default that of init().
 
     The buckets travel in a group of their own: calls on `group`, during backward too, stand in no order to them and do
-    not wait for them. They lie in memory that the ranks of a host share, where they do. Thread-safety: one thread at a
-    time.
+    not wait for them. They lie in memory that the ranks of a host share, where they do. Those of gradients on a GPU lie
+    there, and are queued on the stream of their library: give all gradients of a step on one stream; finish() puts that
+    behind the results and does not wait for them. Thread-safety: one thread at a time.
 
     Raises:
         InvalidArgument: a name or an array comes twice, or an argument cannot be right.
@@ -102,12 +105,13 @@ class GradientReducer:
         self._places: dict[str, Place] = {}
         for together in cut(slots, bucket_nbytes, first_bucket_nbytes):
             like = arrays[together[0].name]
-            bucket = Bucket(together, library_of(like), like, compression)
-            begin = 0
+            bucket = Bucket(together, _library(like), like, compression)
+            begin_nbytes = begin = 0
             for slot in together:
                 like = arrays[slot.name]
-                self._places[slot.name] = Place(slot, library_of(like), bucket, begin, like)
-                begin += slot.nbytes
+                self._places[slot.name] = Place(slot, _library(like), bucket, begin_nbytes, begin, like)
+                begin_nbytes += slot.nbytes
+                begin += math.prod(slot.shape)
             self._buckets.append(bucket)
 
     @property
@@ -183,7 +187,7 @@ class GradientReducer:
         self._check_not_given_up()
         for bucket in self._buckets[self._next :]:
             for name in bucket.missing:
-                self._places[name].memory.fill(0)
+                self._places[name].zero()
             bucket.missing.clear()
         self._launch()
 
@@ -195,8 +199,9 @@ class GradientReducer:
             of JAX are new arrays.
 
         Raises:
-            As allreduce(). The step has ended all the same; gradients are unspecified. CollectiveMismatch also if
-            another rank has given this step up with reset(): the group and all reducers go on.
+            As allreduce(), and of what goes wrong on a GPU later as its next call. The step has ended all the same;
+            gradients are unspecified. CollectiveMismatch also if another rank has given this step up with reset(): the
+            group and all reducers go on.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
         self.launch_all()
@@ -251,7 +256,7 @@ class GradientReducer:
         self._clear()
 
     def __repr__(self) -> str:
-        nbytes = sum(bucket.memory.nbytes for bucket in self._buckets)
+        nbytes = sum(bucket.nbytes for bucket in self._buckets)
         return (
             f"<GradientReducer of {len(self._places)} gradients, {nbytes} B in {len(self._buckets)} buckets>"
         )
@@ -279,6 +284,17 @@ class GradientReducer:
             raise InvalidArgument("GradientReducer: reset() was interrupted: call it again")
 
 
+def _library(x: Any) -> Library:
+    """That of its place in a bucket, which is written in parts."""
+    return on_the_host(library_of(x))
+
+
+def _gpu_of(x: Any) -> Any:
+    """Where its place will be; None: on the host."""
+    library = _library(x)
+    return (library.name, getattr(x, "device", None)) if library.name != "jax" and is_on_gpu(x) else None
+
+
 def _slot(name: str, x: Any) -> Slot:
     library = library_of(x)
     return Slot(name, library.shape(x), library.dtype(x), library.nbytes(x), library.order(x))
@@ -292,6 +308,7 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
         )
     names: set[str] = set()
     owners: dict[int, str] = {}
+    gpus: dict[str, str] = {}
     for name, x in parameters.items() if isinstance(parameters, Mapping) else parameters:
         if name in names:
             raise InvalidArgument(f'GradientReducer: two parameters are called "{name}"')
@@ -304,6 +321,12 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
                 "gradients"
             )
         check_block("GradientReducer", f'parameter "{name}"', library, x, op)
+        gpus.setdefault(str(_gpu_of(x)), name)
+        if len(gpus) > 1:
+            raise InvalidArgument(
+                f'GradientReducer: "{gpus.popitem()[1]}" does not lie where "{next(iter(gpus.values()))}" does: make a '
+                "reducer for the parameters of each GPU, and one for those of the CPU"
+            )
         names.add(name)
         yield name, x
 

@@ -88,7 +88,13 @@ class GradientHooks:
         }
         self._check_not_hooked()
         self._timeout = timeout
-        last = {SPARSE_FOLLOW: torch.zeros(1)} if self._sparse else {}
+        beside = next(iter((self._dense | self._sparse).values()), None)
+        last = (
+            {SPARSE_FOLLOW: torch.zeros(1, device=beside.device)}
+            if self._sparse and beside is not None
+            else {}
+        )
+        self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
         self._reducer = GradientReducer(
             {**last, **self._dense},
             op=op,
@@ -277,8 +283,16 @@ class GradientHooks:
                 f'the gradient of "{name}" was reduced before and not set to zero since, so this would reduce it '
                 "twice: zero_grad() before the next backward, and use_reentrant=False in checkpoints"
             )
+        if gradient.is_cuda:
+            self._go_on_behind_the_last(gradient.device)
         self._reducer.ready(name, gradient)
         return view
+
+    def _go_on_behind_the_last(self, device: torch.device) -> None:
+        """Backward runs on the streams that forward ran on. A bucket is sent on that of its last gradient."""
+        before, self._stream = self._stream, torch.cuda.current_stream(device)
+        if before is not None and before != self._stream:
+            self._stream.wait_event(before.record_event())
 
     def _check_sparse(self, name: str, gradient: torch.Tensor | None) -> None:
         if gradient is not None and (gradient.requires_grad or gradient.layout is not torch.sparse_coo):
@@ -288,7 +302,9 @@ class GradientHooks:
 
     def _sparse_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
         if parameter.grad is None:
-            return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)
+            return torch.zeros(
+                parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo, device=parameter.device
+            )
         return parameter.grad
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:

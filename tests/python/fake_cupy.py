@@ -27,6 +27,21 @@ class FakeCupy(types.ModuleType):
                 base: npt.NDArray[Any] = self.host.reshape(-1)
                 return np.lib.stride_tricks.as_strided(base, self.shape, self.strides)
 
+            def __getitem__(self, key: slice) -> ndarray:
+                return self.viewed(self.host[key], self.at + (key.start or 0) * self.dtype.itemsize)
+
+            def reshape(self, shape: tuple[int, ...]) -> ndarray:
+                return self.viewed(self.host.reshape(shape), self.at)
+
+            def viewed(self, host: npt.NDArray[Any], at: int) -> ndarray:
+                view = object.__new__(ndarray)
+                view.__dict__ |= self.__dict__ | {"host": host, "shape": host.shape, "at": at}
+                return view
+
+            def fill(self, value: float) -> None:
+                fake_cupy.here.gpu.drain(self.stream)
+                self.host[...] = value
+
             def __setitem__(self, key: Any, source: Any) -> None:
                 fake_cupy.here.gpu.drain(source.stream)  # as if it were queued there
                 self.elements[key] = source.elements

@@ -110,8 +110,8 @@ def enqueue(device: torch.device, operation: Callable[[], None]) -> None:
 LOOKS = {
     "__get__", "__getitem__", "__len__", "__repr__", "_is_view", "as_strided", "chunk", "data_ptr", "detach", "dim",
     "element_size", "flatten", "is_complex", "is_conj", "is_contiguous", "is_floating_point", "is_neg", "is_set_to",
-    "item", "narrow", "numel", "requires_grad_", "reshape", "resolve_conj", "resolve_neg", "size", "split",
-    "storage_offset", "stride", "t", "tolist", "transpose", "unbind", "unsqueeze", "untyped_storage", "view",
+    "item", "movedim", "narrow", "numel", "permute", "requires_grad_", "reshape", "resolve_conj", "resolve_neg", "size",
+    "split", "storage_offset", "stride", "t", "tolist", "transpose", "unbind", "unsqueeze", "untyped_storage", "view",
     "view_as_real",
 }  # fmt: skip
 CHANGES = {"copy_", "fill_", "add_", "mul_", "zero_"}

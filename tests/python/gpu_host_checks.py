@@ -178,6 +178,26 @@ def a_scatter_of_which_only_the_root_knows_where_parts_would_lie_is_refused_on_a
     assert mine.host.tolist() == list(range(4 * group.rank, 4 * group.rank + 4))
 
 
+@ranks(2)
+def a_reducers_places_are_parts_of_its_buckets(group: _core.Group, gpu: Gpu) -> None:
+    fake_cupy.here.gpu = gpu
+    sys.modules["cupy"] = fake_cupy
+    parameters = {"a": fake_cupy.ndarray(gpu, np.zeros((2, 3))), "b": fake_cupy.ndarray(gpu, np.zeros(4))}
+    reducer = pc.GradientReducer(parameters, group=group)
+    for step in range(2):
+        reduced = reducer.reduce({"b": fake_cupy.ndarray(gpu, np.full(4, 1.0 * step + group.rank))})
+        gpu.drain(reduced["b"].stream)
+        assert reduced["a"].host.tolist() == [[0] * 3] * 2
+        assert reduced["b"].host.tolist() == [step + 0.5] * 4
+    raises(
+        pc.Unsupported,
+        "on a GPU is for torch's alone",
+        lambda: pc.GradientReducer(parameters, group=group, compression="f16"),
+    )
+    group.barrier()
+    sys.modules.pop("cupy", None)
+
+
 @contextlib.contextmanager
 def variable(group: _core.Group, name: str, value: str) -> Iterator[None]:
     """Set for all ranks, which are threads of one process."""

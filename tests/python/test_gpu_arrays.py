@@ -13,7 +13,7 @@ import pytest
 from gpu_checking import failures_of
 
 HERE = Path(__file__).parent
-FILES = ("gpu_checks.py", "gpu_host_checks.py")
+FILES = ("gpu_checks.py", "gpu_host_checks.py", "jax_gpu_checks.py")
 DECORATED = re.compile(r"^@(?:ranks\(\d+\)|check)\ndef (\w+)", re.MULTILINE)
 NAMES = [name for file in FILES for name in DECORATED.findall((HERE / file).read_text())]
 NAMES += [f"collectives_have_the_results_of_the_cpu_on_{size}" for size in (1, 2, 3, 4)]

@@ -499,6 +499,43 @@ def who_it_is(group: Group, gpu: Gpu) -> None:
     assert dist.Backend.default_device_backend_map["cuda"] == "nccl"
 
 
+@check
+def a_reducers_buckets_lie_on_the_gpu_in_line_with_its_streams(group: Group, gpu: Gpu) -> None:
+    ours = group.group
+    shapes = {"a": (2, 3), "b": (4,), "c": ()}
+    parameters = {name: cuda_tensor(gpu, torch.zeros(shape)) for name, shape in shapes.items()}
+    by_nccl: dict[str, Any] = {"op": "avg"}
+    through_the_host: dict[str, Any] = {"op": "max", "compression": "f16"}
+    for how in (by_nccl, through_the_host):
+        reducer = pc.GradientReducer(parameters, group=ours, **how)
+        assert reducer.view("a").is_cuda
+        with on_stream_of_its_own(gpu):
+            for step in range(3):
+                gradients = {name: cuda_tensor(gpu, torch.zeros(shape)) for name, shape in shapes.items()}
+                queues = step == 2 and how is by_nccl  # after it has joined
+                with held(gpu, group) if queues else contextlib.nullcontext():
+                    for name in ("c", "a"):
+                        gradients[name].fill_(step + ours.rank)
+                        assert reducer.ready(name, gradients[name]) is reducer.view(name)
+                    reduced = reducer.finish()
+                all_of_it = step + (ours.size - 1) / (2 if how is by_nccl else 1)
+                assert values(gpu, reduced["a"]) == [[all_of_it] * 3] * 2
+                assert values(gpu, reduced["b"]) == [0] * 4
+                assert values(gpu, reduced["c"]) == all_of_it
+                reduced["b"].fill_(7)  # what a step leaves is not the next one's
+        views = [reducer.view(name) for name in shapes]
+        before = [view._version for view in views]
+        views[0].zero_()
+        gpu.drain(None)
+        assert [view._version for view in views[1:]] == before[1:]
+    raises(
+        pc.InvalidArgument,
+        '"b" does not lie where "a" does',
+        lambda: pc.GradientReducer({"a": parameters["a"], "b": torch.zeros(2)}, group=ours),
+    )
+    ours.barrier()
+
+
 if __name__ == "__main__":
     fake.play()
     torch.set_num_threads(1)

@@ -263,6 +263,18 @@ void* fake_cuda_make_pooled(std::size_t nbytes) {
   if (memory != nullptr) world().blocks[reinterpret_cast<uintptr_t>(memory)].context = nullptr;
   return memory;
 }
+void fake_cuda_adopt(void* memory, std::size_t nbytes) {
+  const std::lock_guard lock(world().mutex);
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  std::erase_if(world().blocks, [&](const auto& each) {  // which have been given back meanwhile
+    return each.second.adopted && each.first < begin + nbytes && begin < each.first + each.second.nbytes;
+  });
+  CUcontext context = this_thread().context;
+  Block& block = world().blocks[begin];
+  block = {Kind::kDevice, nbytes, context, context->device};
+  block.id = ++world().last_id;
+  block.adopted = true;
+}
 void fake_cuda_set_kernel(const char* name, FakeKernel kernel, const std::size_t* argument_sizes,
                           int arguments) {
   const std::lock_guard lock(world().mutex);

@@ -54,6 +54,7 @@ using FakeKernel = void (*)(void** arguments, const FakeLaunch* launch);
   X(void, replay, (void* stream))         /* queues the operations of the last capture of this stream */             \
   X(void*, make_managed, (std::size_t nbytes))                                                                       \
   X(void*, make_pooled, (std::size_t nbytes))  /* device memory without handle or context, as cudaMallocAsync's */   \
+  X(void, adopt, (void* memory, std::size_t nbytes))  /* of the host's: as if it were of this thread's GPU */        \
   /* A kernel that cuLibraryGetKernel finds. Arguments are copied at the launch, so their sizes must be known. */    \
   X(void, set_kernel, (const char* name, FakeKernel kernel, const std::size_t* argument_sizes, int arguments))
 // clang-format on

@@ -22,7 +22,8 @@ inline std::pair<const uintptr_t, Block>* find_block(uintptr_t at, std::size_t n
   return at - base <= block.nbytes && nbytes <= block.nbytes - (at - base) ? &*after : nullptr;
 }
 inline void unmap(uintptr_t base, const Block& block) {
-  if (block.kind != Kind::kRegistered) ::munmap(reinterpret_cast<void*>(base), pages(block.nbytes));
+  if (block.kind != Kind::kRegistered && !block.adopted)
+    ::munmap(reinterpret_cast<void*>(base), pages(block.nbytes));
   if (block.fd >= 0) ::close(block.fd);
 }
 inline std::size_t memory_used(int device) {

@@ -81,6 +81,7 @@ struct Block {
   int opened = 1;           // kPeer: how often
   std::string handle = {};  // kPeer: which it was opened by
   uint64_t id = 0;          // kDevice: no other ever has it
+  bool adopted = false;     // somebody else gives it back
 };
 struct Handle {  // of memory that has no address yet
   int fd;

@@ -1,0 +1,107 @@
+"""JAX arrays on a GPU. Results are arrays that JAX has made and nobody else has seen when the core writes them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pycollective.arrays.jax_arrays import JaxArrays
+from pycollective.arrays.library import Memory, Shape
+
+__all__ = ["Block", "JaxOnGpu"]
+
+
+class Block:
+    """One that shall be written, as whoever speaks the CUDA array interface shows it.
+
+    JAX does not say on which stream it works. So the host waits until the array is there, and, as there is no stream to
+    put behind the call, the core for the call.
+    """
+
+    def __init__(self, shape: Shape, dtype: Any, make: Callable[[], Any]) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.make = make  # called if something must be there; none of it costs memory before
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * int(self.dtype.itemsize)
+
+    @property
+    def array(self) -> Any:
+        made = self.make()
+        self.make = lambda: made
+        return made
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.array.block_until_ready().unsafe_buffer_pointer() if self.nbytes else 0, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+
+class JaxOnGpu(JaxArrays):
+    """jax.Array on one GPU of CUDA. Whatever lies elsewhere, or on several, is copied to the host: JaxArrays."""
+
+    name = "jax on a GPU"
+
+    def owns(self, x: Any) -> bool:
+        if not super().owns(x) or isinstance(x, self._jax.core.Tracer) or not x.is_fully_addressable:
+            return False
+        return len(x.devices()) == 1 and self._lies_on_gpu(x)
+
+    def _lies_on_gpu(self, x: Any) -> bool:
+        (device,) = x.devices()
+        is_cuda = device.platform == "gpu" and "cuda" in device.client.platform_version.lower()
+        return is_cuda and x.sharding.memory_kind in (None, "device")
+
+    def on(self, memory: Memory, like: Any, shape: Shape) -> Block:
+        return self.empty(like, shape)  # the memory is the host's
+
+    def empty(self, like: Any, shape: Shape) -> Block:
+        dtype = like.dtype
+
+        def make() -> Any:
+            with self._as_it_is(dtype):
+                (place,) = self._array(like).devices()
+                return self._jax.numpy.zeros(shape, dtype, device=place)
+
+        return Block(shape, dtype, make)
+
+    def assign(self, target: Block, source: Any) -> None:
+        with self._as_it_is(target.dtype):
+            made = self._jax.numpy.array(self._array(source), copy=True)
+        target.make = lambda: made
+
+    def finished(self, block: Any, like: Any) -> Any:
+        result = self._array(block)
+        if result.ndim != len(like.shape):
+            return result
+        with self._as_it_is(result.dtype):
+            return self._jax.device_put(result, self._array(like).sharding)
+
+    def moved(self, x: Any, source: int, target: int) -> Any:
+        with self._as_it_is(x.dtype):
+            return self._jax.numpy.moveaxis(self._array(x), source, target)
+
+    def _array(self, x: Any) -> Any:
+        return x.array if isinstance(x, Block) else x
+
+    @contextlib.contextmanager
+    def _as_it_is(self, dtype: Any) -> Iterator[None]:
+        """JAX makes arrays, also in a trace of something else, and of 64 bits, whatever it does by default."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._jax.ensure_compile_time_eval())
+            if np.dtype(dtype) in (np.float64, np.int64, np.uint64, np.complex128):
+                jax = self._jax
+                enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+                stack.enter_context(enable_x64(True))
+            yield
