@@ -447,7 +447,7 @@ def scatter(
         library = library_for("scatter", "x", x)
         if library is not (host := on_the_host(library)):
             library = host  # so the others need not know of the GPU
-        elif is_on_gpu(x):
+        elif library.name != "jax" and is_on_gpu(x):
             refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
             group.broadcast_object(refused, root, timeout=call.clock.left_s())
             raise Unsupported(f"scatter: {refused}")

@@ -19,7 +19,12 @@ INTERFACE = "__cuda_array_interface__"
 def is_on_gpu(x: Any) -> bool:
     """Whether an array of any library lies on a GPU."""
     kind = getattr(getattr(x, "device", None), "type", None)  # torch: the type of its tensors says nothing
-    return kind == "cuda" if isinstance(kind, str) else hasattr(x, INTERFACE)
+    if isinstance(kind, str):
+        return kind == "cuda"
+    try:
+        return hasattr(x, INTERFACE)
+    except ValueError:  # JAX, asked about an array over several devices, which goes through the host
+        return False
 
 
 def cupy_of(x: Any) -> Any:

@@ -36,7 +36,8 @@ class Bucket:
         self.names = tuple(slot.name for slot in slots)
         self.nbytes = sum(slot.nbytes for slot in slots)
         count = sum(math.prod(slot.shape) for slot in slots)
-        self.memory: Memory | None = None if is_on_gpu(like) else empty(self.nbytes, np.uint8)
+        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX's library here is that of the host
+        self.memory: Memory | None = None if on_gpu else empty(self.nbytes, np.uint8)
         self.flat = (
             library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
         )

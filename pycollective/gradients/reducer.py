@@ -240,7 +240,8 @@ class GradientReducer:
         out, so this rank makes a barrier in place of each: the others' finish() raises CollectiveMismatch, which
         says so, and nobody trains on half a gradient. Ranks that all give the step up raise nothing.
         It waits until the others have come to this step. PYCOLLECTIVE_CHECK=off takes all this away: nothing tells a
-        barrier from an allreduce there.
+        barrier from an allreduce there. On a GPU, where calls go by NCCL, CollectiveMismatch ends the reducer's group:
+        make another reducer.
 
         Raises:
             As barrier_async(), if the group has ended. Other errors are the others' to see.

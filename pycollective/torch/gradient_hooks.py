@@ -88,12 +88,9 @@ class GradientHooks:
         }
         self._check_not_hooked()
         self._timeout = timeout
-        beside = next(iter((self._dense | self._sparse).values()), None)
-        last = (
-            {SPARSE_FOLLOW: torch.zeros(1, device=beside.device)}
-            if self._sparse and beside is not None
-            else {}
-        )
+        last: dict[str, torch.Tensor] = {}
+        for each in self._sparse.values():
+            last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
         self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
         self._reducer = GradientReducer(
             {**last, **self._dense},

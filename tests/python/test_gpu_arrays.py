@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from gpu_checking import failures_of
 
+from pycollective.arrays.gpu_arrays import is_on_gpu
+
 HERE = Path(__file__).parent
 FILES = ("gpu_checks.py", "gpu_host_checks.py", "jax_gpu_checks.py")
 DECORATED = re.compile(r"^@(?:ranks\(\d+\)|check)\ndef (\w+)", re.MULTILINE)
@@ -33,3 +35,12 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_on_fakes(failed: dict[str, str], name: str) -> None:
     assert name not in failed, failed[name]
+
+
+def test_an_array_of_jax_over_several_devices_lies_on_no_gpu() -> None:
+    class Spread:
+        @property
+        def __cuda_array_interface__(self) -> dict[str, object]:
+            raise ValueError("supported only for unsharded arrays")  # what JAX says
+
+    assert not is_on_gpu(Spread())
