@@ -108,9 +108,10 @@ TypeInfo classify(State& state, PyObject* array) {
       already_imported("paddle.base", "core") ? already_imported("paddle", "Tensor") : py::object();
   if (is_subtype(type, paddle_type))
     return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
-  if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};
+  // Before buffers: CuPy has them for GPUs whose memory the host can read, on all machines.
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "__cuda_array_interface__") != 0)
     return {Access::kCuda, nullptr};
+  if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};
   if (has_dlpack(array)) return {Access::kDlpack, nullptr};
   return {};
 }

@@ -109,8 +109,10 @@ bool ViewBuilder::from_cuda_interface() {
                 strides.empty() ? nullptr : strides.data(), static_cast<int64_t>(size_of(*dtype)));
   } catch (py::error_already_set& e) {
     e.restore();
-    if (PyErr_ExceptionMatches(PyExc_AttributeError) != 0 && clear_python_error() && has_dlpack(array_))
-      return from_dlpack();  // its type has the interface, this array is elsewhere
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) != 0 && clear_python_error()) {
+      if (has_dlpack(array_)) return from_dlpack();  // its type has the interface, this array is elsewhere
+      if (PyObject_CheckBuffer(array_) != 0) return from_buffer();
+    }
   } catch (const py::cast_error& e) {
     return refuse_it("(" + type_name() + ") has a malformed __cuda_array_interface__: " + e.what());
   }

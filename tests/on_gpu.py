@@ -216,6 +216,7 @@ def on_two_ranks_of_one_gpu() -> dict[str, Any]:
     except pc.CollectiveError as error:
         mismatch = type(error).__name__
     pc.resync()
+    pc.shutdown()
     return {"summed": summed, "equal": equal, "mismatch": mismatch}
 
 
@@ -284,6 +285,7 @@ def on_two_ranks_that_exchange(by_nccl: bool) -> None:
         assert bool((z == other + rounds).all()), (rounds, z)
     way = pc.explain("send", device="cuda")
     assert f"to rank {other}: {'by NCCL' if by_nccl else 'from array to array'}" in way, way
+    pc.shutdown()  # what this rank has sent may still be on its way
 
 
 def killed(by_nccl: bool = True) -> float:
@@ -444,6 +446,7 @@ def data_parallel_trains_as_alone() -> None:
             ours.close()
         for mine, wanted in zip(together, alone, strict=True):
             torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
+    pc.shutdown()
 
 
 def trains_as_alone() -> None:

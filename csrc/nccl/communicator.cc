@@ -134,10 +134,10 @@ Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
   return Status::ok();
 }
 
-// Until the call that gave this code has an end.
+// Until the call that gave this code has an end. ncclCommSplit says success at once, and goes on: so NCCL is asked in any case.
 Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
   ReturnCode question = ReturnCode::kSuccess;
-  if (code == ReturnCode::kInProgress) {
+  if (code == ReturnCode::kInProgress || code == ReturnCode::kSuccess) {
     const WaitEnd end = poll_until(*means.clock, context, stop, [&] {
       question = api().comm_get_async_error(handle, &code);
       return question != ReturnCode::kSuccess || code != ReturnCode::kInProgress;

@@ -161,7 +161,7 @@ def main() -> int:
         print(bars.markdown([]), end="")
         return 0
     places = parts.places_here()
-    logs = Path(os.environ["OUT"]) if os.environ.get("OUT") else ROOT / "build" / "gpu" / "results"
+    logs = Path(os.environ.get("OUT") or ROOT / "build" / "gpu" / "results").resolve()
     logs.mkdir(parents=True, exist_ok=True)
     report = Report(logs, places.site, os.environ.get("PYCOLLECTIVE_REQUIRE_GPU") == "1")
     make_all_checks(places, environment(places), report)

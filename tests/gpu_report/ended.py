@@ -54,6 +54,7 @@ def _wait(command: Sequence[str], env: Mapping[str, str], deadline_s: float, out
         process = subprocess.Popen(
             command,
             env=dict(env),
+            cwd="/",  # not the sources, which have no compiled module there
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -146,5 +146,4 @@ def benchmarks(places: Places) -> list[Part]:
 
 def places_here() -> Places:
     build = ROOT / "build" / "gpu"
-    python = os.environ.get("PYTHON") or sys.executable
-    return Places(python, build / "tests" / "cpp" / "test_gpu", build / "wheels", build / "site")
+    return Places(sys.executable, build / "tests" / "cpp" / "test_gpu", build / "wheels", build / "site")

@@ -128,6 +128,28 @@ def where_a_library_says_no_stream_the_host_waits(group: _core.Group, gpu: Gpu) 
 
 
 @ranks(2)
+def one_with_buffers_too_lies_on_its_gpu_all_the_same(group: _core.Group, gpu: Gpu) -> None:
+    class Readable(bytearray):  # as CuPy's, whose memory the host can read on some machines
+        here: Array | None = None
+
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            if self.here is None:
+                raise AttributeError("this one lies on the host")
+            return self.here.__cuda_array_interface__
+
+    x = Readable(8)
+    x.here = Array(gpu, [1.0, 2.0], dtype=np.float32)
+    group.allreduce(x)
+    gpu.drain(x.here.stream)
+    assert x.here.host.tolist() == [2.0, 4.0]
+    assert bytes(x) == bytes(8)
+    y = Readable(b"\x01\x02")
+    group.allreduce(y)
+    assert bytes(y) == b"\x02\x04"
+
+
+@ranks(2)
 def an_event_loop_goes_on_while_the_gpu_works(group: _core.Group, gpu: Gpu) -> None:
     stream = gpu.stream()
     x = Array(gpu, [1.0], stream)

@@ -234,7 +234,7 @@ PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* c
   entry.note("Split(" + std::to_string(color) + ")");
   split_world(*comm, color, key, into);
   comm->questions = std::max(1, fake().questions);
-  return kInProgress;
+  return kSuccess;  // NCCL says so at once, of a non-blocking communicator, too, and goes on behind it
 }
 #if FAKE_NCCL_VERSION >= 22703
 // A world of those who are not excluded, each of them the only one to say so.
@@ -260,7 +260,7 @@ PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, 
   comm->child_slots.emplace_back(0, into);
   comm->children.push_back(child);
   comm->questions = std::max(1, fake().questions);
-  return kInProgress;
+  return kSuccess;  // as Split
 }
 PC_EXPORT int ncclCommWindowRegister(Comm*, void*, std::size_t, void**, int) { return kInternal; }
 PC_EXPORT int ncclCommWindowDeregister(Comm*, void*) { return kInternal; }
