@@ -115,7 +115,7 @@ class Communicator {
 
   // A call that something else makes, NCCL say: numbered, described and compared like any other, while it runs elsewhere.
   // It has been checked, and its arrays are not touched. `by` names what makes it. The AsyncCall ends well when all ranks have
-  // made the same call.
+  // made the same call. Null: there is nothing to compare, because there is one rank, or nobody is to.
   virtual Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
                                                               Async how) = 0;
   // How a call that was begun failed for whose end nobody asks: the next call raises it, or it is logged.

@@ -87,17 +87,21 @@ auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
 }  // namespace
 
 // One call. Thread-safety: all methods.
-class DeviceCalls::Call final : public StartedDeviceCall {
+class DeviceCalls::Call : public StartedDeviceCall {
  public:
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
   bool precedes_at_once() const override { return in_stream_order_ || done(); }
   Status wait(double timeout_s) override;
-  bool done() const override { return on_gpu_->done() && on_cpu_->outcome().has_value(); }
+  bool done() const override { return on_gpu_->done() && compared().has_value(); }
   void leave_alone() override {}  // an error ends the group: every later call raises it
 
  private:
   friend class DeviceCalls;
   Call() = default;
+  // How the comparison ended, if it has.
+  std::optional<Status> compared() const {
+    return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
+  }
   void end(State how, const Status& why = {}) {
     if (how != State::kDone || !on_gpu_->in_graph())
       StartedDeviceCall::end(how, why);  // else its end is the graph's
@@ -210,18 +214,19 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   PC_TRY(check(checked.request));
   PC_TRY(executor_->ready(checked));
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
-  const std::shared_ptr<Call> started(new Call);
-  started->deadline_ = Deadline::after(seconds);
+  struct Made : Call {};  // so that make_shared() can
+  const std::shared_ptr<Call> started = std::make_shared<Made>();
+  started->deadline_ = Deadline::after(seconds, started->began());
   started->last_ = Deadline::after(executor_->grace_s(), started->deadline_.when());
   started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<void> turn, turn_.take(group_, started->deadline_));
+  PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, started->deadline_));
   PC_ASSIGN_OR_RETURN(
       started->on_cpu_,
       group_.begin_comparison(checked.request, algorithm_of(checked.request.collective, *executor_),
                               {std::max(started->deadline_.remaining_s(), 0.0)}));
-  started->operation_ = started->on_cpu_->operation();
+  if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
   auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
   if (!queued.is_ok()) {  // the others have queued theirs, or will
@@ -242,7 +247,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  const Result<std::shared_ptr<void>> turn = turn_.take(group_, deadline);
+  const Result<Turn::Held> turn = turn_.take(group_, deadline);
   const bool joins = child != nullptr && child->size() > 1;
   const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
   const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
@@ -293,7 +298,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
 Status DeviceCalls::all_have_made(const Call& call) {
   const std::optional<Status> compared = this->compared(call, TimePoint::max());
-  if (call.on_cpu_->outcome()) return *compared;
+  if (call.compared()) return *compared;
   const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
   fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
   return first_failure();
@@ -301,6 +306,7 @@ Status DeviceCalls::all_have_made(const Call& call) {
 
 // How the comparison ended, which its own deadline does too. Null: `until` came first.
 std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until) const {
+  if (call.on_cpu_ == nullptr) return Status::ok();
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)));
 }
 
@@ -343,25 +349,27 @@ void DeviceCalls::watch() {
 }
 
 void DeviceCalls::look_at_calls() {
+  const Status trouble = executor_->look_around();
   std::vector<std::shared_ptr<Call>> ended;
   for (const std::shared_ptr<Call>& each : running()) {
-    const std::optional<Status> compared = each->on_cpu_->outcome();
-    const std::optional<Status> on_gpu =
-        each->on_gpu_->in_graph() ? std::optional(Status::ok()) : each->on_gpu_->outcome();
+    const std::optional<Status> compared = each->compared();
+    const std::optional<Status> on_gpu = each->on_gpu_->in_graph() ? std::optional(Status::ok())
+                                         : trouble.is_ok()         ? each->on_gpu_->seen()
+                                                                   : each->on_gpu_->outcome();
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
       // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
       fail(on_gpu->with_operation(each->operation_), on_gpu->code() != Code::kMismatch);
-    } else if (compared && clock_.now() >= each->due_ &&
-               !on_gpu) {  // else the comparison says who is missing
+    } else if (compared && !on_gpu && clock_.now() >= each->due_ && !each->on_gpu_->outcome()) {
+      // Without `compared` the comparison says who is missing.
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
     } else if (compared && on_gpu) {
       ended.push_back(each);
     }
   }
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
-  if (const Status trouble = executor_->look_around(); !trouble.is_ok()) fail(trouble, true);
+  if (!trouble.is_ok()) fail(trouble, true);
   {
     const std::lock_guard lock(mutex_);
     for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kDone);
@@ -424,7 +432,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   const std::optional<Status> compared = calls->compared(*this, until);
   if (compared && !compared->is_ok()) {
-    if (!on_cpu_->outcome()) return *compared;  // this wait was refused; the call goes on
+    if (!this->compared()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
     this->end(State::kFailed, *compared);
     return calls->first_failure();

@@ -167,10 +167,10 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
 // A barrier under the call's own description: it ends when all ranks have made the same call.
 Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Request& described,
                                                                        const Algorithm& by, Async how) {
-  const TimePoint began = now();
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
   PC_TRY(usable());
-  if (size_ == 1 || parts_.check == Check::kOff) return std::make_shared<AsyncCall>(Status::ok());
+  if (size_ == 1 || parts_.check == Check::kOff) return std::shared_ptr<AsyncCall>();
+  const TimePoint began = now();
   PC_TRY(parts_.calls.progress->start());
   const Choice described_choice{&by};
   const Request barrier;

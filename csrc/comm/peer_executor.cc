@@ -1,11 +1,16 @@
 #include "comm/peer_executor.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <span>
 #include <utility>
 
 #include "base/start_thread.h"
+#include "comm/descriptor.h"
 #include "comm/device_arguments.h"
 #include "cuda/event.h"
 #include "cuda/host_wait.h"
@@ -71,17 +76,22 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
     return end == WaitEnd::kReady ? Status::ok() : Status(Code::kInterrupted, "interrupted");
   }
   Result<WaitEnd> wait_on_host(const WaitContext& context) override {
-    return cuda::wait_on_host(
-        [this]() -> Result<bool> {
-          const std::optional<Status> how = outcome();
-          return how && !how->is_ok() ? Result<bool>(*how) : Result<bool>(how.has_value());
-        },
-        {context});
+    const auto has_ended = [this]() -> Result<bool> {
+      const std::optional<Status> how = outcome();
+      return how && !how->is_ok() ? Result<bool>(*how) : Result<bool>(how.has_value());
+    };
+    cuda::HostWait wait{context};
+    wait.nap = [this](std::chrono::microseconds nap) {
+      std::unique_lock lock(mutex_);
+      ended_.wait_for(lock, nap, [this] { return outcome_.has_value(); });
+    };
+    return cuda::wait_on_host(has_ended, wait);
   }
   std::optional<Status> outcome() const override {
     const std::lock_guard lock(mutex_);
     return outcome_;
   }
+  std::optional<Status> seen() const override { return outcome(); }
   bool in_graph() const override { return false; }
   bool give_up() override {
     Stage waiting = Stage::kWaiting;
@@ -103,8 +113,11 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
     list = kept.get();
   }
   void end(const Status& how) {
-    const std::lock_guard lock(mutex_);
-    outcome_ = how;
+    {
+      const std::lock_guard lock(mutex_);
+      outcome_ = how;
+    }
+    ended_.notify_all();
   }
   const Deadline deadline_;
   Request request_;
@@ -114,6 +127,7 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
   const cuda::EventPool::Lent begin_;  // what makes its arrays is done
   std::atomic<Stage> stage_{Stage::kWaiting};
   mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable ended_;
   std::optional<Status> outcome_;
 };
 
@@ -131,6 +145,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::C
 PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
     : context_(context),
       can_reduce_(std::move(parts.can_reduce)),
+      movers_(std::move(parts.movers)),
       line_(*parts.line),
       abandoned_(std::move(parts.abandoned)),
       log_(parts.log),
@@ -205,6 +220,7 @@ Status PeerExecutor::close(const WaitContext& context) {
 }
 
 void PeerExecutor::run() {
+  (void)prctl(PR_SET_TIMERSLACK, 1UL);  // its naps are as short as they say, not 50 us longer
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -278,6 +294,7 @@ Status PeerExecutor::queue(const WaitContext& context, const std::function<Statu
 
 Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
                           const WaitContext& context) {
+  if (movers_[static_cast<std::size_t>(line_.rank())] != line_.rank()) return Status::ok();
   std::vector<PeerArrays> arrays;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
@@ -292,13 +309,11 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
   PC_TRY(line_.alive());  // opening may have taken long, and who has given this call up wants its arrays back
   if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
-    for (const PeerMove& move : peer_moves(request, line_.rank(), arrays)) {
+    for (const PeerMove& move : peer_moves(request, line_.rank(), movers_, arrays)) {
       const std::vector<const void*> from(move.from.begin(), move.from.end());
       const std::vector<void*> to(move.to.begin(), move.to.end());
-      if (move.reduces) PC_TRY(gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream));
-      if (move.reduces) continue;
-      for (void* const each : to)
-        PC_TRY(gpu_->mover.copy(each, from[0], move.count * size_of(dtype), stream));
+      PC_TRY(move.reduces ? gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream)
+                          : gpu_->mover.copy(to, from[0], move.count * size_of(dtype), stream));
     }
     return Status::ok();
   });
@@ -326,7 +341,8 @@ PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& 
   Card card;
   const Elements elements = elements_of(request, line_.size());
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
-                           "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype));
+                           "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
+                           "/" + std::to_string(parts_of(request));
   card.call = fnv1a(what) + (knows_size(request) ? elements.count : 0);
   const Result<PeerArray> in = gpu_->memory.export_array(within_reach.in);
   const Result<PeerArray> out = gpu_->memory.export_array(within_reach.out);

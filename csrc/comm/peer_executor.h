@@ -2,7 +2,7 @@
 // of one group in their order:
 //
 //   waits for what makes the array | cards: where each lies | all are in it | its moves (peer_moves.h) | all are through
-//                                    an allgather             a barrier       a kernel or few copies    a barrier
+//                                    an allgather             a barrier       few kernels or copies     a barrier
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
 // array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what
@@ -38,7 +38,8 @@ class PeerExecutor final : public cuda::DeviceExecutor {
     Communicator* line;  // of the same ranks, for this alone
     PeerMemory memory;
     cuda::Mover mover;
-    Status can_reduce;  // on all ranks
+    Status can_reduce;         // on all ranks
+    std::vector<Rank> movers;  // by rank: who moves for it
     std::shared_ptr<Abandoned> abandoned;
     Logger log;
   };
@@ -74,6 +75,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
 
   const cuda::Context context_;
   const Status can_reduce_;
+  const std::vector<Rank> movers_;
   Communicator& line_;
   const std::shared_ptr<Abandoned> abandoned_;
   const Logger log_;

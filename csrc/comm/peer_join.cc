@@ -133,6 +133,18 @@ Status all_show(const std::vector<Facts>& all) {
   return Status::ok();
 }
 
+// One rank of each GPU, which moves for all that share it.
+std::vector<Rank> movers_of(const std::vector<Facts>& all) {
+  std::vector<Rank> movers;
+  for (const Facts& each : all) {
+    const auto first = std::find_if(all.begin(), all.end(), [&](const Facts& other) {
+      return std::strncmp(other.gpu, each.gpu, sizeof each.gpu) == 0;
+    });
+    movers.push_back(static_cast<Rank>(first - all.begin()));
+  }
+  return movers;
+}
+
 Status can_all_reduce(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (const std::string why = all[rank].why_not_reduce.said(); !why.empty())
@@ -193,6 +205,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                               std::move(trial.value().memory),
                               std::move(trial.value().mover),
                               can_all_reduce(all),
+                              movers_of(all),
                               means.abandoned != nullptr ? means.abandoned : std::make_shared<Abandoned>(),
                               means.log};
     return PeerExecutor::create(trial.value().context, std::move(parts));

@@ -12,46 +12,68 @@ struct Stretch {
 };
 
 // Pieces begin where vectors do if the array does, and pairs stay together.
-Stretch piece_of(std::size_t count, Rank rank, std::size_t ranks) {
+Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   constexpr std::size_t kGrain = 64;
-  const std::size_t each = (count + ranks * kGrain - 1) / (ranks * kGrain) * kGrain;
-  const std::size_t begin = std::min(count, static_cast<std::size_t>(rank) * each);
+  const std::size_t each = (count + pieces * kGrain - 1) / (pieces * kGrain) * kGrain;
+  const std::size_t begin = std::min(count, index * each);
   return {begin, std::min(each, count - begin)};
+}
+
+// Of what is cut, the piece of this mover.
+Stretch piece_of(std::size_t count, Rank mover, std::span<const Rank> movers) {
+  std::vector<Rank> all(movers.begin(), movers.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const auto place = std::find(all.begin(), all.end(), mover);
+  return place == all.end() ? Stretch{}
+                            : piece_of(count, static_cast<std::size_t>(place - all.begin()), all.size());
 }
 
 class Moves {
  public:
-  Moves(const Request& request, Rank rank, std::span<const PeerArrays> arrays)
+  Moves(const Request& request, Rank rank, std::span<const Rank> movers, std::span<const PeerArrays> arrays)
       : request_(request),
-        rank_(rank),
         ranks_(arrays.size()),
         arrays_(arrays),
         elements_(elements_of(request, static_cast<Rank>(arrays.size()))),
-        mine_(piece_of(elements_.count, rank, ranks_)) {}
+        mine_(piece_of(elements_.count, rank, movers)) {
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (movers[r] == rank) moved_.push_back(static_cast<Rank>(r));
+  }
 
   std::vector<PeerMove> made() && {
-    add();
+    add_cut();
+    for (const Rank each : moved_) add_of(each);
     std::erase_if(moves_, [](const PeerMove& move) { return move.count == 0 || move.to.empty(); });
     return std::move(moves_);
   }
 
  private:
-  void add() {
+  // What is cut into a piece for each mover.
+  void add_cut() {
     const Rank root = request_.root;
+    if (mine_.count == 0) return;
     switch (request_.collective) {
       case Collective::kAllreduce: return reduce(ranks_, mine_, every_output(mine_));
       case Collective::kReduce: return reduce(ranks_, mine_, {output(root, mine_.begin)});
-      case Collective::kReduceScatter: return reduce(ranks_, part(rank_), {output(rank_, 0)});
       case Collective::kScan:
       case Collective::kExscan: return scan();
       case Collective::kBroadcast: return copy(input(root, mine_.begin), every_output(mine_), mine_.count);
-      case Collective::kAllgather: return copy(input(rank_, 0), every_output(part(rank_)), part(rank_).count);
+      default: return;
+    }
+  }
+  // The part of a rank that this one moves for.
+  void add_of(Rank rank) {
+    const Rank root = request_.root;
+    switch (request_.collective) {
+      case Collective::kReduceScatter: return reduce(ranks_, part(rank), {output(rank, 0)});
+      case Collective::kAllgather: return copy(input(rank, 0), every_output(part(rank)), part(rank).count);
       case Collective::kGather:
-        return copy(input(rank_, 0), {output(root, part(rank_).begin)}, part(rank_).count);
+        return copy(input(rank, 0), {output(root, part(rank).begin)}, part(rank).count);
       case Collective::kScatter:
-        return copy(input(root, part(rank_).begin), {output(rank_, 0)}, part(rank_).count);
-      case Collective::kAlltoall: return alltoall();
-      default: return;  // a barrier moves nothing
+        return copy(input(root, part(rank).begin), {output(rank, 0)}, part(rank).count);
+      case Collective::kAlltoall: return alltoall(rank);
+      default: return;  // it is cut; a barrier moves nothing
     }
   }
 
@@ -61,19 +83,19 @@ class Moves {
       if (k + own > 0) reduce(k + own, mine_, {output(static_cast<Rank>(k), mine_.begin)});
     }
   }
-  void alltoall() {
+  void alltoall(Rank rank) {
     const auto sum = [](std::span<const uint64_t> counts, std::size_t end) {
       return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(end),
                              std::size_t{0});
     };
-    const std::size_t self = static_cast<std::size_t>(rank_);
+    const std::size_t self = static_cast<std::size_t>(rank);
     const std::span<const uint64_t> counts = arrays_[self].counts;
     const std::size_t even = request_.in.count / ranks_;
     for (std::size_t to = 0; to < ranks_; ++to) {
       const std::size_t count = counts.empty() ? even : counts[to];
       const std::size_t begin = counts.empty() ? even * to : sum(counts, to);
       const std::size_t place = counts.empty() ? even * self : sum(arrays_[to].recv_counts, self);
-      copy(input(rank_, begin), {output(static_cast<Rank>(to), place)}, count);
+      copy(input(rank, begin), {output(static_cast<Rank>(to), place)}, count);
     }
   }
 
@@ -112,18 +134,19 @@ class Moves {
   }
 
   const Request& request_;
-  const Rank rank_;
   const std::size_t ranks_;
   const std::span<const PeerArrays> arrays_;
   const Elements elements_;
   const Stretch mine_;
+  std::vector<Rank> moved_;  // the ranks that this one moves for
   std::vector<PeerMove> moves_;
 };
 
 }  // namespace
 
-std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const PeerArrays> arrays) {
-  return Moves(request, rank, arrays).made();
+std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const Rank> movers,
+                                 std::span<const PeerArrays> arrays) {
+  return Moves(request, rank, movers, arrays).made();
 }
 
 }  // namespace pc

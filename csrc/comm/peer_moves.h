@@ -1,14 +1,15 @@
-// What each rank does in a collective whose ranks reach each other's arrays: a pure function. Between two barriers every rank
-// makes its moves, in any order among the ranks.
+// What each rank does in a collective whose ranks reach each other's arrays: a pure function. Between two barriers every mover
+// makes its moves, in any order among them. Of the ranks that share a GPU one moves for all: a GPU runs the kernels of several
+// processes one after the other, and changes between them for longer than most of them take.
 //
-//   reductions are cut by rank: rank r reduces the r-th piece of all inputs, in the order of ranks, and writes it wherever it is
-//   wanted, so every element is read once, written once per output, and has the same bits on all ranks
+//   reductions are cut by mover: the k-th reduces the k-th piece of all inputs, in the order of ranks, and writes it wherever it
+//   is wanted, so every element is read once, written once per output, and has the same bits on all ranks
 //
-//       in 0  [ a | b | c | d ]     rank 0 reduces all a's, rank 1 all b's, ...        out 0  [ A | B | C | D ]
+//       in 0  [ a | b | c | d ]     mover 0 reduces all a's, mover 1 all b's, ...      out 0  [ A | B | C | D ]
 //       in 1  [ a | b | c | d ]                                                        out 1  [ A | B | C | D ]
 //       ...
 //
-//   parts are written by the rank that has them; what one rank has for all is copied by all, a piece each
+//   parts are written by who moves for the rank that has them; what one rank has for all is copied by all movers, a piece each
 //
 // In place is fine: what a rank writes into another's input is what nobody else reads. A scan goes from the last rank down.
 #pragma once
@@ -35,7 +36,8 @@ struct PeerMove {
   bool reduces = false;
 };
 
-// `request` has been checked, and is the same on all ranks; `arrays` by rank.
-std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const PeerArrays> arrays);
+// `request` has been checked, and is the same on all ranks; `arrays` by rank, and `movers`: who moves for it. None, if that is another.
+std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const Rank> movers,
+                                 std::span<const PeerArrays> arrays);
 
 }  // namespace pc

@@ -6,15 +6,13 @@
 
 namespace pc {
 
-std::shared_ptr<void> Turn::held() {
-  return std::shared_ptr<void>(this, [this](void*) {
-    {
-      const std::lock_guard lock(mutex_);
-      taken_ = false;
-      line_.pop_front();
-    }
-    changed_.notify_all();
-  });
+void Turn::let_go() {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ = false;
+    line_.pop_front();
+  }
+  changed_.notify_all();
 }
 
 bool Turn::is_mine() const {
@@ -22,17 +20,16 @@ bool Turn::is_mine() const {
   return taken_ && line_.front() == std::this_thread::get_id();
 }
 
-std::shared_ptr<void> Turn::take_now() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!line_.empty()) return nullptr;
-    line_.push_back(std::this_thread::get_id());
-    taken_ = true;
-  }
-  return held();
+std::optional<Turn::Held> Turn::take_now() {
+  const std::lock_guard lock(mutex_);
+  if (!line_.empty()) return std::nullopt;
+  line_.push_back(std::this_thread::get_id());
+  taken_ = true;
+  return Held(this);
 }
 
-Result<std::shared_ptr<void>> Turn::take(Communicator& group, Deadline deadline) {
+Result<Turn::Held> Turn::take(Communicator& group, Deadline deadline) {
+  if (std::optional<Held> at_once = take_now()) return std::move(*at_once);
   const std::thread::id me = std::this_thread::get_id();
   std::unique_lock lock(mutex_);
   if (std::find(line_.begin(), line_.end(), me) != line_.end())
@@ -46,7 +43,7 @@ Result<std::shared_ptr<void>> Turn::take(Communicator& group, Deadline deadline)
   });
   if (!waited.is_ok()) line_.erase(std::find(line_.begin(), line_.end(), me));
   lock.unlock();
-  if (waited.is_ok()) return held();
+  if (waited.is_ok()) return Held(this);
   changed_.notify_all();
   PC_TRY(group.alive());
   if (waited.code() != Code::kTimeout) return waited;

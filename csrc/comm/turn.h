@@ -4,8 +4,8 @@
 
 #include <condition_variable>
 #include <deque>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,14 +20,27 @@ class Turn {
   // `doing`: what one does in it, for errors.
   explicit Turn(std::string doing) : doing_(std::move(doing)) {}
 
-  // Held until the answer is let go. kInvalidArgument: this thread has it, or waits for it, and this is a signal handler that runs
-  // inside.
-  Result<std::shared_ptr<void>> take(Communicator& group, Deadline deadline);
-  std::shared_ptr<void> take_now();  // null: somebody has it, or waits for it
+  // Until it goes.
+  class Held {
+   public:
+    Held(Held&& other) noexcept : turn_(std::exchange(other.turn_, nullptr)) {}
+    Held& operator=(Held&&) = delete;
+    ~Held() {
+      if (turn_ != nullptr) turn_->let_go();
+    }
+
+   private:
+    friend class Turn;
+    explicit Held(Turn* turn) : turn_(turn) {}
+    Turn* turn_;  // null: moved from
+  };
+  // kInvalidArgument: this thread has it, or waits for it, and this is a signal handler that runs inside.
+  Result<Held> take(Communicator& group, Deadline deadline);
+  std::optional<Held> take_now();  // null: somebody has it, or waits for it
   bool is_mine() const;
 
  private:
-  std::shared_ptr<void> held();  // what is given for a turn that has been taken
+  void let_go();
   const std::string doing_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -26,6 +26,8 @@ class DeviceWork {
   // graph, and has not been run.
   virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
   virtual std::optional<Status> outcome() const = 0;  // how it ended, if it has
+  // The same as far as look_around() has seen it, which asks the GPU once for many.
+  virtual std::optional<Status> seen() const = 0;
   bool done() const { return outcome().has_value(); }
   // True: nobody has begun with it, and nobody will, so that its arrays are their owner's again; then the executor is to be aborted.
   // False: it can only be waited for.

@@ -52,7 +52,7 @@ Result<EventPool::Lent> EventPool::take() {
 EventPool::Lent::~Lent() {
   if (shelf_ == nullptr) return;
   const std::lock_guard lock(shelf_->mutex);
-  shelf_->events.push_back(std::move(*event_));
+  shelf_->events.push_back(std::move(event_));
 }
 
 }  // namespace pc::cuda

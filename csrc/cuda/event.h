@@ -62,15 +62,13 @@ class EventPool {
     Lent(Lent&&) noexcept = default;
     Lent& operator=(Lent&&) = delete;
     ~Lent();
-    CUevent get() const { return event_->get(); }
+    CUevent get() const { return event_.get(); }
 
    private:
     friend class EventPool;
-    Lent(std::shared_ptr<Shelf> shelf, Event event)
-        : shelf_(std::move(shelf)),
-          event_(std::make_unique<Event>(std::move(event))) {}
+    Lent(std::shared_ptr<Shelf> shelf, Event event) : shelf_(std::move(shelf)), event_(std::move(event)) {}
     std::shared_ptr<Shelf> shelf_;  // null: moved from
-    std::unique_ptr<Event> event_;
+    Event event_;
   };
 
   explicit EventPool(Context context) : context_(std::move(context)), shelf_(std::make_shared<Shelf>()) {}

@@ -10,8 +10,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Naps double from the first to the longest: a wait ends late by a fraction of its own length, and by 1 ms at most.
-constexpr microseconds kFirstNap{20}, kLongestNap{1000};
+// Each nap is an eighth of the wait so far: it ends late by that, and by 1 ms at most. By then it has been awake for kAwake.
+constexpr microseconds kAwake{200}, kShortestNap{20}, kLongestNap{1000};
+constexpr int kPart = 8;
 
 }  // namespace
 
@@ -23,17 +24,18 @@ Result<WaitEnd> wait_on_host(const std::function<Result<bool>()>& is_done, const
     failure = done.status();
     return !done.is_ok() || done.value();
   };
-  microseconds next = kFirstNap;
+  microseconds waited = kAwake;
   const auto sleep = [&](int most_ms) {
     if (wait.trouble) failure = wait.trouble();
     if (!failure.is_ok()) return;
-    const microseconds nap = std::min(next, microseconds(most_ms * 1000));
+    const microseconds wanted = std::clamp(waited / kPart, kShortestNap, kLongestNap);
+    const microseconds nap = std::min(wanted, microseconds(most_ms * 1000));
     if (wait.nap) {
       wait.nap(nap);
     } else {
       std::this_thread::sleep_for(nap);
     }
-    next = std::min(next * 2, kLongestNap);
+    waited += nap;
   };
   Waiter waiter;
   const WaitEnd end = waiter.wait(wait.context, ready, sleep);

@@ -36,6 +36,7 @@ Result<Mover::Functions> Mover::load(const Context& context, std::span<const std
       PC_ASSIGN_OR_RETURN(functions[*name], loaded.find(*name));
     }
   }
+  PC_ASSIGN_OR_RETURN(functions[kCopyKernel], loaded.find(kCopyKernel));
   return functions;
 }
 
@@ -49,9 +50,20 @@ Status Mover::reduce(const DeviceReduction& reduction, CUstream stream) {
   return launch(context_.driver(), kernel->second, {shape.blocks, shape.threads}, stream, arguments);
 }
 
-Status Mover::copy(void* to, const void* from, std::size_t nbytes, CUstream stream) {
-  return copy_on_device(context_.driver(), reinterpret_cast<CUdeviceptr>(to),
-                        reinterpret_cast<CUdeviceptr>(from), nbytes, stream);
+// By a kernel the source is read once, whatever number of places gets it, and a short copy begins sooner than the driver's.
+Status Mover::copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream) {
+  constexpr uint32_t kShortestUnit = 4;  // shorter ones take a kernel too long
+  if (const auto kernel = kernels_.find(kCopyKernel); kernel != kernels_.end()) {
+    PC_ASSIGN_OR_RETURN(const device::CopyArguments arguments, copy_arguments(to, from, nbytes));
+    const pc::LaunchShape shape = launch_shape(nbytes, multiprocessors_);
+    if (arguments.unit >= kShortestUnit || nbytes <= shape.threads)
+      return launch(context_.driver(), kernel->second, {shape.blocks, shape.threads}, stream, arguments);
+  }
+  for (void* const each : to) {
+    PC_TRY(copy_on_device(context_.driver(), reinterpret_cast<CUdeviceptr>(each),
+                          reinterpret_cast<CUdeviceptr>(from), nbytes, stream));
+  }
+  return Status::ok();
 }
 
 }  // namespace pc::cuda

@@ -22,7 +22,7 @@ class Mover {
   const Status& can_reduce() const { return can_reduce_; }  // kUnsupported, and why not
   // Queued on `stream`, whose context must be current.
   Status reduce(const DeviceReduction& reduction, CUstream stream);
-  Status copy(void* to, const void* from, std::size_t nbytes, CUstream stream);
+  Status copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream);
 
  private:
   using Functions = std::map<std::string, CUfunction>;

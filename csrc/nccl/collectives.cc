@@ -215,9 +215,14 @@ bool is_empty(const Request& request, Rank size) {
                              : request.in.count == 0 && request.out.count == 0;
 }
 
+// With a communicator of one rank, older ones leave the last elements as they were, where the blocks of their kernel do not
+// share the array evenly.
+constexpr Version kScalesAlone{2, 29, 7};
+
 Status reduce_by(Communicator& communicator, const Request& request, const WaitContext& context) {
   PC_ASSIGN_OR_RETURN(const Reduced how, reduced(request.in.dtype, request.op));
   RedOp op = how.op;
+  if (op == RedOp::kAvg && communicator.size() == 1) op = RedOp::kSum;  // it need not multiply: kScalesAlone
   if (how.is_scaled()) {
     PC_ASSIGN_OR_RETURN(op, communicator.make_scaled_sum(how.dtype, &how.scalar, context));
   }
@@ -259,6 +264,14 @@ Status can_issue(const Request& request) {
   if (request.fixed_order)
     return Status(Code::kUnsupported, "NCCL decides itself in which order it combines the ranks");
   return reduces(collective) ? reduced(request.in.dtype, request.op).status() : Status::ok();
+}
+
+Status can_issue_to(const Communicator& communicator, const Request& request) {
+  const bool scales = reduces(request.collective) && request.op.op == ReduceOp::kScaledSum;
+  if (!scales || communicator.size() > 1 || communicator.api().version >= kScalesAlone) return Status::ok();
+  return Status(Code::kUnsupported, "NCCL " + text_of(communicator.api().version) +
+                                        " with one rank multiplies not every element; " +
+                                        text_of(kScalesAlone) + " does");
 }
 
 Status issue(Communicator& communicator, const Request& request, void* barrier_word,

@@ -21,6 +21,8 @@ namespace pc::nccl {
 
 // OK, or kUnsupported and why not. A pure function of what all ranks know.
 Status can_issue(const Request& request);
+// What this communicator cannot, besides.
+Status can_issue_to(const Communicator& communicator, const Request& request);
 
 // The request has been checked (comm/arguments.h) and its arrays are memory of the communicator's GPU. `barrier_word`: 4 bytes
 // of it, of which nobody else makes use, for barriers; null otherwise.

@@ -1,6 +1,8 @@
 #include "nccl/executor.h"
 
 #include <algorithm>
+#include <atomic>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,6 +54,13 @@ class Executor::Work final : public cuda::DeviceWork {
     return end.is_ok() && !end.value() ? std::nullopt : std::optional(end.status());
   }
 
+  std::optional<Status> seen() const override {
+    if (!let_go_.load(std::memory_order_acquire)) return std::nullopt;
+    // An abort makes kernels end, but not before the communicator is in another state.
+    const bool is_well =
+        reached_.load(std::memory_order_acquire) && shared_->communicator->state() == State::kReady;
+    return is_well ? Status::ok() : outcome();
+  }
   bool in_graph() const override { return in_graph_; }
 
   // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
@@ -59,6 +68,25 @@ class Executor::Work final : public cuda::DeviceWork {
     const Result<bool> end = reached();
     return !end.is_ok() || end.value();
   }
+  // Which of these have. To ask the driver takes as long as to launch one, and keeps others out of it; but those of a stream end in
+  // their order, so few questions tell it of many.
+  static void ask(const std::deque<std::shared_ptr<Work>>& works) {
+    std::map<cuda::CUstream, std::vector<Work*>> streams;
+    for (const std::shared_ptr<Work>& each : works) {
+      if (each->stream_ != nullptr) streams[each->stream_].push_back(each.get());
+      if (each->stream_ == nullptr && each->has_let_go()) each->let_go_ = true;
+    }
+    for (const auto& [stream, in_order] : streams) {
+      auto end = std::partition_point(in_order.begin(), in_order.end(), [](const Work* each) {
+        const Result<bool> reached = each->reached();
+        return reached.is_ok() && reached.value();
+      });
+      for (auto each = in_order.begin(); each != end; ++each) (*each)->reached_ = (*each)->let_go_ = true;
+      // An error says something of the one that was asked for alone.
+      for (; end != in_order.end() && (*end)->has_let_go(); ++end) (*end)->let_go_ = true;
+    }
+  }
+  bool let_go() const { return let_go_; }  // as far as has been asked
   void keep_nothing() { keeps_ = nullptr; }
 
   // While it is made.
@@ -74,6 +102,12 @@ class Executor::Work final : public cuda::DeviceWork {
     return Status::ok();
   }
   cuda::CUevent end() const { return lent_ ? lent_->get() : own_->get(); }
+  Status record_end(cuda::CUstream on) {
+    PC_TRY(cuda::record(shared_->context.driver(), end(), on));
+    if (on == nullptr) on = cuda::legacy_stream();
+    if (on != cuda::per_thread_stream()) stream_ = on;  // which is another one for each thread
+    return Status::ok();
+  }
 
  private:
   // An aborted kernel ends too, so the communicator is asked as well.
@@ -83,13 +117,19 @@ class Executor::Work final : public cuda::DeviceWork {
     return end;
   }
   Result<bool> reached() const {
+    if (reached_.load(std::memory_order_acquire)) return true;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-    return cuda::is_reached(shared_->context.driver(), end());
+    PC_ASSIGN_OR_RETURN(const bool now, cuda::is_reached(shared_->context.driver(), end()));
+    if (now) reached_.store(true, std::memory_order_release);
+    return now;
   }
 
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<const void> keeps_;  // changed by look_around() and close() alone, with Shared::mutex
   bool in_graph_ = false;
+  cuda::CUstream stream_ = nullptr;  // on which its end is recorded; null: nothing is known of others there
+  mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
+  std::atomic<bool> let_go_{false};
   std::optional<cuda::EventPool::Lent> lent_;
   std::optional<cuda::Event> own_;
 };
@@ -110,7 +150,10 @@ Executor::~Executor() {
   if (shared_->communicator->state() != State::kDead || running() != 0) (void)gpu_.release();
 }
 
-Status Executor::can(const Request& request) const { return can_issue(request); }
+Status Executor::can(const Request& request) const {
+  PC_TRY(can_issue(request));
+  return can_issue_to(*shared_->communicator, request);
+}
 
 Status Executor::ready(const cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
@@ -179,7 +222,7 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
     PC_ASSIGN_OR_RETURN(word, barrier_word());
   }
   const Status issued = issue(*shared_->communicator, request, word, context);
-  const Status recorded = cuda::record(driver, work.end(), ours);
+  const Status recorded = work.record_end(ours);
   return issued.is_ok() ? recorded : issued;
 }
 
@@ -193,10 +236,9 @@ void Executor::let_go_of_ended() {
   {
     const std::lock_guard lock(shared_->mutex);
     std::deque<std::shared_ptr<Work>>& running = shared_->running;
-    // In the order of the streams they are on, so one that has not ended need not stop the others.
-    const auto gone =
-        std::stable_partition(running.begin(), running.end(),
-                              [](const std::shared_ptr<Work>& each) { return !each->has_let_go(); });
+    Work::ask(running);
+    const auto gone = std::stable_partition(
+        running.begin(), running.end(), [](const std::shared_ptr<Work>& each) { return !each->let_go(); });
     ended.assign(std::make_move_iterator(gone), std::make_move_iterator(running.end()));
     running.erase(gone, running.end());
   }
@@ -208,13 +250,13 @@ void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why
 Status Executor::wait_for_all(const WaitContext& context) {
   for (;;) {
     let_go_of_ended();
-    std::shared_ptr<Work> last;
+    std::shared_ptr<Work> first;  // no other can hold it up
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->running.empty()) return Status::ok();
-      last = shared_->running.back();
+      first = shared_->running.front();
     }
-    const Result<WaitEnd> end = last->wait_on_host(context);
+    const Result<WaitEnd> end = first->wait_on_host(context);
     PC_TRY(end.status());
     if (end.value() != WaitEnd::kReady)
       return Status(end.value() == WaitEnd::kInterrupted ? Code::kInterrupted : Code::kTimeout,

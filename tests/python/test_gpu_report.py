@@ -248,6 +248,10 @@ def test_a_part_that_hangs_ends_at_its_deadline_with_all_that_it_started(tmp_pat
     assert "$ deadline of 2 s after" in log
 
 
+def test_no_part_runs_among_the_sources_which_have_no_compiled_module(tmp_path: Path) -> None:
+    assert run(["pwd"], {}, 5, tmp_path / "pwd.log").text.strip() == "/"
+
+
 def test_when_all_time_is_over_the_rest_says_so(tmp_path: Path) -> None:
     part = Part("late", ["false"], 5, lambda _: [])
     (check,) = run_parts([part], {}, tmp_path, time.monotonic() - 1)

@@ -263,9 +263,10 @@ Result<CopyArguments> copy_arguments(std::span<void* const> to, const void* from
 
 LaunchShape launch_shape(std::size_t nbytes, uint32_t multiprocessors) {
   constexpr uint64_t kBlockBytes = uint64_t{device::kThreads} * kVectorBytes;
-  const uint64_t wanted = (nbytes + kBlockBytes - 1) / kBlockBytes, most = 2 * uint64_t{multiprocessors};
-  return {static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(most, 1))),
-          device::kThreads};
+  constexpr uint64_t kMost = 1 << 20, kVectorsOfThread = 4;
+  const uint64_t wanted = (nbytes + kBlockBytes - 1) / kBlockBytes, held = 2 * uint64_t{multiprocessors};
+  const uint64_t blocks = std::min(wanted, std::max(held, wanted / kVectorsOfThread));
+  return {static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, kMost)), device::kThreads};
 }
 
 }  // namespace pc

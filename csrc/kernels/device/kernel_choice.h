@@ -40,7 +40,8 @@ struct DeviceReduction {
 Result<device::ReduceArguments> reduce_arguments(const DeviceReduction& reduction);
 Result<device::CopyArguments> copy_arguments(std::span<void* const> to, const void* from, std::size_t nbytes);
 
-// One thread for each vector of 16 bytes, until all multiprocessors have what they can hold.
+// One thread for each vector of 16 bytes, until all multiprocessors have what they can hold; then one for each four, which keeps the
+// memory busier than threads that stay.
 struct LaunchShape {
   uint32_t blocks, threads;
 };

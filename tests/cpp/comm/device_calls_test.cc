@@ -507,5 +507,66 @@ TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
+  nccl::testing::StepClock clock(std::chrono::milliseconds(1));
+  const Outcomes outcomes = run(1, [&](Runtime&, Communicator& group) -> Status {
+    DeviceCalls::Means with = means(0);
+    with.clock = &clock;
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(0));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(0));
+    fake_.hold_stream(x.stream.get());
+    fake_.hold_stream(y.stream.get());
+    std::promise<void> over;
+    // Letting go of the first takes long, as who waits for Python's lock; meanwhile the second ends on the GPU.
+    cuda::DeviceCall first = x.sum();
+    first.in_line = true;
+    first.keeps = std::shared_ptr<const void>(&x, [&](const void*) {
+      fake_.release_stream(y.stream.get());
+      fake_.drain(y.stream.get());
+      clock.advance(std::chrono::seconds(2 * static_cast<int>(kLong)));
+      over.set_value();
+    });
+    PC_ASSIGN_OR_RETURN(const auto a, calls->launch(first, -1));
+    first.keeps = nullptr;
+    cuda::DeviceCall second = y.sum();
+    second.in_line = true;
+    PC_ASSIGN_OR_RETURN(const auto b, calls->launch(second, -1));
+    PC_TRY(host_sum(group));
+    fake_.release_stream(x.stream.get());
+    over.get_future().wait();
+    PC_TRY(calls->settle(5));
+    PC_TRY(a->wait(-1));
+    PC_TRY(b->wait(-1));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(DeviceWorld, an_error_of_nccl_names_the_call) {
+  std::promise<void> queued, seen;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+        fake_.hold_stream(x.stream.get());
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+        PC_TRY(host_sum(group));
+        if (group.rank() == 1) queued.set_value();
+        if (group.rank() == 0) {
+          queued.get_future().wait();
+          void* comm = nullptr;
+          nccl_->last_comm(&comm);
+          nccl_->async_error(comm, 6);
+        }
+        const Status ended = calls->settle(-1);
+        fake_.release_stream(x.stream.get());
+        return ended;
+      },
+      false);
+  EXPECT_TRUE(has(outcomes[0], "allreduce") || has(outcomes[1], "allreduce")) << text_of(outcomes);
+}
+
 }  // namespace
 }  // namespace pc::testing

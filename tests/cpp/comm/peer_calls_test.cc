@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <future>
 #include <memory>
@@ -92,6 +93,62 @@ TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
       });
       EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
     }
+  }
+}
+
+TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
+  for (const Rank size : {3, 4, 5}) {
+    std::atomic<int> launched{0};
+    const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
+      const int gpu = group.rank() % 2;
+      DeviceCalls::Means with = means(true);
+      with.device = gpu;
+      PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
+      PC_ASSIGN_OR_RETURN(Array memory, DeviceWorld::array_of(gpu, std::size_t{16} * 2 * 1000 * 2));
+      PC_TRY(group.run(Request{}));
+      const int before = fake_.calls("cuLaunchKernel");
+      PC_TRY(group.run(Request{}));
+      PC_TRY(run(*calls, memory.sum()));
+      PC_TRY(group.run(Request{}));
+      if (group.rank() == 0) launched = fake_.calls("cuLaunchKernel") - before;
+      PC_TRY(group.run(Request{}));
+      const auto make = [&](const CallOnGpu& call) -> Status {
+        return run(*calls, {call.call.request, true});
+      };
+      PC_TRY(expect_as_on_cpu(group, cells_of_every_kind(), reinterpret_cast<std::byte*>(memory.begin()), gpu,
+                              memory.stream.get(), make));
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+    EXPECT_EQ(launched, 2) << size << " ranks";
+  }
+}
+
+// The mover goes by its own counts, for arrays of other ranks too.
+TEST_P(PeerWorld, where_counts_differ_nothing_moves) {
+  for (const Collective collective : {Collective::kReduceScatter, Collective::kScatter}) {
+    const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+      PC_ASSIGN_OR_RETURN(Array y, array_of(group));
+      std::fill(y.begin(), y.begin() + kCount, -7.0F);
+      PC_TRY(host_sum(group));
+      const std::array<uint64_t, 2> counts{group.rank() == 0 ? 100U : 900U, group.rank() == 0 ? 900U : 100U};
+      cuda::DeviceCall call = x.sum();
+      call.request.collective = collective;
+      call.request.root = 0;
+      call.request.out = y.sum().request.out;
+      call.request.out.count = 100;
+      call.request.counts = counts;
+      if (collective == Collective::kScatter && group.rank() == 1) call.request.in = {};
+      const Status ended = run(*calls, call);
+      if (ended.code() != Code::kMismatch) return wrong(ended.to_string());
+      (void)calls->close(-1);
+      const bool is_whole =
+          std::all_of(y.begin(), y.begin() + kCount, [](float each) { return each == -7.0F; });
+      return is_whole ? Status::ok() : wrong("something was written");
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
 }
 

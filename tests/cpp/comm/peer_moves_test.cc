@@ -42,13 +42,20 @@ struct Ranks {
       for (std::byte* const each : move.to) std::memcpy(each + i * sizeof value, &value, sizeof value);
     }
   }
-  void move(Request request, bool backwards) {
+  // On GPUs that so many ranks share.
+  void move(Request request, bool backwards, Rank share) {
+    std::vector<Rank> movers;
+    for (Rank rank = 0; rank < static_cast<Rank>(in.size()); ++rank) movers.push_back(rank / share * share);
     for (std::size_t i = 0; i < in.size(); ++i) {
       const Rank rank = static_cast<Rank>(backwards ? in.size() - 1 - i : i);
       const std::size_t r = static_cast<std::size_t>(rank);
       request.in = {arrays[r].in, in[r].size(), DType::kU32};
       request.out = {arrays[r].out, out[r].size(), DType::kU32};
-      for (const PeerMove& each : peer_moves(request, rank, arrays)) make(each);
+      const std::vector<PeerMove> moves = peer_moves(request, rank, movers, arrays);
+      if (movers[r] != rank) {
+        EXPECT_TRUE(moves.empty());
+      }
+      for (const PeerMove& each : moves) make(each);
     }
   }
 };
@@ -70,12 +77,15 @@ struct Case {
   Rank size;
   std::size_t count;
   bool backwards;
+  Rank share;
 };
 std::vector<Case> cases() {
   std::vector<Case> made;
   for (const Rank size : {1, 2, 3, 4, 5, 8}) {
     for (const std::size_t count : {0, 1, 63, 64, 65, 1000}) {
-      for (const bool backwards : {false, true}) made.push_back({size, count, backwards});
+      for (const bool backwards : {false, true}) {
+        for (const Rank share : {1, 2, 8}) made.push_back({size, count, backwards, share});
+      }
     }
   }
   return made;
@@ -88,7 +98,7 @@ class PeerMoves : public ::testing::Test {
   void in_every_case(Body&& body) {
     for (const Case& each : cases()) {
       SCOPED_TRACE(std::to_string(each.size) + " ranks, " + std::to_string(each.count) + " elements" +
-                   (each.backwards ? ", backwards" : ""));
+                   (each.backwards ? ", backwards, " : ", ") + std::to_string(each.share) + " on a GPU");
       case_ = each;
       body();
     }
@@ -112,8 +122,8 @@ TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
   in_every_case([&] {
     Ranks ranks = whole(), in_place = whole();
     in_place.in_place();
-    ranks.move(request(Collective::kAllreduce), case_.backwards);
-    in_place.move(request(Collective::kAllreduce), case_.backwards);
+    ranks.move(request(Collective::kAllreduce), case_.backwards, case_.share);
+    in_place.move(request(Collective::kAllreduce), case_.backwards, case_.share);
     for (std::size_t r = 0; r < ranks.in.size(); ++r) {
       EXPECT_EQ(ranks.out[r], sum_of_first(size(), count()));
       EXPECT_EQ(ranks.in[r], numbers(static_cast<Rank>(r), count()));
@@ -125,7 +135,7 @@ TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
 TEST_F(PeerMoves, reduce_writes_the_root_alone) {
   in_every_case([&] {
     Ranks ranks = whole();
-    ranks.move(request(Collective::kReduce), case_.backwards);
+    ranks.move(request(Collective::kReduce), case_.backwards, case_.share);
     for (std::size_t r = 0; r < ranks.in.size(); ++r)
       EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of_first(size(), count()) : Array(count()));
   });
@@ -136,8 +146,8 @@ TEST_F(PeerMoves, scans_are_right_in_place_too) {
     for (const Collective each : {Collective::kScan, Collective::kExscan}) {
       Ranks ranks = whole(), in_place = whole();
       in_place.in_place();
-      ranks.move(request(each), case_.backwards);
-      in_place.move(request(each), case_.backwards);
+      ranks.move(request(each), case_.backwards, case_.share);
+      in_place.move(request(each), case_.backwards, case_.share);
       for (Rank r = 0; r < size(); ++r) {
         const Rank terms = each == Collective::kScan ? r + 1 : r;
         const std::size_t at = static_cast<std::size_t>(r);
@@ -152,7 +162,7 @@ TEST_F(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
   in_every_case([&] {
     Ranks ranks = whole();
     ranks.arrays.back().out = const_cast<std::byte*>(ranks.arrays.back().in);
-    ranks.move(request(Collective::kBroadcast), case_.backwards);
+    ranks.move(request(Collective::kBroadcast), case_.backwards, case_.share);
     for (std::size_t r = 0; r + 1 < ranks.in.size(); ++r) EXPECT_EQ(ranks.out[r], ranks.in.back());
     EXPECT_EQ(ranks.in.back(), numbers(size() - 1, count()));
   });
@@ -177,19 +187,19 @@ TEST_F(PeerMoves, parts_come_to_their_places) {
       return made;
     };
     Ranks gathered(parts, wholes);
-    gathered.move(uneven(Collective::kAllgather), case_.backwards);
+    gathered.move(uneven(Collective::kAllgather), case_.backwards, case_.share);
     for (const Array& each : gathered.out) EXPECT_EQ(each, everything);
     Ranks at_root(parts, wholes);
-    at_root.move(uneven(Collective::kGather), case_.backwards);
+    at_root.move(uneven(Collective::kGather), case_.backwards, case_.share);
     EXPECT_EQ(at_root.out.back(), everything);
 
     std::vector<Array> empty, many(parts.size(), everything);
     for (const Array& part : parts) empty.emplace_back(part.size());
     Ranks scattered(many, empty);
-    scattered.move(uneven(Collective::kScatter), case_.backwards);
+    scattered.move(uneven(Collective::kScatter), case_.backwards, case_.share);
     EXPECT_EQ(scattered.out, parts);
     Ranks reduced(many, empty);
-    reduced.move(uneven(Collective::kReduceScatter), case_.backwards);
+    reduced.move(uneven(Collective::kReduceScatter), case_.backwards, case_.share);
     for (std::size_t r = 0; r < parts.size(); ++r) {
       for (std::size_t i = 0; i < parts[r].size(); ++i)
         EXPECT_EQ(reduced.out[r][i], parts[r][i] * static_cast<uint32_t>(size()));
@@ -216,7 +226,7 @@ TEST_F(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
     Ranks ranks(in, out);
     for (std::size_t r = 0; r < n; ++r)
       ranks.arrays[r].counts = sent[r], ranks.arrays[r].recv_counts = received[r];
-    ranks.move(request(Collective::kAlltoall), case_.backwards);
+    ranks.move(request(Collective::kAlltoall), case_.backwards, case_.share);
     EXPECT_EQ(ranks.out, wanted);
   });
 }

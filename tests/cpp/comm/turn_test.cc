@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "comm/runtime.h"
@@ -24,9 +25,9 @@ class TurnTest : public ::testing::Test {
       return interrupts_.load();
     };
     runtime_ = Runtime::create(std::move(options), Deadline::after(20)).value();
-    held_ = take(20).value();
+    held_.emplace(take(20).value());
   }
-  Result<std::shared_ptr<void>> take(double timeout_s) {
+  Result<Turn::Held> take(double timeout_s) {
     return turn_.take(runtime_->world(), Deadline::after(timeout_s));
   }
   std::future<Status> another_takes(double timeout_s) {
@@ -36,7 +37,7 @@ class TurnTest : public ::testing::Test {
   std::future<Status> another_waits(const std::function<void()>& then = [] {}) {
     probes_ = 0;
     auto another = std::async(std::launch::async, [this, then] {
-      const Result<std::shared_ptr<void>> mine = take(20);
+      const Result<Turn::Held> mine = take(20);
       if (mine.is_ok()) then();
       return mine.status();
     });
@@ -48,27 +49,27 @@ class TurnTest : public ::testing::Test {
   Status in_handler_;
   std::unique_ptr<Runtime> runtime_;
   Turn turn_{"does that"};
-  std::shared_ptr<void> held_;
+  std::optional<Turn::Held> held_;
 };
 
 TEST_F(TurnTest, one_has_it_and_the_next_gets_it) {
   std::future<Status> another = another_takes(20);
   EXPECT_TRUE(turn_.is_mine());
-  held_ = nullptr;
+  held_.reset();
   EXPECT_TRUE(another.get().is_ok());
   EXPECT_FALSE(turn_.is_mine());
-  held_ = turn_.take_now();
-  EXPECT_NE(held_, nullptr);
-  EXPECT_EQ(turn_.take_now(), nullptr);
-  EXPECT_EQ(std::async(std::launch::async, [&] { return turn_.take_now(); }).get(), nullptr);
+  std::optional<Turn::Held> now = turn_.take_now();
+  EXPECT_TRUE(now);
+  EXPECT_FALSE(turn_.take_now());
+  EXPECT_FALSE(std::async(std::launch::async, [&] { return turn_.take_now().has_value(); }).get());
 }
 
 TEST_F(TurnTest, who_takes_it_again_and_again_comes_behind_who_waits) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<bool> had_it{false};
     std::future<Status> another = another_waits([&] { had_it = true; });
-    held_ = nullptr;
-    held_ = take(20).value();
+    held_.reset();
+    held_.emplace(take(20).value());
     EXPECT_TRUE(had_it);
     EXPECT_TRUE(another.get().is_ok());
   }
@@ -78,7 +79,7 @@ TEST_F(TurnTest, who_waits_hears_of_its_deadline_and_leaves_the_line) {
   const Status late = another_takes(0.01).get();
   EXPECT_EQ(late.code(), Code::kTimeout);
   EXPECT_NE(late.message().find("this group does that"), std::string::npos) << late.message();
-  held_ = nullptr;
+  held_.reset();
   EXPECT_TRUE(take(20).is_ok());
 }
 
@@ -99,7 +100,7 @@ TEST_F(TurnTest, a_signal_handler_inside_is_refused_instead_of_waiting_for_itsel
   EXPECT_NE(refused.message().find("signal handler that runs while this group does that"), std::string::npos);
   calls_in_handler_ = true;  // of one that waits
   std::future<Status> another = another_waits();
-  held_ = nullptr;
+  held_.reset();
   EXPECT_TRUE(another.get().is_ok());
   EXPECT_EQ(in_handler_.code(), Code::kInvalidArgument);
 }

@@ -65,8 +65,11 @@ TEST(KernelChoice, a_launch_has_a_thread_for_each_vector_until_the_gpu_is_full) 
   EXPECT_EQ(launch_shape(0, 132).blocks, 1u);
   EXPECT_EQ(launch_shape(8192, 132).blocks, 1u);
   EXPECT_EQ(launch_shape(8193, 132).blocks, 2u);
-  EXPECT_EQ(launch_shape(std::size_t{1} << 40, 132).blocks, 264u);
-  EXPECT_EQ(launch_shape(std::size_t{1} << 40, 0).blocks, 1u);
+  EXPECT_EQ(launch_shape(264 * 8192, 132).blocks, 264u);
+  EXPECT_EQ(launch_shape(1000 * 8192, 132).blocks, 264u);
+  EXPECT_EQ(launch_shape(2000 * 8192, 132).blocks, 500u);
+  EXPECT_EQ(launch_shape(std::size_t{1} << 40, 132).blocks, 1u << 20);
+  EXPECT_EQ(launch_shape(100, 0).blocks, 1u);
   EXPECT_EQ(launch_shape(1, 1).threads, device::kThreads);
 }
 

@@ -116,6 +116,68 @@ TEST_F(NcclExecutor, a_call_comes_after_what_its_stream_had_and_before_what_wait
   close();
 }
 
+TEST_F(NcclExecutor, to_look_at_many_calls_takes_few_questions) {
+  join_alone();
+  constexpr int kCalls = 200, kDone = 130;
+  const cuda::DeviceMemory x = memory_of(1);
+  fake_.hold_stream(theirs_->get());
+  std::vector<std::shared_ptr<cuda::DeviceWork>> works;
+  for (int i = 0; i < kCalls; ++i) works.push_back(launch(allreduce(x, x, true)));
+  const int in_all = fake_.queued(theirs_->get());
+  fake_.step(theirs_->get(), in_all / kCalls * kDone);
+  const int before = fake_.calls("cuEventQuery");
+  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_LE(fake_.calls("cuEventQuery") - before, 10);
+  EXPECT_EQ(executor_->running(), std::size_t{kCalls - kDone});
+  for (int i = 0; i < kCalls; ++i)
+    EXPECT_EQ(works[static_cast<std::size_t>(i)]->seen().has_value(), i < kDone);
+  EXPECT_LE(fake_.calls("cuEventQuery") - before, 10);
+  fake_.release_stream(theirs_->get());
+  expect_end(*works.back());
+  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_EQ(executor_->running(), 0U);
+  close();
+}
+
+TEST_F(NcclExecutor, one_question_that_fails_lets_go_of_no_other_call) {
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  fake_.hold_stream(theirs_->get());
+  std::vector<std::weak_ptr<const int>> kept;
+  for (int i = 0; i < 8; ++i) {
+    cuda::DeviceCall call = allreduce(x, x, true);
+    const auto keeps = std::make_shared<const int>(i);
+    kept.emplace_back(keeps);
+    call.keeps = keeps;
+    (void)launch(call);
+  }
+  fake_.fail_next("cuEventQuery", cuda::CUDA_ERROR_INVALID_VALUE);
+  (void)executor_->look_around();
+  EXPECT_LE(std::count_if(kept.begin(), kept.end(), [](const auto& each) { return each.expired(); }), 1);
+  fake_.release_stream(theirs_->get());
+  fake_.drain_all();
+  close();
+}
+
+// Its blocks would share 100'003 floats unevenly, and NCCL 2.28 loses the last three.
+TEST_F(NcclExecutor, one_rank_averages_all_of_its_array_and_scales_none_that_nccl_would_scale_in_part) {
+  join_alone();
+  constexpr std::size_t kMany = 100'003;
+  const std::vector<float> ones(kMany, 1);
+  const cuda::DeviceMemory x = cuda::DeviceMemory::allocate(*context_, 4 * kMany).value();
+  const cuda::DeviceMemory y = cuda::DeviceMemory::allocate(*context_, 4 * kMany).value();
+  std::memcpy(reinterpret_cast<void*>(x.at()), ones.data(), 4 * kMany);
+  std::memset(reinterpret_cast<void*>(y.at()), 0, 4 * kMany);
+  cuda::DeviceCall call = allreduce(x, y);
+  call.request.in.count = call.request.out.count = kMany;
+  call.request.op = {ReduceOp::kAvg};
+  expect_end(*launch(call));
+  EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(y.at()), ones.data(), 4 * kMany), 0);
+  call.request.op = {ReduceOp::kScaledSum, 0.5};
+  EXPECT_EQ(executor_->can(call.request).code(), Code::kUnsupported);
+  close();
+}
+
 TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_before) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);
