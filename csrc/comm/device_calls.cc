@@ -353,16 +353,19 @@ void DeviceCalls::look_at_calls() {
   std::vector<std::shared_ptr<Call>> ended;
   for (const std::shared_ptr<Call>& each : running()) {
     const std::optional<Status> compared = each->compared();
-    const std::optional<Status> on_gpu = each->on_gpu_->in_graph() ? std::optional(Status::ok())
-                                         : trouble.is_ok()         ? each->on_gpu_->seen()
-                                                                   : each->on_gpu_->outcome();
+    std::optional<Status> on_gpu = each->on_gpu_->in_graph() ? std::optional(Status::ok())
+                                   : trouble.is_ok()         ? each->on_gpu_->seen()
+                                                             : each->on_gpu_->outcome();
+    // Without `compared` the comparison says who is missing.
+    bool is_late = compared && !on_gpu && clock_.now() >= each->due_;
+    if (is_late) on_gpu = each->on_gpu_->outcome();  // it may have ended meanwhile
+    is_late = is_late && !on_gpu;
     if (compared && !compared->is_ok()) {
       fail(*compared, false);
     } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
       // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
       fail(on_gpu->with_operation(each->operation_), on_gpu->code() != Code::kMismatch);
-    } else if (compared && !on_gpu && clock_.now() >= each->due_ && !each->on_gpu_->outcome()) {
-      // Without `compared` the comparison says who is missing.
+    } else if (is_late) {
       fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
     } else if (compared && on_gpu) {
       ended.push_back(each);

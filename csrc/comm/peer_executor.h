@@ -1,8 +1,8 @@
 // Collectives of ranks that reach each other's arrays on GPUs: ranks that share one, which NCCL refuses. A thread makes the calls
 // of one group in their order:
 //
-//   waits for what makes the array | cards: where each lies | all are in it | its moves (peer_moves.h) | all are through
-//                                    an allgather             a barrier       few kernels or copies     a barrier
+//   waits for what makes the array | cards: where each lies | all are in it | a mover's moves (peer_moves.h) | all are through
+//                                    an allgather             a barrier       kernels or copies              a barrier
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
 // array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what

@@ -36,7 +36,9 @@ class StartedDeviceCall {
   enum class State : uint8_t { kRunning, kDone, kFailed };
   State state() const { return state_; }  // may be behind done() for some milliseconds
   const std::string& operation() const { return operation_; }
-  uint64_t sequence() const { return on_cpu_ ? on_cpu_->sequence() : 0; }  // 0: a message, or a world of one
+  uint64_t sequence() const {
+    return on_cpu_ ? on_cpu_->sequence() : 0;
+  }  // 0: a message, or nothing compares it
   TimePoint began() const { return on_cpu_ ? on_cpu_->began() : made_; }
   TimePoint ended_at() const;  // now, if state() is kRunning
   Status why() const;          // once state() is kFailed. Asks nobody

@@ -203,6 +203,7 @@ inline constexpr int kOldestDriver = 12000;
 // May be missing: what needs them answers kUnsupported.
 #define PC_CUDA_OPTIONAL_FUNCTIONS(X)                                                                                  \
   X(cuFuncLoad, 12040, (CUfunction function))                                                                          \
+  X(cuStreamGetId, 12000, (CUstream stream, unsigned long long* id))                                                   \
   X(cuStreamWriteValue32, 12000, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                    \
   X(cuStreamWaitValue32, 12000, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                     \
   X(cuStreamBeginCapture, 12000, (CUstream stream, int mode))                                                           \

@@ -10,8 +10,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Each nap is an eighth of the wait so far: it ends late by that, and by 1 ms at most. By then it has been awake for kAwake.
-constexpr microseconds kAwake{200}, kShortestNap{20}, kLongestNap{1000};
+// Each nap is an eighth of the wait so far: it ends late by that, and by 1 ms at most. Before the first it has been awake for kAwake.
+constexpr microseconds kAwake{200}, kLongestNap{1000};
 constexpr int kPart = 8;
 
 }  // namespace
@@ -28,7 +28,7 @@ Result<WaitEnd> wait_on_host(const std::function<Result<bool>()>& is_done, const
   const auto sleep = [&](int most_ms) {
     if (wait.trouble) failure = wait.trouble();
     if (!failure.is_ok()) return;
-    const microseconds wanted = std::clamp(waited / kPart, kShortestNap, kLongestNap);
+    const microseconds wanted = std::min(waited / kPart, kLongestNap);
     const microseconds nap = std::min(wanted, microseconds(most_ms * 1000));
     if (wait.nap) {
       wait.nap(nap);

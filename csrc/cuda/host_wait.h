@@ -12,8 +12,8 @@ namespace pc::cuda {
 // What a wait for a GPU looks at besides its event.
 struct HostWait {
   WaitContext context;
-  // Whether something happened because of which the event will never come: a communicator's error, say. Asked about every
-  // millisecond once the wait is longer than a fraction of one; not OK ends it. May be empty.
+  // Whether something happened because of which the event will never come: a communicator's error, say. Asked before
+  // each nap; not OK ends it. May be empty.
   std::function<Status()> trouble = {};
   std::function<void(std::chrono::microseconds)> nap = {};  // empty: sleeps
 };

@@ -32,6 +32,13 @@ Result<bool> is_done(const Driver& driver, CUstream stream) {
   return true;
 }
 
+std::optional<uint64_t> id_of(const Driver& driver, CUstream stream) {
+  unsigned long long id = 0;
+  if (driver.cuStreamGetId == nullptr || driver.cuStreamGetId(stream, &id) != CUDA_SUCCESS)
+    return std::nullopt;
+  return id;
+}
+
 Result<bool> is_capturing(const Driver& driver, CUstream stream) {
   int status = CU_STREAM_CAPTURE_STATUS_NONE;
   PC_TRY(driver.check(driver.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing"));

@@ -1,6 +1,8 @@
 // Queues of work for a GPU: our own, and what can be asked of anybody's.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "cuda/context.h"
@@ -35,6 +37,8 @@ class Stream {
 // What is queued on `stream` after this waits for what `event` was last recorded for. Costs the host nothing. The stream's
 // context must be current.
 Status stream_waits(const Driver& driver, CUstream stream, CUevent event);
+// A number that no other stream of this process has, or will have: handles come again. None: the driver does not tell.
+std::optional<uint64_t> id_of(const Driver& driver, CUstream stream);
 // Whether everything is done that was queued. Not for a stream that is being captured.
 Result<bool> is_done(const Driver& driver, CUstream stream);
 // Whether work goes into a CUDA graph instead of being done. kUnsupported: the capture was invalidated by an earlier call.

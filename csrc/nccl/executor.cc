@@ -71,10 +71,10 @@ class Executor::Work final : public cuda::DeviceWork {
   // Which of these have. To ask the driver takes as long as to launch one, and keeps others out of it; but those of a stream end in
   // their order, so few questions tell it of many.
   static void ask(const std::deque<std::shared_ptr<Work>>& works) {
-    std::map<cuda::CUstream, std::vector<Work*>> streams;
+    std::map<uint64_t, std::vector<Work*>> streams;
     for (const std::shared_ptr<Work>& each : works) {
-      if (each->stream_ != nullptr) streams[each->stream_].push_back(each.get());
-      if (each->stream_ == nullptr && each->has_let_go()) each->let_go_ = true;
+      if (each->stream_) streams[*each->stream_].push_back(each.get());
+      if (!each->stream_ && each->has_let_go()) each->let_go_ = true;
     }
     for (const auto& [stream, in_order] : streams) {
       auto end = std::partition_point(in_order.begin(), in_order.end(), [](const Work* each) {
@@ -104,8 +104,7 @@ class Executor::Work final : public cuda::DeviceWork {
   cuda::CUevent end() const { return lent_ ? lent_->get() : own_->get(); }
   Status record_end(cuda::CUstream on) {
     PC_TRY(cuda::record(shared_->context.driver(), end(), on));
-    if (on == nullptr) on = cuda::legacy_stream();
-    if (on != cuda::per_thread_stream()) stream_ = on;  // which is another one for each thread
+    if (!in_graph_) stream_ = cuda::id_of(shared_->context.driver(), on);
     return Status::ok();
   }
 
@@ -127,7 +126,7 @@ class Executor::Work final : public cuda::DeviceWork {
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<const void> keeps_;  // changed by look_around() and close() alone, with Shared::mutex
   bool in_graph_ = false;
-  cuda::CUstream stream_ = nullptr;  // on which its end is recorded; null: nothing is known of others there
+  std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
   mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
   std::atomic<bool> let_go_{false};
   std::optional<cuda::EventPool::Lent> lent_;
@@ -250,7 +249,7 @@ void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why
 Status Executor::wait_for_all(const WaitContext& context) {
   for (;;) {
     let_go_of_ended();
-    std::shared_ptr<Work> first;  // no other can hold it up
+    std::shared_ptr<Work> first;  // nothing that still runs was launched before it
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->running.empty()) return Status::ok();

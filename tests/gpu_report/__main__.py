@@ -23,6 +23,8 @@ ASK_S = 10.0  # which tests there are
 
 def environment(places: Places) -> dict[str, str]:
     env = {**os.environ, "PYTHONPATH": str(places.site), "PYTHONUNBUFFERED": "1"}
+    if named := env.get("PYCOLLECTIVE_NCCL_LIB"):
+        env["PYCOLLECTIVE_NCCL_LIB"] = str(Path(named).resolve())  # parts run elsewhere
     if "PYCOLLECTIVE_NCCL_LIB" not in env and (library := machine.nccl_of_python()):
         env["PYCOLLECTIVE_NCCL_LIB"] = library
     return env

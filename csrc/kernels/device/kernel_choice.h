@@ -40,8 +40,8 @@ struct DeviceReduction {
 Result<device::ReduceArguments> reduce_arguments(const DeviceReduction& reduction);
 Result<device::CopyArguments> copy_arguments(std::span<void* const> to, const void* from, std::size_t nbytes);
 
-// One thread for each vector of 16 bytes, until all multiprocessors have what they can hold; then one for each four, which keeps the
-// memory busier than threads that stay.
+// One thread for each vector of 16 bytes, or what all multiprocessors can hold, or one for each four vectors, if that is more: in large
+// arrays threads that come and go keep the memory busier than such that stay.
 struct LaunchShape {
   uint32_t blocks, threads;
 };

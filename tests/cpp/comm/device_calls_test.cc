@@ -565,6 +565,7 @@ TEST_P(DeviceWorld, an_error_of_nccl_names_the_call) {
         return ended;
       },
       false);
+  // The rank whose communicator is the newest; the other hears that this one is gone.
   EXPECT_TRUE(has(outcomes[0], "allreduce") || has(outcomes[1], "allreduce")) << text_of(outcomes);
 }
 

@@ -139,6 +139,21 @@ TEST_F(NcclExecutor, to_look_at_many_calls_takes_few_questions) {
   close();
 }
 
+TEST_F(NcclExecutor, where_the_driver_has_no_numbers_for_streams_each_call_is_asked_for) {
+  fake_.hide("cuStreamGetId");
+  driver_ = cuda::open_driver({FAKE_CUDA}).value();
+  context_.emplace(cuda::Context::primary(driver_, 0).value());
+  join_alone();
+  const cuda::DeviceMemory x = memory_of(1);
+  const auto first = launch(allreduce(x, x, true)), second = launch(allreduce(x, x, true));
+  fake_.drain(theirs_->get());
+  const int before = fake_.calls("cuEventQuery");
+  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_EQ(fake_.calls("cuEventQuery") - before, 2);
+  EXPECT_TRUE(first->seen() && second->seen());
+  close();
+}
+
 TEST_F(NcclExecutor, one_question_that_fails_lets_go_of_no_other_call) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);

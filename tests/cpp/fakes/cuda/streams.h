@@ -45,6 +45,7 @@ inline void work_off(CUstream stream) {
 inline CUstream make_stream(CUcontext context) {
   auto& made = world().streams.emplace_back(std::make_unique<CUstream_st>());
   made->context = context;
+  made->id = ++world().stream_ids;
   made->held = world().hold_new;
   made->thread = std::thread(work_off, made.get());
   return made.get();
@@ -106,6 +107,13 @@ inline CUresult cuStreamIsCapturing(CUstream handle, int* status) {
   CUstream stream = find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *status = stream->capture;
+  return CUDA_SUCCESS;
+}
+inline CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+  BEGIN_IN_CONTEXT(cuStreamGetId);
+  CUstream stream = find_stream(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = stream->id;
   return CUDA_SUCCESS;
 }
 inline CUresult cuThreadExchangeStreamCaptureMode(int* mode) {

@@ -47,6 +47,7 @@ struct Operation {
 };
 struct CUstream_st {
   CUcontext context = nullptr;
+  unsigned long long id = 0;
   std::deque<Operation> queue = {};
   std::vector<Operation> graph = {};
   bool held = false, busy = false, destroyed = false, stopping = false;
@@ -104,6 +105,7 @@ struct World {
   int init_result = 0, version = 13000, device_count = 1, peer_access = 1, broken = 0;
   std::size_t memory = 1UL << 30;
   bool hold_new = false;
+  unsigned long long stream_ids = 0;  // how many there have been
   std::map<pid_t, ThisThread> threads = {};
   std::map<int, int> attributes = {};
   std::set<std::string> hidden = {};
