@@ -377,8 +377,9 @@ void DeviceCalls::look_at_calls() {
     const std::lock_guard lock(mutex_);
     for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kDone);
     if (!failure_.is_ok()) ended.assign(running_.begin(), running_.end());
+    std::size_t gone = 0;  // of `ended`, which is in the order of running_: there may be thousands
     std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
-      return std::find(ended.begin(), ended.end(), each) != ended.end();
+      return gone < ended.size() && each == ended[gone] && ++gone != 0;
     });
     for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed, failure_);
   }

@@ -23,11 +23,17 @@ class NcclExecutor : public ::testing::Test {
  protected:
   void SetUp() override {
     fake_.reset();
+    begin();
+    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
+  }
+  // With the driver as it is now.
+  void begin() {
+    theirs_.reset();
+    current_.reset();
     driver_ = cuda::open_driver({FAKE_CUDA}).value();
     context_.emplace(cuda::Context::primary(driver_, 0).value());
     current_.emplace(context_->enter().value());
     theirs_.emplace(cuda::Stream::create(*context_).value());
-    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
   void TearDown() override {
     executor_.reset();
@@ -141,8 +147,7 @@ TEST_F(NcclExecutor, to_look_at_many_calls_takes_few_questions) {
 
 TEST_F(NcclExecutor, where_the_driver_has_no_numbers_for_streams_each_call_is_asked_for) {
   fake_.hide("cuStreamGetId");
-  driver_ = cuda::open_driver({FAKE_CUDA}).value();
-  context_.emplace(cuda::Context::primary(driver_, 0).value());
+  begin();
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);
   const auto first = launch(allreduce(x, x, true)), second = launch(allreduce(x, x, true));
