@@ -340,6 +340,7 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
 PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
   const Elements elements = elements_of(request, line_.size());
+  // With the parts: whoever moves for others goes by its own counts.
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
                            "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
                            "/" + std::to_string(parts_of(request));

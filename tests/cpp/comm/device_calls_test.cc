@@ -205,31 +205,34 @@ TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_t
   EXPECT_GE(refused, 1U) << text_of(outcomes);
 }
 
-TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others) {
-  std::promise<void> queued;
-  const Outcomes outcomes = run(
-      2,
-      [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
-        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-        fake_.hold_stream(x.stream.get());
-        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-        PC_TRY(host_sum(group));
-        if (group.rank() == 1) queued.set_value();
-        if (group.rank() == 0) {
-          queued.get_future().wait();  // for the other's host_sum, which the error would end
-          void* comm = nullptr;
-          nccl_->last_comm(&comm);  // of whichever rank: all of them hear of it
-          nccl_->async_error(comm, 6);
-        }
-        const Status ended = started->wait(-1);
-        fake_.release_stream(x.stream.get());
-        return ended;
-      },
-      false);
-  EXPECT_TRUE(has(outcomes[0], "ncclRemoteError") || has(outcomes[1], "ncclRemoteError"))
-      << text_of(outcomes);
-  EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
+TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_names_the_call) {
+  for (const bool waits : {true, false}) {  // else the watcher alone hears of it
+    std::promise<void> queued;
+    const Outcomes outcomes = run(
+        2,
+        [&](Runtime&, Communicator& group) -> Status {
+          PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+          PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+          fake_.hold_stream(x.stream.get());
+          PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+          PC_TRY(host_sum(group));
+          if (group.rank() == 1) queued.set_value();
+          if (group.rank() == 0) {
+            queued.get_future().wait();  // for the other's host_sum, which the error would end
+            void* comm = nullptr;
+            nccl_->last_comm(&comm);  // of whichever rank: all of them hear of it
+            nccl_->async_error(comm, 6);
+          }
+          const Status ended = waits ? started->wait(-1) : calls->settle(-1);
+          fake_.release_stream(x.stream.get());
+          return ended;
+        },
+        false);
+    EXPECT_TRUE(has(outcomes[0], "ncclRemoteError") || has(outcomes[1], "ncclRemoteError"))
+        << text_of(outcomes);
+    EXPECT_TRUE(has(outcomes[0], "allreduce") || has(outcomes[1], "allreduce")) << text_of(outcomes);
+    EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok()) << text_of(outcomes);
+  }
 }
 
 TEST_P(DeviceWorld, what_has_settled_keeps_nothing_and_nobody_looks_at_it_any_more) {
@@ -541,32 +544,6 @@ TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
     return calls->close(-1);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-}
-
-TEST_P(DeviceWorld, an_error_of_nccl_names_the_call) {
-  std::promise<void> queued, seen;
-  const Outcomes outcomes = run(
-      2,
-      [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
-        PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-        fake_.hold_stream(x.stream.get());
-        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-        PC_TRY(host_sum(group));
-        if (group.rank() == 1) queued.set_value();
-        if (group.rank() == 0) {
-          queued.get_future().wait();
-          void* comm = nullptr;
-          nccl_->last_comm(&comm);
-          nccl_->async_error(comm, 6);
-        }
-        const Status ended = calls->settle(-1);
-        fake_.release_stream(x.stream.get());
-        return ended;
-      },
-      false);
-  // The rank whose communicator is the newest; the other hears that this one is gone.
-  EXPECT_TRUE(has(outcomes[0], "allreduce") || has(outcomes[1], "allreduce")) << text_of(outcomes);
 }
 
 }  // namespace
