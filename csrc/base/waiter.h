@@ -90,7 +90,7 @@ class Waiter {
     for (;;) {
       const WaitEnd end = check(context);
       if (end != WaitEnd::kReady) return end;
-      sleep(context.deadline.slice_ms(kMaxSliceMs));
+      sleep(context.deadline.slice_ms());
       if (ready()) return WaitEnd::kReady;
     }
   }
@@ -101,7 +101,6 @@ class Waiter {
       const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
 
  private:
-  static constexpr int kMaxSliceMs = 50;
   static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
   static void cpu_pause() {
 #if defined(__x86_64__)
