@@ -103,7 +103,6 @@ class Waiter {
  private:
   static constexpr int kMaxSliceMs = 50;
   static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
-  static TimePoint now() { return std::chrono::steady_clock::now(); }
   static void cpu_pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/socket.h"
 #include "bench/memory.h"
 #include "kernels/reduce.h"
@@ -25,8 +25,6 @@ namespace {
 constexpr double kPatienceS = 60;  // for one size over TCP
 constexpr uint64_t kClocked =
     64 << 10;  // bytes: shorter work is done several times between two looks at the clock
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 // Times `work`, which does what is measured `repeats` times.
 template <class Work>

@@ -1,16 +1,14 @@
 #include "bench/gpu_timing.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
+#include "base/clock.h"
 #include "bench/latencies.h"
 #include "cuda/graph.h"
 
 namespace pc::bench {
 namespace {
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 Status repeat(const Queue& one, uint64_t times) {
   for (uint64_t i = 0; i < times; ++i) PC_TRY(one());

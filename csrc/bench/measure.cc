@@ -1,15 +1,13 @@
 #include "bench/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "bench/memory.h"
 
 namespace pc::bench {
 namespace {
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 Status allreduce(Communicator& world, std::vector<int64_t>& values, ReduceOp op) {
   Request request;

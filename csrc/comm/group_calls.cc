@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/descriptor.h"
 #include "comm/progress.h"
 
@@ -15,8 +16,6 @@ constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kSlice{20};
 constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
 constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 // Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
@@ -14,8 +15,6 @@
 
 namespace pc {
 namespace {
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
 
 // With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
 // reductions change it all the same.
@@ -32,8 +31,6 @@ void copy_input(const Request& request) {
     }
   });
 }
-
-int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
 
 CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
                      uint64_t digest, Rank size, TimePoint began) {

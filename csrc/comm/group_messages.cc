@@ -1,11 +1,11 @@
 // The messages of a group; its collectives are in group_communicator.cc. A message has a number, of its peer, tag and direction, and is
 // posted at once or waited for. One that is offered (offered_message.h) has several parts of one number.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/arguments.h"
 #include "comm/array_description.h"
 #include "comm/descriptor.h"
@@ -18,8 +18,6 @@
 
 namespace pc {
 namespace {
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
 
 CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const MessageId& id, const char* site,
                      TimePoint began) {
@@ -34,7 +32,7 @@ CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const Messa
   record.sequence = id.sequence;
   record.digest = id.digest;
   record.site = site;
-  record.began_ns = began.time_since_epoch() / std::chrono::nanoseconds(1);
+  record.began_ns = to_ns(began);
   return record;
 }
 

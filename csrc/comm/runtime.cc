@@ -253,7 +253,7 @@ Status Runtime::State::start_control() {
   given.find_position = options.find_position;
   given.print_request = options.print_request;
   given.print_record = [recorder = recorder, messages = messages, log = options.log] {
-    const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    const int64_t now = now_ns();
     std::string text = "the last calls, oldest first:";
     for (const CallRecord& call : last_calls_of(*recorder, *messages)) text += "\n  " + line_of(call, now);
     log.error(text);  // whoever asks wants to see it, whatever the level
