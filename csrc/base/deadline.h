@@ -21,8 +21,9 @@ class Deadline {
   TimePoint when() const { return when_; }
   bool expired() const { return now() >= when_; }
   double remaining_s() const { return std::chrono::duration<double>(when_ - now()).count(); }
+  static constexpr int kSliceMs = 50;  // between two looks at what may end a wait early
   // Milliseconds to sleep next: at most `most`, at least 0, rounded up so that a wait never ends early and spins.
-  int slice_ms(int most) const {
+  int slice_ms(int most = kSliceMs) const {
     const double ms = remaining_s() * 1e3;
     return ms <= 0 ? 0 : ms >= most ? most : static_cast<int>(ms) + 1;
   }
