@@ -125,7 +125,7 @@ def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
 def test_arguments_that_nobody_would_read_are_refused(clone: Path, words: list[str]) -> None:
     done = subprocess.run(["scripts/test", *words], cwd=clone, capture_output=True, text=True, timeout=50)
     assert done.returncode == 2
-    assert done.stderr.startswith("usage: scripts/test")
+    assert "usage: scripts/test" in done.stderr
     assert not (clone / "pip.log").exists()
 
 
