@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "bench/allreduce.h"
 #include "bench/latencies.h"
 #include "cuda/graph.h"
 
@@ -52,14 +53,10 @@ Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Tur
     iterations += each.iterations;
   }
   if (average == Average::kRank0 && group.rank() != 0) times.assign(times.size(), 0);
-  Request request;
-  request.collective = Collective::kAllreduce;
-  request.out = {reinterpret_cast<std::byte*>(times.data()), times.size(), DType::kI64};
-  request.in = request.out;
-  request.op = average == Average::kLeast  ? ReduceOp::kMin
-               : average == Average::kMost ? ReduceOp::kMax
-                                           : ReduceOp::kSum;
-  PC_TRY(group.run(request));
+  const ReduceOp op = average == Average::kLeast  ? ReduceOp::kMin
+                      : average == Average::kMost ? ReduceOp::kMax
+                                                  : ReduceOp::kSum;
+  PC_TRY(allreduce(group, times, op));
   const int ranks = average == Average::kMean ? group.size() : 1;
   const auto seconds = [ranks](int64_t ns, uint64_t of) {
     return static_cast<double>(ns) / (static_cast<double>(of) * ranks) / 1e9;
