@@ -5,6 +5,7 @@
 #include "comm/progress.h"
 
 namespace pc {
+
 AsyncCall::AsyncCall(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
 
 AsyncCall::AsyncCall(Progress& progress, uint64_t id, Start start)

@@ -32,8 +32,8 @@ void copy_input(const Request& request) {
   });
 }
 
-CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
-                     uint64_t digest, Rank size, TimePoint began) {
+CallRecord collective_record(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
+                             uint64_t digest, Rank size, TimePoint began) {
   CallRecord record;
   record.kind = CallRecord::Kind::kCollective;
   record.collective = request.collective;
@@ -260,7 +260,8 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
     digest = digest_of(described, described_choice, group_, size_, sequence);
     if (as.confirms != 0) digest = ~digest;  // another thing than a call of that description
   }
-  CallRecord record = record_of(described, described_choice, group_, sequence, digest, size_, as.began);
+  CallRecord record =
+      collective_record(described, described_choice, group_, sequence, digest, size_, as.began);
   if (as.leaving) record.kind = CallRecord::Kind::kShutdown;
   if (as.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
   next.call = {sequence, calls.record(record), as.began, as.leaving, as.confirms};
