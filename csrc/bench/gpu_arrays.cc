@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.h"
 #include "cuda/copy.h"
 
 namespace pc::bench {
@@ -28,9 +29,9 @@ GpuArrays::~GpuArrays() {
 }
 
 Status GpuArrays::add_region(std::byte* begin, std::byte* end) {
-  constexpr std::size_t kLine = 256;  // as the driver aligns memory, and one more between two arrays
+  constexpr std::size_t kAlignment = 256;  // as the driver aligns memory, and one more between two arrays
   const std::size_t nbytes = static_cast<std::size_t>(end - begin);
-  const std::size_t stride = (nbytes + kLine - 1) / kLine * kLine + kLine;
+  const std::size_t stride = round_up(nbytes, kAlignment) + kAlignment;
   PC_ASSIGN_OR_RETURN(cuda::DeviceMemory memory,
                       cuda::DeviceMemory::allocate(gpu_.context(), stride * copies_));
   regions_->push_back({begin, nbytes, stride, std::move(memory)});

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/byte_units.h"
 #include "base/clock.h"
 #include "base/start_thread.h"
 
@@ -21,7 +22,7 @@ namespace {
 using Mail = std::function<void(ControlPlane&, TimePoint)>;
 
 // A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
-constexpr std::size_t kMostUnsent = 1024UL * 1024;
+constexpr std::size_t kMostUnsent = kMiB;
 constexpr std::size_t kReadsPerTurn = 16;
 
 int open_pidfd(int64_t pid) {
@@ -193,7 +194,7 @@ void ControlThread::State::serve(const epoll_event& event) {
 
 void ControlThread::State::read(Rank rank) {
   Peer& peer = at(rank);
-  std::array<std::byte, 16UL * 1024> bytes;
+  std::array<std::byte, 16 * kKiB> bytes;
   for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerTurn || peer.socket.holds_bytes()); ++i) {
     const iovec part{bytes.data(), bytes.size()};
     const Result<ByteStream::Received> got = peer.socket.receive({&part, 1});

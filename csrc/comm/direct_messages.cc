@@ -15,11 +15,6 @@
 #include "cuda/host_wait.h"
 
 namespace pc {
-namespace {
-
-using Word = MessageAnswer::Word;
-
-}  // namespace
 
 Result<std::shared_ptr<DirectMessages>> DirectMessages::create(
     Communicator& group, MessageLines& lines, const std::shared_ptr<const cuda::Driver>& driver, int device) {
@@ -214,14 +209,14 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
                                     {MessagePart::kAnswer, number, how.stop, &request.in}},
                                    how.left_s());
   if (!heard.is_ok()) return let_answer_come(call, number), heard;
-  if (answer.word == Word::kRefused)
+  if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
                                        ", this rank sends " +
                                        array_text(request.in.dtype, request.in.count, nullptr))
         .with_rank(group_.rank())
         .with_peer(request.root)
         .with_operation(text_of(call.call));
-  if (answer.word == Word::kThroughHost) {  // the go goes before the data
+  if (answer.word == MessageAnswer::Word::kThroughHost) {  // the go goes before the data
     CallOnGpu data = call;
     data.call.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
     return through_host(data, how, how.left_s());
@@ -259,7 +254,8 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
   if (may_be_offered(array))
     line = lines_.between(world[static_cast<std::size_t>(found.peer)],
                           world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
-  const MessageAnswer answer{line == nullptr ? Word::kThroughHost : Word::kReady, {}};
+  const MessageAnswer answer{
+      line == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
   PC_TRY(group_.send({bytes_of(answer),
                       found.peer,
                       found.tag,

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/round_up.h"
 #include "comm/device_pieces.h"
 #include "cuda/copy.h"
 
@@ -21,8 +22,7 @@ Result<Request> PeerScratch::stand_in(const Request& request, PeerMemory& memory
   const bool moves_in = !memory.shows(request.in), moves_out = !memory.shows(request.out);
   Request made = request;
   constexpr std::size_t kAlignment = 256;
-  const std::size_t out_at =
-      moves_in && !are_one(request) ? (request.in.nbytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
+  const std::size_t out_at = moves_in && !are_one(request) ? round_up(request.in.nbytes(), kAlignment) : 0;
   PC_ASSIGN_OR_RETURN(std::byte* const begin, room(std::max(moves_in ? request.in.nbytes() : 0,
                                                             moves_out ? out_at + request.out.nbytes() : 0)));
   const auto fill = [&](const ConstBuffer& array, std::byte* to) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/byte_units.h"
 #include "comm/fields.h"
 
 namespace pc {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::string_view kFormat = "1";
 constexpr std::string_view kFirstKey = "pycollective-profile";
-constexpr std::size_t kMostNbytes = 64UL * 1024;
+constexpr std::size_t kMostNbytes = 64 * kKiB;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);

@@ -4,16 +4,16 @@
 #include <optional>
 #include <utility>
 
+#include "base/byte_units.h"
 #include "comm/fields.h"
 #include "comm/size_text.h"
 
 namespace pc {
 namespace {
 
-constexpr uint64_t kMiB = 1024UL * 1024;
 constexpr uint64_t kChunk = kMiB;
-constexpr uint64_t kCached = 512UL * 1024;  // what has been summed is still in the cache when it is sent on
-constexpr uint64_t kSmallChunk = 256UL * 1024;
+constexpr uint64_t kCached = 512 * kKiB;  // what has been summed is still in the cache when it is sent on
+constexpr uint64_t kSmallChunk = 256 * kKiB;
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
 
 std::string algorithm_names(Collective collective) {
@@ -40,12 +40,12 @@ SelectionTable SelectionTable::defaults() {
   };
   SelectionTable table;
   table.rows_ = {
-      row(Collective::kAllreduce, 32UL * 1024, kInfinity, "ring", kSmallChunk, {2, 2}),
-      row(Collective::kAllreduce, 0, 16UL * 1024, "recursive_doubling", 0, {3, 1}),
-      row(Collective::kAllreduce, 16UL * 1024, 16 * kMiB, "ring", 0, {3, 1}),
+      row(Collective::kAllreduce, 32 * kKiB, kInfinity, "ring", kSmallChunk, {2, 2}),
+      row(Collective::kAllreduce, 0, 16 * kKiB, "recursive_doubling", 0, {3, 1}),
+      row(Collective::kAllreduce, 16 * kKiB, 16 * kMiB, "ring", 0, {3, 1}),
       row(Collective::kAllreduce, 16 * kMiB, kInfinity, "ring", kCached, {3, 1}),
-      row(Collective::kAllreduce, 0, 32UL * 1024, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kAllreduce, 32UL * 1024, 4 * kMiB, "ring", 0, {1, 1}),
+      row(Collective::kAllreduce, 0, 32 * kKiB, "recursive_doubling", 0, {1, 1}),
+      row(Collective::kAllreduce, 32 * kKiB, 4 * kMiB, "ring", 0, {1, 1}),
       row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
       row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
           {1, 1}),  // where a fixed order is asked for
@@ -55,22 +55,22 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
-      row(Collective::kAllgather, 32UL * 1024, kInfinity, "ring", kSmallChunk, {2, 2}),
-      row(Collective::kAllgather, 0, 32UL * 1024, "bruck", 0, {3, 1}),
+      row(Collective::kAllgather, 32 * kKiB, kInfinity, "ring", kSmallChunk, {2, 2}),
+      row(Collective::kAllgather, 0, 32 * kKiB, "bruck", 0, {3, 1}),
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
-      row(Collective::kReduceScatter, 1024UL * 1024, kInfinity, "ring", kSmallChunk, {3, 2}),
+      row(Collective::kReduceScatter, kMiB, kInfinity, "ring", kSmallChunk, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
           {1, 1}),  // where a fixed order is asked for
-      row(Collective::kAlltoall, 0, 32UL * 1024, "bruck", 0, {9, 1}),
+      row(Collective::kAlltoall, 0, 32 * kKiB, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
-      row(Collective::kGather, 0, 32UL * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kGather, 0, 32 * kKiB, "binomial", 0, {9, 1}),
       row(Collective::kGather, 0, kInfinity, "linear", 0, {1, 1}),
-      row(Collective::kScatter, 0, 32UL * 1024, "binomial", 0, {9, 1}),
+      row(Collective::kScatter, 0, 32 * kKiB, "binomial", 0, {9, 1}),
       row(Collective::kScatter, 0, kInfinity, "linear", 0, {1, 1}),
-      row(Collective::kScan, 64UL * 1024, kInfinity, "chain", kSmallChunk, {1, 1}),
+      row(Collective::kScan, 64 * kKiB, kInfinity, "chain", kSmallChunk, {1, 1}),
       row(Collective::kScan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kExscan, 64UL * 1024, kInfinity, "chain", kSmallChunk, {1, 1}),
+      row(Collective::kExscan, 64 * kKiB, kInfinity, "chain", kSmallChunk, {1, 1}),
       row(Collective::kExscan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
   };
   return table;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/round_up.h"
 #include "base/start_thread.h"
 #include "comm/arguments.h"
 #include "comm/device_arguments.h"
@@ -38,7 +39,7 @@ HostBlock block_for(const UserCall& call) {
     return {static_cast<std::size_t>(in.data - out.data), 0, out_nbytes};
   if (ordered(in.data, out.data) && ordered(out.data + out_nbytes, in.data + in_nbytes))
     return {0, static_cast<std::size_t>(out.data - in.data), in_nbytes};
-  const std::size_t behind = (out_nbytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t behind = round_up(out_nbytes, kAlignment);
   return {behind, 0, behind + in_nbytes};
 }
 

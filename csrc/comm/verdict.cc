@@ -9,8 +9,6 @@
 namespace pc {
 namespace {
 
-using State = CallReport::State;
-
 struct Field {
   std::string name, value;
 };
@@ -33,7 +31,7 @@ std::string value_of(const std::vector<Field>& fields, std::string_view name) {
 }
 
 std::string kind_of(const CallReport& report, const std::vector<Field>& fields) {
-  return report.state == State::kLeaving ? "shutdown" : value_of(fields, "collective");
+  return report.state == CallReport::State::kLeaving ? "shutdown" : value_of(fields, "collective");
 }
 
 // "dtype float64 instead of float32, op max instead of sum". A different collective says it all.
@@ -79,7 +77,7 @@ std::vector<Camp> camps_of(std::span<const Standing> standings) {
 }
 
 std::string made(const CallReport& report) {
-  const std::string what = report.state == State::kLeaving ? "shutdown" : call_text(report.call);
+  const std::string what = report.state == CallReport::State::kLeaving ? "shutdown" : call_text(report.call);
   return what + (report.site.empty() ? "" : " at " + report.site);
 }
 
@@ -102,7 +100,7 @@ Status exited(Rank rank, const GroupNames& names) {
 }
 
 Status disagreement(std::span<const Standing> standings, const GroupNames& names, const CallEnd& why) {
-  const auto leaving = [](const Standing& s) { return s.report.state == State::kLeaving; };
+  const auto leaving = [](const Standing& s) { return s.report.state == CallReport::State::kLeaving; };
   const auto gone = std::find_if(standings.begin(), standings.end(), leaving);
   const bool we_leave = standings.size() == static_cast<std::size_t>(names.size()) &&
                         leaving(standings[static_cast<std::size_t>(names.rank())]);
@@ -141,9 +139,9 @@ std::string position(const CallReport& report) {
 
 bool is_late(const Standing& standing) {
   switch (standing.report.state) {
-    case State::kNotMade:
-    case State::kUnknown:
-    case State::kLeaving: return true;
+    case CallReport::State::kNotMade:
+    case CallReport::State::kUnknown:
+    case CallReport::State::kLeaving: return true;
     default: return standing.came_late;
   }
 }
@@ -177,26 +175,26 @@ std::string GroupNames::list(const std::vector<Rank>& ranks) const {
 std::string standing_text(const Standing& standing, const GroupNames& names) {
   const CallReport& report = standing.report;
   std::string text = names.full(names.from_world(standing.rank));
-  if (report.state == State::kLeaving) return text + " is in shutdown()";
+  if (report.state == CallReport::State::kLeaving) return text + " is in shutdown()";
   if (is_late(standing) && names.from_world(standing.rank) == names.rank())
     return "this rank came to it only after that";
   if (standing.came_late)
     return text + " came to it only after that" + (report.site.empty() ? "" : ", at " + report.site);
   switch (report.state) {
-    case State::kUnknown:
+    case CallReport::State::kUnknown:
       return text + " does not answer: it is stopped, starved of CPU time, or out of reach";
-    case State::kRunning: return text + " is in " + made(report);
-    case State::kDone: return text + " has completed this call";
-    case State::kGivenUp: return text + " has given this call up";
-    case State::kLeaving:
-    case State::kNotMade: break;
+    case CallReport::State::kRunning: return text + " is in " + made(report);
+    case CallReport::State::kDone: return text + " has completed this call";
+    case CallReport::State::kGivenUp: return text + " has given this call up";
+    case CallReport::State::kLeaving:
+    case CallReport::State::kNotMade: break;
   }
   return text + " has not made this call; " + position(report);
 }
 
 std::string position_text(const Standing& standing, const GroupNames& names) {
   const CallReport& report = standing.report;
-  if (report.state != State::kNotMade) {
+  if (report.state != CallReport::State::kNotMade) {
     const bool says_more = !report.where.empty() && report.where != report.site;
     return standing_text(standing, names) + (says_more ? "; its program stands at " + report.where : "");
   }

@@ -1,6 +1,7 @@
 #include "cuda/host_wait.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "cuda/event.h"
@@ -8,10 +9,8 @@
 namespace pc::cuda {
 namespace {
 
-using std::chrono::microseconds;
-
 // Each nap is an eighth of the wait so far: it ends late by that, and by 1 ms at most. Before the first it has been awake for kAwake.
-constexpr microseconds kAwake{200}, kLongestNap{1000};
+constexpr std::chrono::microseconds kAwake{200}, kLongestNap{1000};
 constexpr int kPart = 8;
 
 }  // namespace
@@ -24,12 +23,12 @@ Result<WaitEnd> wait_on_host(const std::function<Result<bool>()>& is_done, const
     failure = done.status();
     return !done.is_ok() || done.value();
   };
-  microseconds waited = kAwake;
+  std::chrono::microseconds waited = kAwake;
   const auto sleep = [&](int most_ms) {
     if (wait.trouble) failure = wait.trouble();
     if (!failure.is_ok()) return;
-    const microseconds wanted = std::min(waited / kPart, kLongestNap);
-    const microseconds nap = std::min(wanted, microseconds(most_ms * 1000));
+    const auto wanted = std::min(waited / kPart, kLongestNap);
+    const auto nap = std::min(wanted, std::chrono::microseconds(most_ms * 1000));
     if (wait.nap) {
       wait.nap(nap);
     } else {
