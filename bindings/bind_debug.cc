@@ -1,5 +1,7 @@
 #include "bind_debug.h"
 
+#include <pybind11/pybind11.h>
+
 #include <chrono>
 #include <future>
 #include <memory>

@@ -15,6 +15,8 @@ import pytest
 import pycollective as pc
 from pycollective import _core
 
+pytestmark = pytest.mark.fresh_ranks
+
 PACKAGE = Path(pc.__file__).parent
 STUB = ast.parse((PACKAGE / "_core.pyi").read_text())
 

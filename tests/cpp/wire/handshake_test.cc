@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "bytes.h"
 #include "conformance/raw_connection.h"
 
 namespace pc {
 namespace {
 
 using testing::credentials_of;
-using Bytes = std::vector<std::byte>;
 // Sees, and may change, what goes over the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 verdict.
 using Middle = std::function<void(int turn, Bytes& bytes)>;
 
