@@ -55,7 +55,7 @@ def trials(quick: bool, seed: int) -> Iterator[Iterator[Trial]]:
     del seed  # it has seeds of its own, and each is a world
     program = binary()
     if program is None:
-        print("simulation: SKIPPED, control_sim is not built: run `scripts/build dev`", flush=True)
+        print("simulation: SKIPPED, control_sim is not built: run `scripts/build test`", flush=True)
         yield iter(())
         return
     seeds = QUICK if quick else FULL
