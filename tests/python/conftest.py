@@ -129,3 +129,13 @@ def world_of_one() -> Iterator[pc.Group]:
     group = pc.init(timeout=30)
     yield group
     pc.shutdown()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Names the tests that failed once and then passed, for scripts/test, which lists them at its end."""
+    if named := os.environ.get("PYCOLLECTIVE_FLAKES"):
+        failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
+        failed |= {report.nodeid for report in terminalreporter.stats.get("error", [])}
+        with open(named, "a") as file:
+            for test in sorted({report.nodeid for report in terminalreporter.stats.get("rerun", [])} - failed):
+                file.write(f"{test}\n")
