@@ -137,5 +137,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
         failed |= {report.nodeid for report in terminalreporter.stats.get("error", [])}
         with open(named, "a") as file:
-            for test in sorted({report.nodeid for report in terminalreporter.stats.get("rerun", [])} - failed):
+            for test in sorted(
+                {report.nodeid for report in terminalreporter.stats.get("rerun", [])} - failed
+            ):
                 file.write(f"{test}\n")

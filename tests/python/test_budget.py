@@ -96,4 +96,6 @@ def test_a_cpp_test_that_fails_once_and_then_passes_is_named(
     assert done.returncode == status
     assert named.read_text() == flakes
     del environment["PYCOLLECTIVE_FLAKES"]
-    assert subprocess.run(["scripts/ctest", "test"], cwd=tmp_path, env=environment, timeout=50).returncode == 1
+    assert (
+        subprocess.run(["scripts/ctest", "test"], cwd=tmp_path, env=environment, timeout=50).returncode == 1
+    )
