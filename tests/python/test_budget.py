@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -99,3 +101,20 @@ def test_a_cpp_test_that_fails_once_and_then_passes_is_named(
     assert (
         subprocess.run(["scripts/ctest", "test"], cwd=tmp_path, env=environment, timeout=50).returncode == 1
     )
+
+
+def test_a_sample_has_every_plain_test_and_a_third_of_the_cases_of_each_other() -> None:
+    loader = importlib.machinery.SourceFileLoader("sample_ctest", str(ROOT / "scripts/sample_ctest"))
+    spec = importlib.util.spec_from_loader("sample_ctest", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    plain = ["base.Suite.one", "base.Suite.two"]
+    many = [f"comm.Over/Suite.test/{case}" for case in range(9)]
+    typed = [f"comm.Over/{case}.other" for case in range(4)]
+    numbers = module.chosen([*plain, *many, *typed], seed=1)
+    assert numbers[:2] == [1, 2]
+    assert sum(2 < number <= 11 for number in numbers) == 3
+    assert sum(number > 11 for number in numbers) == 2
+    assert numbers == module.chosen([*plain, *many, *typed], seed=1)
+    assert numbers != module.chosen([*plain, *many, *typed], seed=2)
