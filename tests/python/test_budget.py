@@ -110,11 +110,14 @@ def test_a_sample_has_every_plain_test_and_a_third_of_the_cases_of_each_other() 
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     plain = ["base.Suite.one", "base.Suite.two"]
-    many = [f"comm.Over/Suite.test/{case}" for case in range(9)]
-    typed = [f"comm.Over/{case}.other" for case in range(4)]
-    numbers = module.chosen([*plain, *many, *typed], seed=1)
-    assert numbers[:2] == [1, 2]
-    assert sum(2 < number <= 11 for number in numbers) == 3
-    assert sum(number > 11 for number in numbers) == 2
-    assert numbers == module.chosen([*plain, *many, *typed], seed=1)
-    assert numbers != module.chosen([*plain, *many, *typed], seed=2)
+    names = [
+        *plain,
+        *[f"comm.Over/Suite.test/{case}" for case in range(9)],
+        "a.Few/S.test/0",
+        "a.Few/S.test/1",
+    ]
+    parts = [module.chosen(names, 1, part) for part in range(3)]
+    assert all({1, 2, 12, 13} <= set(numbers) and len(numbers) == 7 for numbers in parts)
+    assert set().union(*parts) == set(range(1, 14))  # between them they have every case
+    assert parts[0] == module.chosen(names, 1, 0)
+    assert parts[0] != module.chosen(names, 2, 0)
