@@ -52,13 +52,9 @@ class Training:
 
 def train(ranks: int, example: str, folder: Path) -> Training:
     dump = folder / f"{ranks}.npz"
-<<<<<<< HEAD
-    result = json.loads(run(ranks, example, "--json", "--dtype", "float64", "--dump", str(dump))[-1])
-=======
-    flags = (*SHORT, "--dtype", "float64", "--dump", str(dump))
+    flags = (*SHORT, "--json", "--dtype", "float64", "--dump", str(dump))
     said = run(ranks, example, *flags) if sampled.FULL else on_forked_ranks(ranks, example, *flags)
     result = json.loads(said[-1])
->>>>>>> fork
     with np.load(dump) as arrays:
         return Training(result, [arrays[name] for name in arrays.files])
 
@@ -105,14 +101,9 @@ def test_four_ranks_learn_what_one_rank_learns(trainings: tuple[Training, Traini
 
 @pytest.mark.parametrize("example", sampled.some(DIGITS, 1, of="demo"))
 def test_the_digits_are_learned_in_float32_as_the_demo_runs_them(example: str) -> None:
-<<<<<<< HEAD
-    result = json.loads(run(4, example, "--json", "--dtype", "float32")[-1])
-    assert result["ranks"] == 4
-=======
     ranks = 4 if sampled.FULL else 2
-    result = json.loads(run(ranks, example, *SHORT, "--dtype", "float32")[-1])
+    result = json.loads(run(ranks, example, *SHORT, "--json", "--dtype", "float32")[-1])
     assert result["ranks"] == ranks
->>>>>>> fork
     assert result["accuracy"] >= 0.95
     assert all(len(set(epoch)) == 1 for epoch in result["hashes"])
 

@@ -52,7 +52,7 @@ pytestmark = [
 def train(ranks: int, *flags: str) -> list[str]:
     """What it prints."""
     if not FULL:
-        return programs.run(ranks, EXAMPLE / "train.py", *flags)[0].splitlines()
+        return programs.run(ranks, EXAMPLE / "train.py", "--json", *flags)[0].splitlines()
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
     done = subprocess.run(
         [*launcher, EXAMPLE / "train.py", "--json", *flags],

@@ -105,18 +105,12 @@ def outputs(example: Example) -> list[str]:
     def output(world: tuple[Start, int]) -> str:
         start, ranks = world
         options = () if world is example.worlds[0] else example.options
-<<<<<<< HEAD
-        return spoken(
-            start, ranks, [*options, str(EXAMPLES / example.path), "--seeds", "0", "1", "2", "--json"]
-        )
-=======
-        program = [str(EXAMPLES / example.path), "--seeds", *SEEDS]
+        program = [str(EXAMPLES / example.path), "--seeds", *SEEDS, "--json"]
         if sampled.FULL:
             return spoken(start, ranks, [*options, *program])
         if start is by_itself:
             return programs.starting_ranks(*program, "--ranks", str(ranks))
         return programs.run(ranks, *program, auto=bool(options))[0]
->>>>>>> fork
 
     return list(map(output, example.worlds_today))
 

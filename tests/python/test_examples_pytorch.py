@@ -48,15 +48,11 @@ def run(*words: str) -> list[str]:
 
 
 def train(ranks: int, *arguments: str) -> list[dict[str, Any]]:
-<<<<<<< HEAD
-    said = run(*RUN, "-n", str(ranks), str(FOLDER / "train.py"), "--json", *arguments)
-=======
     script = str(FOLDER / "train.py")
     if FULL:
-        said = run(*RUN, "-n", str(ranks), script, *arguments)
+        said = run(*RUN, "-n", str(ranks), script, "--json", *arguments)
     else:
-        said = programs.run(ranks, script, *arguments)[0].splitlines()
->>>>>>> fork
+        said = programs.run(ranks, script, "--json", *arguments)[0].splitlines()
     result = json.loads(said[-1])
     assert result["ranks"] == ranks
     runs: list[dict[str, Any]] = result["runs"]
@@ -86,16 +82,10 @@ def test_a_run_that_is_resumed_within_an_epoch_equals_one_that_was_not_interrupt
 
 def test_two_machines_train_as_one(tmp_path: Path) -> None:
     """Two launchers on this machine stand for them; test_launch_machines has two network namespaces."""
-<<<<<<< HEAD
-    (one,) = train(4, "--epochs", "1")
-    master = ("--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "-n", "2")
-    script = (str(FOLDER / "train.py"), "--json", "--epochs", "1")
-=======
     each = 2 if FULL else 1
     (one,) = train(2 * each, "--epochs", "1")
     master = ("--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "-n", str(each))
-    script = (str(FOLDER / "train.py"), "--epochs", "1")
->>>>>>> fork
+    script = (str(FOLDER / "train.py"), "--json", "--epochs", "1")
     second = begin(*RUN, *master, "--node-rank", "1", *script)
     first = begin(*RUN, *master, "--node-rank", "0", *script)
     said = end(first)
