@@ -17,6 +17,9 @@ struct Signature {
 bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
            PyObject* kwnames, PyObject** slots);
 
+// Neither left out nor None.
+inline bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
+
 // Values. False: a Python error is set. Left out (null; for the timeout None too), `*out` stays as it is.
 bool to_op(const State& state, const char* function, PyObject* value, Reduction* out);
 bool to_timeout(const State& state, const char* function, PyObject* value, double* out);

@@ -1,10 +1,13 @@
 #include "bind_debug.h"
 
+#include <pybind11/pybind11.h>
+
 #include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "bind_group.h"
 #include "engine/flight_text.h"
 
@@ -17,8 +20,7 @@ namespace {
 std::string flight_record(const State& state) {
   const GroupObject* const world = state.world;
   if (world == nullptr || world->session->runtime == nullptr) return "[]";
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return json_of(world->session->runtime->last_calls(), std::chrono::nanoseconds(now).count());
+  return json_of(world->session->runtime->last_calls(), now_ns());
 }
 
 // Asks as a thread without the GIL does, and waits for the answer. None: it has not come in time.

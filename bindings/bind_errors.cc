@@ -1,6 +1,12 @@
 #include "bind_errors.h"
 
+#include <pybind11/pybind11.h>
+
+#include <new>
+
 #include "ref.h"
+
+namespace py = pybind11;
 
 namespace pc {
 namespace {
@@ -72,6 +78,27 @@ bool refuse(const State& state, Code code, std::string message) {
 
 bool refuse(const State& state, std::string message) {
   return refuse(state, Code::kInvalidArgument, std::move(message));
+}
+
+void refuse_and_throw(const State& state, std::string message) {
+  refuse(state, std::move(message));
+  throw py::error_already_set();
+}
+
+void throw_unless_ok(const State& state, const Status& status) {
+  if (status.is_ok() && PyErr_Occurred() == nullptr) return;
+  if (!status.is_ok()) raise_status(state, status);
+  throw py::error_already_set();
+}
+
+PyObject* raise_caught(std::exception& caught) {
+  if (auto* const python_error = dynamic_cast<py::error_already_set*>(&caught))
+    python_error->restore();
+  else if (dynamic_cast<std::bad_alloc*>(&caught) != nullptr)
+    PyErr_NoMemory();
+  else
+    PyErr_SetString(PyExc_RuntimeError, caught.what());
+  return nullptr;
 }
 
 bool clear_python_error() {

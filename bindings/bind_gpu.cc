@@ -1,5 +1,6 @@
 #include "bind_gpu.h"
 
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <memory>

@@ -1,7 +1,7 @@
 // What pycollective.available() and `pycollective doctor --gpu` ask of the core.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include "pybind11_forward.h"
 
 namespace pc {
 

@@ -52,12 +52,6 @@ PyObject* explain_group(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] { return explain(*reinterpret_cast<GroupObject*>(self), args, kwargs); });
 }
 
-PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
-constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
-
 // The same calls, on a group and on the world. Static: CPython keeps pointers into these tables.
 PyMethodDef* group_methods() {
   static PyMethodDef methods[] = {

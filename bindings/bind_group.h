@@ -1,16 +1,18 @@
 // The Python class Group, and the calls of the module that act on the current world.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <Python.h>
 
+#include <functional>
 #include <memory>
 
-#include "comm/device_groups.h"
 #include "comm/runtime.h"
 #include "state.h"
 #include "store/tcp_server.h"
 
 namespace pc {
+
+class DeviceGroups;
 
 // What a Runtime object and its groups share. `runtime` is null after shutdown. Guarded by the GIL; a call that releases
 // the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.

@@ -1,5 +1,7 @@
 #include "bind_heap.h"
 
+#include <pybind11/pybind11.h>
+
 #include <memory>
 #include <utility>
 
@@ -47,12 +49,8 @@ std::shared_ptr<Runtime> runtime_with_heap(const State& state) {
 std::unique_ptr<HeapBlock> make_block(const State& state, std::size_t nbytes) {
   std::shared_ptr<Runtime> runtime = runtime_with_heap(state);
   if (runtime == nullptr) return nullptr;
-  const Result<std::byte*> memory = runtime->heap()->allocate(nbytes);
-  if (!memory.is_ok()) {
-    raise_status(state, memory.status());
-    throw py::error_already_set();
-  }
-  return std::make_unique<HeapBlock>(std::move(runtime), memory.value(), nbytes);
+  std::byte* const memory = value_or_throw(state, runtime->heap()->allocate(nbytes));
+  return std::make_unique<HeapBlock>(std::move(runtime), memory, nbytes);
 }
 
 py::object usage(const State& state) {

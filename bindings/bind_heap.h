@@ -1,8 +1,7 @@
 // Memory of arrays that neighbours read where they lie: what pycollective.heap makes arrays of.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

@@ -1,5 +1,7 @@
 #include "bind_info.h"
 
+#include <pybind11/pybind11.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,7 @@
 // What pycollective.info() asks of the core.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

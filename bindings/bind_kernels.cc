@@ -1,5 +1,7 @@
 #include "bind_kernels.h"
 
+#include <pybind11/pybind11.h>
+
 #include "arguments.h"
 #include "bind_errors.h"
 #include "comm/arguments.h"

@@ -1,8 +1,7 @@
 // The kernels on arrays of this process, for pycollective/reproducible.py.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

@@ -1,5 +1,7 @@
 #include "bind_ops.h"
 
+#include <pybind11/pybind11.h>
+
 #include <cmath>
 
 #include "bind_errors.h"
@@ -8,11 +10,6 @@ namespace py = pybind11;
 
 namespace pc {
 namespace {
-
-[[noreturn]] void refuse_and_throw(const State& state, std::string message) {
-  refuse(state, std::move(message));
-  throw py::error_already_set();
-}
 
 Reduction scaled(const State& state, const std::string& op, py::handle factor) {
   if (op_from_name(op) != ReduceOp::kSum) {

@@ -1,9 +1,8 @@
 // pycollective.scaled: an operation with a factor, as a Python object.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include "base/types.h"
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

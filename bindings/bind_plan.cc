@@ -1,5 +1,7 @@
 #include "bind_plan.h"
 
+#include <pybind11/pybind11.h>
+
 #include <functional>
 #include <string>
 #include <utility>
@@ -15,15 +17,6 @@ namespace py = pybind11;
 
 namespace pc {
 namespace {
-
-[[noreturn]] void throw_status(const State& state, const Status& status) {
-  raise_status(state, status);
-  throw py::error_already_set();
-}
-[[noreturn]] void refuse_and_throw(const State& state, std::string message) {
-  refuse(state, std::move(message));
-  throw py::error_already_set();
-}
 
 Collective to_collective(const State& state, const std::string& name) {
   if (const std::optional<Collective> collective = collective_from_name(name)) return *collective;
@@ -135,9 +128,7 @@ std::string steps(const State& state, const Subject& subject, int rank) {
 std::string drawing(const State& state, const Subject& subject) {
   const auto [algorithm, shape] = to_shape(state, subject);
   BuiltPlans plans(*algorithm, shape);
-  const Result<std::string> text = draw(plans);
-  if (!text.is_ok()) throw_status(state, text.status());
-  return text.value();
+  return value_or_throw(state, draw(plans));
 }
 
 Status check_either_way(PlanSource& plans, bool* one_pass) {
@@ -175,12 +166,11 @@ py::dict simulated(const State& state, const Subject& subject, uint64_t nbytes,
                    const std::string& model_name) {
   const LinkModel& model = to_model(state, model_name);
   const auto [algorithm, shape] = to_shape(state, subject);
-  const Result<Cost> run = unlocked([&, algorithm = algorithm, shape = shape] {
+  Result<Cost> run = unlocked([&, algorithm = algorithm, shape = shape] {
     BuiltPlans plans(*algorithm, shape);
     return simulate(plans, nbytes, model);
   });
-  if (!run.is_ok()) throw_status(state, run.status());
-  const Cost& cost = run.value();
+  const Cost cost = value_or_throw(state, std::move(run));
   py::dict result;
   result["steps"] = cost.steps;
   result["messages"] = cost.messages;
@@ -194,21 +184,14 @@ py::dict simulated(const State& state, const Subject& subject, uint64_t nbytes,
 
 std::string explained(const State& state, const std::string& collective, uint64_t nbytes, int root,
                       const GroupShape& group, int rank, const std::string& model) {
-  const Result<std::string> tune = env_text(Env::kTune);
-  if (!tune.is_ok()) throw_status(state, tune.status());
-  const Result<SelectionTable> table = SelectionTable::parse(tune.value());
-  if (!table.is_ok()) throw_status(state, table.status());
-  const Result<std::string> named = env_text(Env::kProfile);
-  if (!named.is_ok()) throw_status(state, named.status());
-  const Result<Profile> profile =
-      load_profile(named.value(), Logger(LogLevel::kError));  // the text says it too
-  if (!profile.is_ok()) throw_status(state, profile.status());
-  const SelectionTable here = profile.value().tuning.selection(table.value(), group);
-  const ExplainedCall call{
-      to_collective(state, collective), nbytes, root, group, rank, {}, model, &profile.value()};
-  const Result<std::string> text = unlocked([&] { return explain_call(call, here); });
-  if (!text.is_ok()) throw_status(state, text.status());
-  return text.value();
+  const std::string tune = value_or_throw(state, env_text(Env::kTune));
+  const SelectionTable table = value_or_throw(state, SelectionTable::parse(tune));
+  const std::string named = value_or_throw(state, env_text(Env::kProfile));
+  const Profile profile =
+      value_or_throw(state, load_profile(named, Logger(LogLevel::kError)));  // the text says it too
+  const SelectionTable here = profile.tuning.selection(table, group);
+  const ExplainedCall call{to_collective(state, collective), nbytes, root, group, rank, {}, model, &profile};
+  return value_or_throw(state, unlocked([&] { return explain_call(call, here); }));
 }
 
 }  // namespace

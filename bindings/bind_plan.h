@@ -1,8 +1,7 @@
 // The catalog of algorithms and what can be done with plans without a world: what `pycollective plan` and explain() ask.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

@@ -1,6 +1,7 @@
 #include "bind_runtime.h"
 
 #include <pthread.h>
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "comm/bootstrap.h"
+#include "comm/device_groups.h"
 #include "comm/runtime.h"
 #include "cuda/device_nodes.h"
 #include "print_request.h"
@@ -31,26 +33,12 @@ namespace {
 
 constexpr double kForgettingS = 0.5;  // for the end of what nobody needs any more
 
-// Throws the Python exception that `status` stands for.
-void check(const State& state, const Status& status) {
-  if (status.is_ok() && PyErr_Occurred() == nullptr) return;
-  if (!status.is_ok()) raise_status(state, status);
-  throw py::error_already_set();
-}
-
-template <class T>
-T value_or_raise(const State& state, Result<T> result) {
-  check(state, result.status());
-  return std::move(result).value();
-}
-
 template <std::size_t N>
 std::array<std::byte, N> exactly(const State& state, const char* what, const std::string& bytes) {
   std::array<std::byte, N> all{};
-  if (bytes.size() != N) {
-    check(state, Status(Code::kInvalidArgument, std::string(what) + " has " + std::to_string(N) +
-                                                    " bytes, not " + std::to_string(bytes.size())));
-  }
+  if (bytes.size() != N)
+    refuse_and_throw(state, std::string(what) + " has " + std::to_string(N) + " bytes, not " +
+                                std::to_string(bytes.size()));
   std::memcpy(all.data(), bytes.data(), N);
   return all;
 }
@@ -91,8 +79,8 @@ class PyStoreServer {
  public:
   PyStoreServer(const State& state, const std::vector<std::string>& addresses, const Credentials& credentials)
       : server_(
-            value_or_raise(state, TcpStoreServer::open(addresses, credentials, {},
-                                                       value_or_raise(state, Logger::from_environment())))) {}
+            value_or_throw(state, TcpStoreServer::open(addresses, credentials, {},
+                                                       value_or_throw(state, Logger::from_environment())))) {}
   const std::vector<std::string>& addresses() const { return addresses_; }
   void close() {
     const py::gil_scoped_release release;
@@ -129,25 +117,26 @@ class PyStore {
         timeout_s_(timeout_s) {}
   void set(const std::string& key, const py::bytes& value, std::optional<double> timeout_s) const {
     const std::string bytes = value;
-    check(*state_,
-          call([&](Store& store, Deadline deadline) { return store.set(key, bytes, deadline); }, timeout_s));
+    throw_unless_ok(
+        *state_,
+        call([&](Store& store, Deadline deadline) { return store.set(key, bytes, deadline); }, timeout_s));
   }
   py::bytes get(const std::string& key, std::optional<double> timeout_s) const {
-    return value_or_raise(
+    return value_or_throw(
         *state_, call([&](Store& store, Deadline deadline) { return store.get(key, deadline); }, timeout_s));
   }
   py::bytes pop(const std::string& key, std::optional<double> timeout_s) const {
-    return value_or_raise(
+    return value_or_throw(
         *state_, call([&](Store& store, Deadline deadline) { return store.pop(key, deadline); }, timeout_s));
   }
   int64_t add(const std::string& key, int64_t delta, std::optional<double> timeout_s) const {
-    return value_or_raise(
+    return value_or_throw(
         *state_,
         call([&](Store& store, Deadline deadline) { return store.add(key, delta, deadline); }, timeout_s));
   }
   void wait(const std::string& key, std::optional<double> timeout_s) const {
-    check(*state_,
-          call([&](Store& store, Deadline deadline) { return store.wait(key, deadline); }, timeout_s));
+    throw_unless_ok(
+        *state_, call([&](Store& store, Deadline deadline) { return store.wait(key, deadline); }, timeout_s));
   }
 
  private:
@@ -177,28 +166,28 @@ class PyRuntime {
     native.size = options.size;
     native.credentials = options.credentials;
     native.timeout_s =
-        options.timeout_s ? *options.timeout_s : value_or_raise(*state, env_seconds(Env::kTimeoutS));
+        options.timeout_s ? *options.timeout_s : value_or_throw(*state, env_seconds(Env::kTimeoutS));
     native.transport =
-        options.transport ? *options.transport : value_or_raise(*state, env_text(Env::kTransport));
-    native.single_copy = value_or_raise(*state, env_text(Env::kSingleCopy)) == "auto";
-    native.tcp_sockets = static_cast<int>(value_or_raise(*state, env_integer(Env::kTcpSockets)));
+        options.transport ? *options.transport : value_or_throw(*state, env_text(Env::kTransport));
+    native.single_copy = value_or_throw(*state, env_text(Env::kSingleCopy)) == "auto";
+    native.tcp_sockets = static_cast<int>(value_or_throw(*state, env_integer(Env::kTcpSockets)));
     if (options.tune) native.tune = *options.tune;
-    if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_raise(*state, env_text(Env::kTune));
-    native.profile = options.tuning ? "off" : value_or_raise(*state, env_text(Env::kProfile));
+    if (!options.tune && env_is_set(Env::kTune)) native.tune = value_or_throw(*state, env_text(Env::kTune));
+    native.profile = options.tuning ? "off" : value_or_throw(*state, env_text(Env::kProfile));
     native.tuning = options.tuning.value_or("");
-    const std::string check_name = value_or_raise(*state, env_text(Env::kCheck));
+    const std::string check_name = value_or_throw(*state, env_text(Env::kCheck));
     native.check = check_name == "off" ? Check::kOff : check_name == "strict" ? Check::kStrict : Check::kOn;
     native.find_position = [position = state->position](ProgramPosition::Found found) {
       position->find(std::move(found));
     };
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (print_request_) native.print_request = print_request_->event();
-    native.joins_gpus = value_or_raise(*state, env_text(Env::kGpu)) == "auto" &&
-                        cuda::may_have_gpu(value_or_raise(*state, env_text(Env::kCudaLib)));
+    native.joins_gpus = value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
+                        cuda::may_have_gpu(value_or_throw(*state, env_text(Env::kCudaLib)));
     native.epoch = options.epoch;
     native.bind_ips = options.listen;
     native.interrupted = session_->interrupted = interrupt_probe();
-    native.log = value_or_raise(*state, Logger::from_environment());
+    native.log = value_or_throw(*state, Logger::from_environment());
     timeout_s_ = native.timeout_s;
     rank_ = native.rank;
     Status status;
@@ -207,7 +196,7 @@ class PyRuntime {
       const py::gil_scoped_release release;
       status = start(options, std::move(native), &runtime);
     }
-    check(*state, status);
+    throw_unless_ok(*state, status);
     session_->runtime = std::move(runtime);
     session_->alive = session_->runtime;
     std::erase_if(state->sessions, [](const std::weak_ptr<Session>& each) { return each.expired(); });
@@ -248,7 +237,7 @@ class PyRuntime {
     if (gpus != nullptr)
       static_cast<void>(new std::shared_ptr<DeviceGroups>(std::move(gpus)));  // of the parent
     end(std::move(runtime));
-    check(*state_, status);
+    throw_unless_ok(*state_, status);
   }
 
   // At once, without waiting for anybody; if it was not shut down, the others see a failure. Calls in other threads end.
@@ -381,7 +370,7 @@ void bind_runtime(py::module_& module, State* state) {
       "interfaces",
       [state] {
         std::vector<std::tuple<std::string, std::string, unsigned>> all;
-        for (Interface& each : value_or_raise(*state, interfaces()))
+        for (Interface& each : value_or_throw(*state, interfaces()))
           all.emplace_back(std::move(each.name), std::move(each.ip), each.flags);
         return all;
       },

@@ -1,8 +1,7 @@
 // Runtime and StoreServer in Python: not on the hot path, so pybind11 does the work.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

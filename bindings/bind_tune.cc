@@ -1,5 +1,6 @@
 #include "bind_tune.h"
 
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <string>
@@ -22,12 +23,6 @@ std::vector<std::pair<std::string, std::string>> facts() {
   return all;
 }
 
-void check(const State& state, const Status& status) {
-  if (status.is_ok()) return;
-  raise_status(state, status);
-  throw py::error_already_set();
-}
-
 py::dict limits(std::size_t ranks) {
   const shm::Limits usual = shm::usual_limits(ranks);
   py::dict all;
@@ -37,16 +32,15 @@ py::dict limits(std::size_t ranks) {
 
 std::string text_of(const State& state, const Settings& settings, const std::string& comment) {
   Tuning tuning;
-  for (const auto& [ranks, name, value] : settings) check(state, tuning.set(ranks, name, value));
-  check(state, tuning.check());
+  for (const auto& [ranks, name, value] : settings) throw_unless_ok(state, tuning.set(ranks, name, value));
+  throw_unless_ok(state, tuning.check());
   return profile_text(tuning, machine_facts(), comment);
 }
 
 Settings read(const State& state, const std::string& path) {
-  const Result<Tuning> tuning = read_profile(path, machine_facts());
-  check(state, tuning.status());
+  const Tuning tuning = value_or_throw(state, read_profile(path, machine_facts()));
   Settings settings;
-  for (const Tuning::Setting& each : tuning.value().settings())
+  for (const Tuning::Setting& each : tuning.settings())
     settings.emplace_back(each.ranks, each.name, each.value);
   return settings;
 }

@@ -1,8 +1,7 @@
 // Profiles of a machine, for `pycollective tune`.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
+#include "pybind11_forward.h"
 #include "state.h"
 
 namespace pc {

@@ -303,12 +303,7 @@ PyObject* work_unwatch(PyObject* self, PyObject* fd) {
   });
 }
 
-PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 PyTypeObject* make_work_type(PyObject* module) {
-  constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
   static PyMethodDef methods[] = {
       {"done", work_done, METH_NOARGS, docs::kDone},
       {"wait", fast(work_wait), kFast, docs::kWait},

@@ -12,21 +12,16 @@
 namespace pc {
 namespace {
 
-// A function, its form that does not wait, and the one that makes a call for later.
-enum class Form : uint8_t { kBlocking, kAsync, kPlanned };
-constexpr const char* either(Form form, const char* blocking, const char* async) {
-  return form == Form::kAsync ? async : blocking;
-}
-
 // Other code may run before the call is over, or while it looks at its arguments.
 bool holds(const GroupObject& group, Form form) { return waits(group) || form != Form::kBlocking; }
 
 // allreduce, scan and exscan: every rank has an array, and gets one of the same shape.
 constexpr const char* name_of_elementwise(Collective collective, Form form) {
   switch (collective) {
-    case Collective::kScan: return either(form, "scan", "scan_async");
-    case Collective::kExscan: return either(form, "exscan", "exscan_async");
-    default: return form == Form::kPlanned ? "plan_allreduce" : either(form, "allreduce", "allreduce_async");
+    case Collective::kScan: return function_name(form, "scan", "scan_async");
+    case Collective::kExscan: return function_name(form, "exscan", "exscan_async");
+    default:
+      return form == Form::kPlanned ? "plan_allreduce" : function_name(form, "allreduce", "allreduce_async");
   }
 }
 
@@ -47,7 +42,7 @@ bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t n
       !to_reproducible(state, function, given[4], &request.fixed_order, &call.is_staged) || call.is_staged) {
     return false;
   }
-  PyObject* out = given[2] == nullptr || given[2] == Py_None ? given[0] : given[2];
+  PyObject* out = is_given(given[2]) ? given[2] : given[0];
   // Asking another kind of array for its memory may run code that moves x.
   const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(given[0]);
   const bool on_gpu = form != Form::kPlanned;
@@ -78,7 +73,7 @@ template <Form form>
 bool prepare_broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                        PreparedCall& call) {
   static constexpr Signature kSignature = {
-      either(form, "broadcast", "broadcast_async"), 1, 2, 3, {kX, kRoot, kTimeout}};
+      function_name(form, "broadcast", "broadcast_async"), 1, 2, 3, {kX, kRoot, kTimeout}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[3];
@@ -105,7 +100,7 @@ template <Form form>
 bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                     PreparedCall& call) {
   static constexpr Signature kSignature = {
-      either(form, "reduce", "reduce_async"), 1, 2, 5, {kX, kOp, kRoot, kTimeout, kReproducible}};
+      function_name(form, "reduce", "reduce_async"), 1, 2, 5, {kX, kOp, kRoot, kTimeout, kReproducible}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[5];
@@ -135,7 +130,8 @@ bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
 template <Form form>
 bool prepare_barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                      PreparedCall& call) {
-  static constexpr Signature kSignature = {either(form, "barrier", "barrier_async"), 0, 0, 1, {kTimeout}};
+  static constexpr Signature kSignature = {
+      function_name(form, "barrier", "barrier_async"), 0, 0, 1, {kTimeout}};
   State& state = *group.state;
   PyObject* given[1];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;

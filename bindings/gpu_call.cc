@@ -1,8 +1,5 @@
 #include "gpu_call.h"
 
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include <span>
 #include <string>
 #include <utility>
@@ -15,8 +12,6 @@
 #include "kernels/device/embedded.h"
 #include "nccl/search.h"
 #include "running_call.h"
-
-namespace py = pybind11;
 
 namespace pc {
 namespace {
@@ -70,13 +65,28 @@ const View* view_on_gpu(const PreparedCall& call) {
   return found;
 }
 
+// Where NVIDIA's wheels have NCCL. False: a Python error is set.
+bool find_wheel_folders(std::vector<std::string>* folders) {
+  const Ref module(PyImport_ImportModule("pycollective.availability"));
+  const Ref found(module ? PyObject_CallMethod(module.get(), "wheel_folders", nullptr) : nullptr);
+  const Ref list(found ? PySequence_Fast(found.get(), "wheel_folders() must return a list") : nullptr);
+  if (!list) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    const char* const folder = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(list.get(), i));
+    if (folder == nullptr) return false;
+    folders->emplace_back(folder);
+  }
+  return true;
+}
+
 // Of the session, made for its first call. Null: a Python error is set.
 std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   Session& session = *group.session;
   if (session.gpus != nullptr) return session.gpus;
   DeviceGroups::Options options;
-  const auto wheels = py::module_::import("pycollective.availability").attr("wheel_folders")();
-  options.nccl = nccl::surroundings_of_process(wheels.cast<std::vector<std::string>>());
+  std::vector<std::string> wheels;
+  if (!find_wheel_folders(&wheels)) return nullptr;
+  options.nccl = nccl::surroundings_of_process(std::move(wheels));
   options.peers.kernels = embedded_kernels();
   options.peers.abandoned = group.state->abandoned;
   options.host_id = options.nccl.variable("NCCL_HOSTID");
@@ -188,11 +198,11 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
   Status status;
   {
-    const py::gil_scoped_release released;  // also alone in the world: the driver and NCCL may wait
+    const WithoutGil released;  // also alone in the world: the driver and NCCL may wait
     status = call(*group.communicator, *gpus);
   }
   if (group.session->runtime == nullptr) {  // shut down meanwhile
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     gpus.reset();
     runtime.reset();
   }
@@ -306,7 +316,7 @@ std::optional<Status> GpuCall::without_gil(const Session& session, Wait&& wait) 
   std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
   std::optional<Status> ended;
   {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     ended = wait();
     gpus.reset();
     runtime.reset();

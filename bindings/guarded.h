@@ -1,25 +1,28 @@
 // Where Python calls C++.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <Python.h>
 
-#include <new>
+#include <exception>
+
+#include "bind_errors.h"
 
 namespace pc {
+
+// Flags of a method that takes its arguments by position and by keyword, and its function as PyMethodDef wants it.
+inline constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
+inline PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
 
 // No exception of C++ may pass through the interpreter. Not noexcept: glibc ends a thread by unwinding its stack.
 template <class Body>
 PyObject* guarded(Body&& body) {
   try {
     return body();
-  } catch (pybind11::error_already_set& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (std::exception& caught) {
+    return raise_caught(caught);
   }
-  return nullptr;
 }
 
 }  // namespace pc

@@ -1,7 +1,6 @@
 // A runtime whose memory somebody uses, also beyond shutdown().
 #pragma once
 
-#include <pybind11/pybind11.h>
 #include <unistd.h>
 
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "comm/runtime.h"
 #include "engine/shm/heap.h"
+#include "running_call.h"
 
 namespace pc {
 
@@ -22,12 +22,10 @@ class KeptRuntime {
   KeptRuntime(const KeptRuntime&) = delete;
   KeptRuntime& operator=(const KeptRuntime&) = delete;
   ~KeptRuntime() {
-    if (in_child()) {
+    if (in_child())
       static_cast<void>(runtime_.release());
-      return;
-    }
-    const pybind11::gil_scoped_release released;  // its end may wait
-    runtime_.reset();
+    else
+      let_go(std::move(*runtime_));
   }
 
   bool in_child() const { return ::getpid() != made_in_; }

@@ -17,14 +17,6 @@ namespace {
 
 constexpr int64_t kMostTag = UINT32_MAX;
 
-// The names of a function and of its form that does not wait.
-enum class Form : uint8_t { kBlocking, kAsync };
-constexpr const char* either(Form form, const char* blocking, const char* async) {
-  return form == Form::kAsync ? async : blocking;
-}
-
-bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
-
 bool is_any_rank(PyObject* value) {
   int overflow = 0;
   return value != nullptr && PyLong_CheckExact(value) &&
@@ -62,7 +54,7 @@ template <Form form>
 bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                   PreparedCall& call) {
   static constexpr Signature kSignature = {
-      either(form, "send", "send_async"), 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
+      function_name(form, "send", "send_async"), 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[4];
@@ -88,8 +80,11 @@ template <Form form>
 bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                   PreparedCall& call) {
   constexpr bool kWaits = form == Form::kBlocking;
-  static constexpr Signature kSignature = {
-      either(form, "recv", "recv_async"), 2, 2, kWaits ? 5 : 4, {kX, kPeer, kTag, kTimeout, kWithSource}};
+  static constexpr Signature kSignature = {function_name(form, "recv", "recv_async"),
+                                           2,
+                                           2,
+                                           kWaits ? 5 : 4,
+                                           {kX, kPeer, kTag, kTimeout, kWithSource}};
   const char* const function = call.function = kSignature.function;
   State& state = *group.state;
   PyObject* given[5] = {};
@@ -208,16 +203,6 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
   return run_prepared(group, call);
 }
 
-PyObject* shape_of(const std::vector<int64_t>& lengths) {
-  PyObject* const shape = PyTuple_New(static_cast<Py_ssize_t>(lengths.size()));
-  for (std::size_t i = 0; shape != nullptr && i < lengths.size(); ++i) {
-    PyObject* const length = PyLong_FromLongLong(lengths[i]);
-    if (length == nullptr) return Py_DECREF(shape), nullptr;
-    PyTuple_SET_ITEM(shape, static_cast<Py_ssize_t>(i), length);
-  }
-  return shape;
-}
-
 }  // namespace
 
 PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -262,7 +247,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   const std::string dtype = !described.is_ok()     ? std::string()
                             : array.layout.empty() ? std::string(name_of(array.dtype))
                                                    : array.layout;
-  const Ref shape(shape_of(array.shape));
+  const Ref shape(shape_tuple(array.shape));
   const Ref result(shape ? Py_BuildValue("isOO", source, dtype.c_str(), shape.get(), token.get()) : nullptr);
   return result ? finish(group, status, nullptr, result.get()) : nullptr;
 }

@@ -4,7 +4,6 @@
 #include "view_builder.h"
 
 namespace pc {
-namespace {
 
 PyObject* shape_tuple(const std::vector<int64_t>& shape) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
@@ -15,8 +14,6 @@ PyObject* shape_tuple(const std::vector<int64_t>& shape) {
   }
   return tuple;
 }
-
-}  // namespace
 
 PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape) {
   const bool numpy = reinterpret_cast<PyObject*>(Py_TYPE(like)) == state.ndarray;

@@ -1,11 +1,10 @@
 // Memory of the heap for the arrays that NumPy makes itself.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <memory>
 
 #include "comm/runtime.h"
+#include "pybind11_forward.h"
 
 namespace pc {
 

@@ -24,8 +24,6 @@ struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
   Py_ssize_t nargs;
   PyObject* kwnames;
 };
-enum class Form : uint8_t { kBlocking, kAsync };
-bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }
 
 // Like x's but for the length of the first axis. Good as long as the view of x.
 struct ResultShape {

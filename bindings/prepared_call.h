@@ -38,6 +38,12 @@ struct PreparedCall : UserCall {
   int traverse(visitproc visit, void* arg) const;  // all references that it owns, for the garbage collector
 };
 
+// How a function makes its call: it waits, returns a Work, or makes the call for later.
+enum class Form : uint8_t { kBlocking, kAsync, kPlanned };
+constexpr const char* function_name(Form form, const char* blocking, const char* async) {
+  return form == Form::kAsync ? async : blocking;
+}
+
 bool is_collection(PyObject* x);  // a list, tuple or dict
 
 // nullptr: a Python error is set.

@@ -23,7 +23,7 @@ class BufferHold final : public Hold {
 };
 
 // `format` is one item of the struct module's language without its byte order.
-std::optional<DType> dtype_of(std::string_view format, std::size_t nbytes) {
+std::optional<DType> dtype_of_format(std::string_view format, std::size_t nbytes) {
   const auto pick = [&](DType b1, DType b2, DType b4, DType b8) -> std::optional<DType> {
     switch (nbytes) {
       case 1: return b1;
@@ -67,7 +67,7 @@ bool ViewBuilder::from_buffer() {
   const bool foreign = format.starts_with('>') || format.starts_with('!');
   if (!format.empty() && std::string_view("@=<>!|").find(format[0]) != std::string_view::npos)
     format.remove_prefix(1);
-  const std::optional<DType> dtype = dtype_of(format, static_cast<std::size_t>(raw.itemsize));
+  const std::optional<DType> dtype = dtype_of_format(format, static_cast<std::size_t>(raw.itemsize));
   if (!dtype || (raw.format == nullptr && raw.itemsize != 1)) {
     const std::string kind = raw.format == nullptr ? "unknown, of " + std::to_string(raw.itemsize) + " bytes"
                                                    : "with buffer format \"" + std::string(raw.format) + "\"";

@@ -35,7 +35,7 @@ std::vector<int64_t> integers(const py::handle& tuple) {
 }
 
 // "<f4" as NumPy writes it. Types that NumPy does not have look like raw bytes there, and have their name in x.dtype.
-std::optional<DType> dtype_of(const std::string& typestr, py::handle array) {
+std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle array) {
   if (typestr.size() < 3) return std::nullopt;
   const std::string kind = typestr.substr(1);
   static const std::pair<const char*, DType> kKinds[] = {
@@ -53,7 +53,7 @@ std::optional<DType> dtype_of(const std::string& typestr, py::handle array) {
 }
 
 // None: whoever uses the memory need not wait for anybody. CUDA's numbers 1 and 2 are its default streams.
-std::optional<void*> stream_of(const py::dict& facts) {
+std::optional<void*> stream_in(const py::dict& facts) {
   if (!facts.contains("stream") || facts["stream"].is_none()) return std::nullopt;
   return reinterpret_cast<void*>(facts["stream"].cast<uintptr_t>());
 }
@@ -68,7 +68,7 @@ bool GpuStream::ask(PyObject* array, std::optional<void*>* stream) const {
     return true;
   }
   try {
-    *stream = stream_of(py::dict(py::handle(array).attr(kInterface)));
+    *stream = stream_in(py::dict(py::handle(array).attr(kInterface)));
     return true;
   } catch (py::error_already_set& e) {
     e.restore();
@@ -92,7 +92,7 @@ bool ViewBuilder::from_cuda_interface() {
       return refuse_it("has a mask, which would be lost: pass its data");
     const std::string typestr = facts["typestr"].cast<std::string>();
     if (typestr.starts_with('>')) return refuse_byte_order();
-    const std::optional<DType> dtype = dtype_of(typestr, array_);
+    const std::optional<DType> dtype = dtype_of_typestr(typestr, array_);
     if (!dtype) return refuse_dtype(typestr, Code::kUnsupported);
     const py::tuple data = facts["data"].cast<py::tuple>();
     if (use_.written && data[1].cast<bool>()) return refuse_read_only();
@@ -100,7 +100,7 @@ bool ViewBuilder::from_cuda_interface() {
     const int ndim = static_cast<int>(py::len(facts["shape"]));
     std::vector<int64_t> strides;
     if (facts.contains("strides") && !facts["strides"].is_none()) strides = integers(facts["strides"]);
-    view_.stream_ = stream_of(facts);
+    view_.stream_ = stream_in(facts);
     view_.gpu_stream_.emplace(nullptr, kUnknownGpu);
     device_ = {DeviceType::kCuda, kUnknownGpu};
     const int64_t* const lengths = shape->shape();

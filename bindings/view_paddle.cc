@@ -1,10 +1,6 @@
 // Paddle tensors. Paddle is never imported here: a tensor can only come from a process that has done so.
-#include <pybind11/pybind11.h>
-
 #include "bind_errors.h"
 #include "view_builder.h"
-
-namespace py = pybind11;
 
 namespace pc {
 

@@ -1,11 +1,7 @@
 // torch tensors. Torch is never imported here: a tensor can only come from a process that has done so.
-#include <pybind11/pybind11.h>
-
 #include "bind_errors.h"
 #include "ref.h"
 #include "view_builder.h"
-
-namespace py = pybind11;
 
 namespace pc {
 namespace {

@@ -62,10 +62,12 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "pycollective._core":
         raise
-    raise ImportError(
-        f"there is no compiled module in {__path__[0]}: if that is the source folder, run from another directory, or "
-        "run scripts/setup in the clone and use its .venv"
-    ) from None
+    from pycollective.installed import installed_folder
+
+    __path__[:] = [installed_folder(__path__[0])]  # all modules below come from there
+    __file__ = f"{__path__[0]}/__init__.py"
+    if not typing.TYPE_CHECKING:
+        from pycollective._core import *  # noqa: F403
 
 from pycollective import debug as debug
 from pycollective._version import __version__

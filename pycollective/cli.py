@@ -38,7 +38,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pycollective {__version__}")
     commands = parser.add_subparsers(dest="command_name", required=True, metavar="command")
 
-    run = commands.add_parser("run", help="start ranks of a program on this host, or its part of them")
+    run = commands.add_parser(
+        "run",
+        help="start ranks of a program on this host, or its part of them",
+        epilog="example: pycollective run -n 4 train.py --epochs 10",
+    )
     run_command.add_arguments(run)
     run.set_defaults(of_command=run)
 

@@ -5,26 +5,25 @@
 #include <algorithm>
 #include <chrono>
 
-namespace pc {
+#include "base/clock.h"
 
-using TimePoint = std::chrono::steady_clock::time_point;
+namespace pc {
 
 class Deadline {
  public:
   // Clamped to 30 years, so that 1e300 does not overflow; NaN is 0. `from`: for callers that have just asked the clock.
-  static Deadline after(double seconds, TimePoint from = std::chrono::steady_clock::now()) {
+  static Deadline after(double seconds, TimePoint from = now()) {
     const double s = seconds > 0 ? std::min(seconds, 1e9) : 0.0;
     return Deadline(from + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                std::chrono::duration<double>(s)));
   }
   explicit Deadline(TimePoint when) : when_(when) {}
   TimePoint when() const { return when_; }
-  bool expired() const { return std::chrono::steady_clock::now() >= when_; }
-  double remaining_s() const {
-    return std::chrono::duration<double>(when_ - std::chrono::steady_clock::now()).count();
-  }
+  bool expired() const { return now() >= when_; }
+  double remaining_s() const { return std::chrono::duration<double>(when_ - now()).count(); }
+  static constexpr int kSliceMs = 50;  // between two looks at what may end a wait early
   // Milliseconds to sleep next: at most `most`, at least 0, rounded up so that a wait never ends early and spins.
-  int slice_ms(int most) const {
+  int slice_ms(int most = kSliceMs) const {
     const double ms = remaining_s() * 1e3;
     return ms <= 0 ? 0 : ms >= most ? most : static_cast<int>(ms) + 1;
   }

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/enum_order.h"
+
 namespace pc {
 namespace {
 
@@ -104,13 +106,7 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "through the host, in every group that this rank is in.",
      "0.1"},
 }};
-constexpr bool in_enum_order() {
-  for (std::size_t i = 0; i < kTable.size(); ++i) {
-    if (static_cast<std::size_t>(kTable[i].id) != i) return false;
-  }
-  return true;
-}
-static_assert(in_enum_order());
+static_assert(in_enum_order(kTable, &EnvVariable::id));
 
 std::string_view raw(const EnvVariable& row) {
   // The table's names are literals, so they end in a zero byte. Nothing of ours writes the environment.

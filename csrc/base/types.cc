@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/enum_order.h"
+
 namespace pc {
 namespace {
 
@@ -21,13 +23,7 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes = {{
     {DType::kF8E4M3FN, "float8_e4m3fn", 1}, {DType::kF8E5M2, "float8_e5m2", 1}, {DType::kOpaque, "bytes", 1},
 }};
 // clang-format on
-constexpr bool in_enum_order() {
-  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
-    if (static_cast<std::size_t>(kDTypes[i].dtype) != i) return false;
-  }
-  return true;
-}
-static_assert(in_enum_order());
+static_assert(in_enum_order(kDTypes, &DTypeRow::dtype));
 
 constexpr std::array<std::string_view, kReduceOpCount> kOps = {"sum",  "prod",   "min",    "max",       "avg",
                                                                "band", "bor",    "bxor",   "land",      "lor",

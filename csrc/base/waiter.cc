@@ -34,7 +34,7 @@ WaitEnd Waiter::check(const WaitContext& context) {
   if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0) {
     return WaitEnd::kAborted;
   }
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = pc::now();
   if (now >= context.deadline.when()) return WaitEnd::kTimeout;
   if (context.watch != nullptr) context.watch->look(now);
   if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)()) {

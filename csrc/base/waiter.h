@@ -90,7 +90,7 @@ class Waiter {
     for (;;) {
       const WaitEnd end = check(context);
       if (end != WaitEnd::kReady) return end;
-      sleep(context.deadline.slice_ms(kMaxSliceMs));
+      sleep(context.deadline.slice_ms());
       if (ready()) return WaitEnd::kReady;
     }
   }
@@ -101,9 +101,7 @@ class Waiter {
       const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
 
  private:
-  static constexpr int kMaxSliceMs = 50;
   static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
-  static TimePoint now() { return std::chrono::steady_clock::now(); }
   static void cpu_pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

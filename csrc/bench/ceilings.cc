@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/socket.h"
 #include "bench/memory.h"
 #include "kernels/reduce.h"
@@ -26,11 +26,9 @@ constexpr double kPatienceS = 60;  // for one size over TCP
 constexpr uint64_t kClocked =
     64 << 10;  // bytes: shorter work is done several times between two looks at the clock
 
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
-
 // Times `work`, which does what is measured `repeats` times.
 template <class Work>
-Latencies timed(uint64_t iterations, int repeats, Work work) {
+Latencies time_work(uint64_t iterations, int repeats, Work work) {
   work();
   std::vector<int64_t> ends = {now_ns()};
   for (uint64_t i = 0; i < iterations; ++i) {
@@ -161,7 +159,7 @@ Result<Ceiling> ceiling_of_copy(uint64_t nbytes, uint64_t iterations) {
   PC_ASSIGN_OR_RETURN(const Memory from, allocate(nbytes));
   PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
   const int repeats = repeats_for(nbytes);
-  const Latencies time = timed(iterations, repeats, [&] {
+  const Latencies time = time_work(iterations, repeats, [&] {
     for (int i = 0; i < repeats; ++i) {
       std::memcpy(to.get(), from.get(), nbytes);
       keep(to.get());
@@ -175,7 +173,7 @@ Result<Ceiling> ceiling_of_add(uint64_t nbytes, uint64_t iterations) {
   PC_ASSIGN_OR_RETURN(const Memory a, allocate(count * sizeof(float)));
   PC_ASSIGN_OR_RETURN(const Memory b, allocate(count * sizeof(float)));
   const int repeats = repeats_for(nbytes);
-  const Latencies time = timed(iterations, repeats, [&] {
+  const Latencies time = time_work(iterations, repeats, [&] {
     for (int i = 0; i < repeats; ++i) reduce(a.get(), a.get(), b.get(), count, DType::kF32, ReduceOp::kSum);
   });
   return Ceiling{"add", count * sizeof(float), iterations, time};
@@ -195,7 +193,7 @@ Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline de
     pair.far.reset();
   });
   const OnCore core(kNearCore);
-  const Latencies time = timed(iterations, 2, [&] {
+  const Latencies time = time_work(iterations, 2, [&] {
     if (asked.is_ok()) asked = move(pair.near, Way::kOut, ours.get(), nbytes, deadline);
     if (asked.is_ok()) asked = move(pair.near, Way::kIn, ours.get(), nbytes, deadline);
   });
@@ -211,13 +209,13 @@ Ceiling ceiling_of_wake(uint64_t iterations) {
   Baton baton;
   std::thread far([&] {
     const OnCore core(kFarCore);
-    for (uint64_t i = 0; i < iterations + 1; ++i) {  // timed() begins with one that it does not time
+    for (uint64_t i = 0; i < iterations + 1; ++i) {  // time_work() begins with one that it does not time
       baton.await(kFar);
       baton.pass(kNear);
     }
   });
   const OnCore core(kNearCore);
-  const Latencies time = timed(iterations, 2, [&] {
+  const Latencies time = time_work(iterations, 2, [&] {
     baton.pass(kFar);
     baton.await(kNear);
   });

@@ -12,16 +12,7 @@
 namespace pc::bench {
 namespace {
 
-Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
-
 // ---- one function per kind of value
-
-template <class T, class Into>
-Status take(Result<T> value, Into& into) {
-  if (!value.is_ok()) return value.status();
-  into = static_cast<typename Into::value_type>(value.value());
-  return Status::ok();
-}
 
 Status set_sizes(Words& words, const std::string& value) {
   for (const std::string& word : split(value)) {
@@ -39,7 +30,7 @@ Status set_operations(Words& words, const std::string& value) {
   }
   for (const std::string& word : split(value)) {
     words.operations.push_back(find_operation(word));
-    if (words.operations.back() == nullptr) return invalid("there is no operation '" + word + "'");
+    if (words.operations.back() == nullptr) return invalid_argument("there is no operation '" + word + "'");
   }
   return Status::ok();
 }
@@ -57,7 +48,7 @@ Status set_dtypes(Words& words, const std::string& value) {
   if (value == "all") return Status::ok();
   for (const std::string& word : split(value)) {
     const std::optional<DType> dtype = dtype_called(word);
-    if (!dtype) return invalid("there is no datatype '" + word + "'");
+    if (!dtype) return invalid_argument("there is no datatype '" + word + "'");
     words.dtypes.push_back(*dtype);
   }
   return Status::ok();
@@ -68,7 +59,8 @@ Status set_ops(Words& words, const std::string& value) {
   if (value == "all") return Status::ok();
   for (const std::string& word : split(value)) {
     const std::optional<ReduceOp> op = op_from_name(word);
-    if (!op || !has_pattern(*op)) return invalid("'" + word + "' is not one of sum, prod, min, max, avg");
+    if (!op || !has_pattern(*op))
+      return invalid_argument("'" + word + "' is not one of sum, prod, min, max, avg");
     words.ops.push_back(*op);
   }
   return Status::ok();
@@ -82,7 +74,7 @@ Status set_root(Words& words, const std::string& value) {
 
 Status set_transport(Words& words, const std::string& value) {
   if (value != "auto" && value != "tcp" && value != "shm")
-    return invalid("there is no transport '" + value + "', there are auto, tcp and shm");
+    return invalid_argument("there is no transport '" + value + "', there are auto, tcp and shm");
   words.options.transport = value;
   return Status::ok();
 }
@@ -132,7 +124,7 @@ constexpr std::array<Flag, 25> kFlags = {{
     {"", "--group", true,
      [](Words& w, const std::string& v) {
        w.options.group = v;
-       return v.empty() ? invalid("'' names no ranks") : Status::ok();
+       return v.empty() ? invalid_argument("'' names no ranks") : Status::ok();
      }},
     {"", "--in-place", false, [](Words& w, const std::string&) { return set_place(w, true, false); }},
     {"", "--out-of-place", false, [](Words& w, const std::string&) { return set_place(w, false, true); }},
@@ -188,8 +180,9 @@ Result<const Flag*> find_flag(Words& words, const std::string& name, const std::
     return flag;
   }
   if (const RefusedFlag* const refused = find_row(refused_flags(), name); refused != nullptr)
-    return invalid(std::string(refused->name) + " of nccl-tests is not here: " + std::string(refused->why));
-  return invalid("there is no option " + word);
+    return invalid_argument(std::string(refused->name) +
+                            " of nccl-tests is not here: " + std::string(refused->why));
+  return invalid_argument("there is no option " + word);
 }
 
 // "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or, in place of --ops, "allreduce". Takes what it reads off the front of `rest`.
@@ -203,18 +196,18 @@ Status read_flag(Words& words, std::span<const std::string>& rest) {
   PC_ASSIGN_OR_RETURN(const Flag* const flag, find_flag(words, word.substr(0, end), word));
   const bool attached = end < word.size();
   if (!flag->has_value)
-    return attached ? invalid(std::string(flag->name) + " takes no value") : flag->set(words, "");
+    return attached ? invalid_argument(std::string(flag->name) + " takes no value") : flag->set(words, "");
   std::string value;
   if (attached) {
     value = word.substr(brief ? end : end + 1);
   } else if (rest.empty()) {
-    return invalid(word + " needs a value");
+    return invalid_argument(word + " needs a value");
   } else {
     value = rest.front();
     rest = rest.subspan(1);
   }
   const Status set = flag->set(words, value);
-  return set.is_ok() ? set : invalid(std::string(flag->name) + ": " + set.message());
+  return set.is_ok() ? set : invalid_argument(std::string(flag->name) + ": " + set.message());
 }
 
 }  // namespace

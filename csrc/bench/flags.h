@@ -29,6 +29,13 @@ struct Flag {
   Status (*set)(Words&, const std::string& value);
 };
 
+// Keeps the value of a flag, if it is one.
+template <class T, class Into>
+Status take(const Result<T>& value, Into& into) {
+  if (value.is_ok()) into = static_cast<Into>(value.value());
+  return value.status();
+}
+
 Result<Words> read_flags(const std::vector<std::string>& words);
 
 }  // namespace pc::bench

@@ -8,20 +8,9 @@
 namespace pc::bench {
 namespace {
 
-constexpr uint64_t kMost = 1'000'000;
-
-Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
-
-template <class Into>
-Status take(const Result<uint64_t>& value, Into& into) {
-  if (!value.is_ok()) return value.status();
-  into = static_cast<Into>(value.value());
-  return Status::ok();
-}
-
 Status set_device(Words& words, const std::string& value) {
   if (value != "cpu" && value != "cuda")
-    return invalid("there is no device '" + value + "', there are cpu and cuda");
+    return invalid_argument("there is no device '" + value + "', there are cpu and cuda");
   words.options.gpu.asked = value == "cuda";
   return Status::ok();
 }
@@ -31,7 +20,7 @@ Status set_way(Words& words, const std::string& value) {
   if (value == "auto") return way = GpuWay::kAuto, Status::ok();
   if (value == "nccl") return way = GpuWay::kNccl, Status::ok();
   if (value == "staged") return way = GpuWay::kStaged, Status::ok();
-  return invalid("there is no way '" + value + "', there are auto, nccl and staged");
+  return invalid_argument("there is no way '" + value + "', there are auto, nccl and staged");
 }
 
 Status set_devices(Words& words, const std::string& value) {
@@ -53,10 +42,10 @@ Status set_on(Words& words, const std::string&) {
 }
 template <uint64_t GpuOptions::*member, uint64_t least>
 Status set_number(Words& words, const std::string& value) {
-  return take(whole_number(value, least, kMost), words.options.gpu.*member);
+  return take(whole_number(value, least, 1'000'000), words.options.gpu.*member);
 }
 
-constexpr std::array<Flag, 13> kFlags = {{
+constexpr std::array<Flag, 13> kGpuFlags = {{
     {"", "--device", true, set_device},
     {"", "--way", true, set_way},
     {"", "--raw", false, set_on<&GpuOptions::raw>},
@@ -65,8 +54,9 @@ constexpr std::array<Flag, 13> kFlags = {{
     {"-t", "--nthreads", true, set_number<&GpuOptions::threads, 1>},
     {"-g", "--ngpus", true,
      [](Words&, const std::string& value) {
-       return value == "1" ? Status::ok()
-                           : invalid("a rank has one GPU, so 1 alone: -n says how many ranks there are");
+       return value == "1"
+                  ? Status::ok()
+                  : invalid_argument("a rank has one GPU, so 1 alone: -n says how many ranks there are");
      }},
     {"-m", "--agg_iters", true, set_number<&GpuOptions::aggregated, 1>},
     {"-G", "--cudagraph", true, set_number<&GpuOptions::graph_launches, 0>},
@@ -97,7 +87,7 @@ constexpr std::array<RefusedFlag, 12> kRefused = {{
 
 }  // namespace
 
-std::span<const Flag> gpu_flags() { return kFlags; }
+std::span<const Flag> gpu_flags() { return kGpuFlags; }
 std::span<const RefusedFlag> refused_flags() { return kRefused; }
 
 }  // namespace pc::bench

@@ -1,16 +1,15 @@
 #include "bench/gpu_timing.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
+#include "base/clock.h"
+#include "bench/allreduce.h"
 #include "bench/latencies.h"
 #include "cuda/graph.h"
 
 namespace pc::bench {
 namespace {
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 Status repeat(const Queue& one, uint64_t times) {
   for (uint64_t i = 0; i < times; ++i) PC_TRY(one());
@@ -54,14 +53,10 @@ Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Tur
     iterations += each.iterations;
   }
   if (average == Average::kRank0 && group.rank() != 0) times.assign(times.size(), 0);
-  Request request;
-  request.collective = Collective::kAllreduce;
-  request.out = {reinterpret_cast<std::byte*>(times.data()), times.size(), DType::kI64};
-  request.in = request.out;
-  request.op = average == Average::kLeast  ? ReduceOp::kMin
-               : average == Average::kMost ? ReduceOp::kMax
-                                           : ReduceOp::kSum;
-  PC_TRY(group.run(request));
+  const ReduceOp op = average == Average::kLeast  ? ReduceOp::kMin
+                      : average == Average::kMost ? ReduceOp::kMax
+                                                  : ReduceOp::kSum;
+  PC_TRY(allreduce(group, times, op));
   const int ranks = average == Average::kMean ? group.size() : 1;
   const auto seconds = [ranks](int64_t ns, uint64_t of) {
     return static_cast<double>(ns) / (static_cast<double>(of) * ranks) / 1e9;

@@ -1,36 +1,26 @@
 #include "bench/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
+#include "bench/allreduce.h"
 #include "bench/memory.h"
 
 namespace pc::bench {
 namespace {
 
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
-
-Status allreduce(Communicator& world, std::vector<int64_t>& values, ReduceOp op) {
-  Request request;
-  request.collective = Collective::kAllreduce;
-  request.out = {reinterpret_cast<std::byte*>(values.data()), values.size(), DType::kI64};
-  request.in = request.out;
-  request.op = op;
-  return world.run(request);
-}
-
 // Wrong elements over all ranks.
-Result<uint64_t> count_wrong(Communicator& world, const Case& what, ArrayMemory& memory) {
-  std::vector<int64_t> wrong = {0};
+Result<uint64_t> count_wrong_on_cpus(Communicator& world, const Case& what, ArrayMemory& memory) {
+  int64_t wrong = 0;
   for (const Rank root : roots_to_verify(what, world.size())) {
     const Asked asked = {what.op, root};
     memory.fill(asked);
     PC_TRY(what.operation->run(world, asked, memory.arrays()));
-    wrong[0] += static_cast<int64_t>(memory.count_wrong(asked));
+    wrong += static_cast<int64_t>(memory.count_wrong(asked));
   }
-  PC_TRY(allreduce(world, wrong, ReduceOp::kSum));
-  return static_cast<uint64_t>(wrong[0]);
+  PC_TRY(allreduce(world, {&wrong, 1}, ReduceOp::kSum));
+  return static_cast<uint64_t>(wrong);
 }
 
 // When this rank was done with each call, the first of which only sets the zero.
@@ -58,17 +48,17 @@ Result<std::vector<int64_t>> completions(Communicator& world, const Case& what, 
 Result<Latencies> time_calls(const World& world, const Case& what, const Arrays& arrays,
                              const Effort& effort) {
   PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(world.group, what, arrays, effort));
-  std::vector<int64_t> total = {ends.back() - ends.front()};
+  int64_t total_ns = ends.back() - ends.front();
   std::vector<int64_t> each = differences(ends);
   if (world.one_clock) {
     PC_TRY(allreduce(world.group, ends, ReduceOp::kMax));
     each = differences(ends);
-    total = {ends.back() - ends.front()};
+    total_ns = ends.back() - ends.front();
   } else {
     PC_TRY(allreduce(world.group, each, ReduceOp::kMax));
-    PC_TRY(allreduce(world.group, total, ReduceOp::kMax));
+    PC_TRY(allreduce(world.group, {&total_ns, 1}, ReduceOp::kMax));
   }
-  return latencies(each, total[0], what.operation->trips);
+  return latencies(each, total_ns, what.operation->trips);
 }
 
 }  // namespace
@@ -89,7 +79,7 @@ Result<Row> measure(const World& world, const Case& what, uint64_t nbytes, const
   PC_ASSIGN_OR_RETURN(ArrayMemory memory, ArrayMemory::create({what.operation, what.dtype, what.in_place,
                                                                row.count, rank, size}));
   if (effort.checks) {
-    PC_ASSIGN_OR_RETURN(row.wrong, count_wrong(world.group, what, memory));
+    PC_ASSIGN_OR_RETURN(row.wrong, count_wrong_on_cpus(world.group, what, memory));
     memory.clear();  // sums of zeros stay zeros, however often
   }
   PC_ASSIGN_OR_RETURN(row.time, time_calls(world, what, memory.arrays(), effort));

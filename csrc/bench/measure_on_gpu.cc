@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/scattered.h"
+#include "bench/allreduce.h"
 #include "bench/gpu_arrays.h"
 #include "nccl/collectives.h"
 
@@ -182,8 +183,8 @@ Status time_half(const GpuStage& stage, const Case& what, const std::shared_ptr<
 using QueueOf = Queue (*)(const GpuStage&, const Case&, const std::shared_ptr<const Taken>&);
 
 // Wrong elements over all ranks, after one call as it was timed for each root to verify.
-Result<uint64_t> count_wrong(const GpuStage& stage, Case what, QueueOf queue_of,
-                             const std::shared_ptr<const Taken>& taken, GpuArrays& arrays) {
+Result<uint64_t> count_wrong_on_gpus(const GpuStage& stage, Case what, QueueOf queue_of,
+                                     const std::shared_ptr<const Taken>& taken, GpuArrays& arrays) {
   int64_t wrong = 0;
   for (const Rank root : roots_to_verify(what, stage.group.size())) {
     what.root = root;
@@ -196,11 +197,7 @@ Result<uint64_t> count_wrong(const GpuStage& stage, Case what, QueueOf queue_of,
     PC_ASSIGN_OR_RETURN(const uint64_t here, arrays.count_wrong(stage.group, asked));
     wrong += static_cast<int64_t>(here);
   }
-  Request sum;
-  sum.collective = Collective::kAllreduce;
-  sum.out = {reinterpret_cast<std::byte*>(&wrong), 1, DType::kI64};
-  sum.in = sum.out;
-  PC_TRY(stage.group.run(sum));
+  PC_TRY(allreduce(stage.group, {&wrong, 1}, ReduceOp::kSum));
   return static_cast<uint64_t>(wrong);
 }
 
@@ -214,10 +211,10 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
   PC_TRY(arrays.clear(stage.group));  // sums of zeros stay zeros, however often
   PC_TRY(time_half(stage, what, all, effort, half));
   if (effort.checks) {
-    PC_ASSIGN_OR_RETURN(half.wrong, count_wrong(stage, what, ours, all, arrays));
+    PC_ASSIGN_OR_RETURN(half.wrong, count_wrong_on_gpus(stage, what, ours, all, arrays));
   }
   if (effort.checks && stage.raw != nullptr) {
-    PC_ASSIGN_OR_RETURN(half.raw_wrong, count_wrong(stage, what, nccls_own, all, arrays));
+    PC_ASSIGN_OR_RETURN(half.raw_wrong, count_wrong_on_gpus(stage, what, nccls_own, all, arrays));
   }
   arrays.may_go();
   return half;

@@ -7,8 +7,6 @@
 namespace pc::bench {
 namespace {
 
-Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
-
 template <class T>
 bool parsed(std::string_view text, T& value) {
   const std::from_chars_result read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -20,8 +18,8 @@ bool parsed(std::string_view text, T& value) {
 Result<uint64_t> whole_number(const std::string& text, uint64_t least, uint64_t most) {
   uint64_t value = 0;
   if (parsed(text, value) && value >= least && value <= most) return value;
-  return invalid("'" + text + "' is not a number from " + std::to_string(least) + " to " +
-                 std::to_string(most));
+  return invalid_argument("'" + text + "' is not a number from " + std::to_string(least) + " to " +
+                          std::to_string(most));
 }
 
 Result<uint64_t> number_of_bytes(const std::string& text) {
@@ -35,13 +33,13 @@ Result<uint64_t> number_of_bytes(const std::string& text) {
   const uint64_t factor = unit == std::string_view::npos ? 1 : uint64_t{1} << (10 * (unit + 1));
   uint64_t value = 0;
   if (parsed(digits, value) && value > 0 && value <= kMost / factor) return value * factor;
-  return invalid("'" + text + "' is not a size such as 8, 64K, 16M or 1G");
+  return invalid_argument("'" + text + "' is not a size such as 8, 64K, 16M or 1G");
 }
 
 Result<double> seconds(const std::string& text) {
   double value = 0;
   if (parsed(text, value) && value > 0 && value <= 1e9) return value;
-  return invalid("'" + text + "' is not a positive number of seconds");
+  return invalid_argument("'" + text + "' is not a positive number of seconds");
 }
 
 std::vector<std::string> split(const std::string& text) {

@@ -13,25 +13,24 @@ namespace pc::bench {
 namespace {
 
 constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;  // where nccl-tests begins, ends, and its step
-constexpr uint64_t kFewest = 20, kMost = 1000, kBytesPerRow = 256 << 20, kFewestWarmUp = 5;
-
-Status invalid(const std::string& message) { return Status(Code::kInvalidArgument, message); }
+constexpr uint64_t kFewestBySize = 20, kMostBySize = 1000, kBytesPerRow = 256 << 20, kFewestWarmUp = 5;
 
 Status put_sizes(Words& words) {
   std::vector<uint64_t>& sizes = words.options.sizes;
   const bool range = words.first || words.last || words.step || words.factor;
   if (range && !sizes.empty())
-    return invalid("--sizes lists them; -b, -e, -i and -f are another way to say it");
-  if (words.step && words.factor) return invalid("-i and -f: only one of them");
+    return invalid_argument("--sizes lists them; -b, -e, -i and -f are another way to say it");
+  if (words.step && words.factor) return invalid_argument("-i and -f: only one of them");
   if (!range && sizes.empty()) sizes = {8, 64 << 10, 1 << 20, 16 << 20};
   if (!range) return Status::ok();
   const uint64_t first = words.first.value_or(kNcclSize), last = words.last.value_or(kNcclSize);
   if (first > last) {
-    return invalid("-b: " + std::to_string(first) + " bytes are more than the " + std::to_string(last) +
-                   " of -e (each is 32M if it is not given)");
+    return invalid_argument("-b: " + std::to_string(first) + " bytes are more than the " +
+                            std::to_string(last) + " of -e (each is 32M if it is not given)");
   }
   const uint64_t step = words.step.value_or(kNcclStep);
-  if (!words.factor && (last - first) / step >= 1'000'000) return invalid("-i: more than a million sizes");
+  if (!words.factor && (last - first) / step >= 1'000'000)
+    return invalid_argument("-i: more than a million sizes");
   for (uint64_t nbytes = first; nbytes <= last;
        nbytes = words.factor ? nbytes * *words.factor : nbytes + step)
     sizes.push_back(nbytes);
@@ -50,11 +49,11 @@ bool measures(const GpuOptions& gpu, DType dtype, ReduceOp op) {
   return can_reduce(dtype, op) && has_pattern(dtype) && has_pattern(op);
 }
 
-Status refused(const GpuOptions& gpu, DType dtype, ReduceOp op) {
+Status why_not_measured(const GpuOptions& gpu, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
   if (gpu.asked && gpu.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
-  if (can_reduce(dtype, op)) return invalid("there is no benchmark that reduces " + cell);
-  return invalid("cannot reduce " + cell);
+  if (can_reduce(dtype, op)) return invalid_argument("there is no benchmark that reduces " + cell);
+  return invalid_argument("cannot reduce " + cell);
 }
 
 // In the places that were asked for; what cannot be in place is measured out of place.
@@ -74,8 +73,8 @@ Status put_reductions(Words& words, const Operation& operation, DType dtype, boo
     if (measures(words.options.gpu, dtype, op) && (op != ReduceOp::kAvg || operation.averages)) {
       put_places(words, {&operation, dtype, op, {}});
     } else if (!all) {
-      if (!measures(words.options.gpu, dtype, op)) return refused(words.options.gpu, dtype, op);
-      return invalid(std::string(operation.name) + " has no avg, which is over all ranks");
+      if (!measures(words.options.gpu, dtype, op)) return why_not_measured(words.options.gpu, dtype, op);
+      return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
     }
   }
   return Status::ok();
@@ -98,8 +97,9 @@ Status put_cases(Words& words) {
       }
     }
   }
-  return words.options.cases.empty() ? invalid("nothing to measure: none of these datatypes can be measured")
-                                     : Status::ok();
+  return words.options.cases.empty()
+             ? invalid_argument("nothing to measure: none of these datatypes can be measured")
+             : Status::ok();
 }
 
 // What a list of arrays can be reduced or sent as (docs/gpu.md), and in place alone.
@@ -111,32 +111,33 @@ bool takes_lists(const Operation& operation) {
 Status put_gpu(Words& words) {
   GpuOptions& gpu = words.options.gpu;
   if (!gpu.asked)
-    return words.gpu_flag.empty() ? Status::ok() : invalid(words.gpu_flag + " goes with --device cuda");
-  if (!words.cpu_flag.empty()) return invalid(words.cpu_flag + " does not go with --device cuda");
+    return words.gpu_flag.empty() ? Status::ok()
+                                  : invalid_argument(words.gpu_flag + " goes with --device cuda");
+  if (!words.cpu_flag.empty()) return invalid_argument(words.cpu_flag + " does not go with --device cuda");
   gpu.in_place = words.in_place;
   gpu.out_of_place = words.out_of_place || !words.says_place;
-  if (gpu.threads != 0 && words.options.ranks) return invalid("-t and -n: only one of them");
+  if (gpu.threads != 0 && words.options.ranks) return invalid_argument("-t and -n: only one of them");
   if (gpu.threads != 0 && gpu.share)
-    return invalid(
+    return invalid_argument(
         "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t");
   if (gpu.graph_launches != 0 && gpu.blocking)
-    return invalid("-G and -z: what goes into a graph is not waited for");
+    return invalid_argument("-G and -z: what goes into a graph is not waited for");
   if (gpu.way == GpuWay::kStaged && gpu.graph_launches != 0)
-    return invalid("-G: calls that go through the host cannot go into a CUDA graph");
+    return invalid_argument("-G: calls that go through the host cannot go into a CUDA graph");
   if (gpu.way == GpuWay::kStaged && gpu.raw)
-    return invalid("--raw compares with NCCL: not with --way staged");
+    return invalid_argument("--raw compares with NCCL: not with --way staged");
   return Status::ok();
 }
 
 Status check_on_gpu(const GpuOptions& gpu, const Operation& operation) {
   const std::string name(operation.name);
-  if (!operation.moves_data) return invalid("--device cuda does not measure " + name);
+  if (!operation.moves_data) return invalid_argument("--device cuda does not measure " + name);
   if (!operation.collective && gpu.graph_launches != 0)
-    return invalid("-G: messages cannot go into a CUDA graph");
+    return invalid_argument("-G: messages cannot go into a CUDA graph");
   if (gpu.aggregated > 1 && !takes_lists(operation))
-    return invalid("-m: " + name + " takes no list of arrays; allreduce, broadcast and reduce do");
-  if (gpu.aggregated > 1 && !gpu.in_place) return invalid("-m: a list of arrays goes in place");
-  if (gpu.raw && !has_raw(operation)) return invalid("--raw: NCCL's own " + name + " is not timed");
+    return invalid_argument("-m: " + name + " takes no list of arrays; allreduce, broadcast and reduce do");
+  if (gpu.aggregated > 1 && !gpu.in_place) return invalid_argument("-m: a list of arrays goes in place");
+  if (gpu.raw && !has_raw(operation)) return invalid_argument("--raw: NCCL's own " + name + " is not timed");
   return Status::ok();
 }
 
@@ -154,22 +155,24 @@ Result<Options> parse(const std::vector<std::string>& words) {
 
 Status check(const Options& options, Rank size) {
   if (options.ranks && *options.ranks != size) {
-    return invalid("-n " + std::to_string(*options.ranks) + ": the launcher has started " +
-                   std::to_string(size) + " ranks; leave -n out");
+    return invalid_argument("-n " + std::to_string(*options.ranks) + ": the launcher has started " +
+                            std::to_string(size) + " ranks; leave -n out");
   }
   PC_ASSIGN_OR_RETURN(const std::vector<std::vector<Rank>> found, groups(options.group, size));
   Rank fewest = size;
   for (const std::vector<Rank>& group : found) fewest = std::min(fewest, static_cast<Rank>(group.size()));
   for (const Case& what : options.cases) {
     if (what.operation->rooted && what.root.value_or(0) >= fewest)
-      return invalid("--root " + std::to_string(*what.root) + ": there are only " + std::to_string(fewest) +
-                     " ranks" + (options.group.empty() ? "" : " in a group of --group " + options.group));
+      return invalid_argument("--root " + std::to_string(*what.root) + ": there are only " +
+                              std::to_string(fewest) + " ranks" +
+                              (options.group.empty() ? "" : " in a group of --group " + options.group));
   }
   return Status::ok();
 }
 
 Effort effort(const Options& options, uint64_t nbytes) {
-  const uint64_t by_size = std::clamp(kBytesPerRow / std::max<uint64_t>(nbytes, 1), kFewest, kMost);
+  const uint64_t by_size =
+      std::clamp(kBytesPerRow / std::max<uint64_t>(nbytes, 1), kFewestBySize, kMostBySize);
   const uint64_t iterations = options.iterations.value_or(by_size);
   return {options.warm_up.value_or(std::max(kFewestWarmUp, by_size / 10)), iterations, options.checks};
 }

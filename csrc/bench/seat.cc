@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/allreduce.h"
 #include "bench/groups.h"
 
 namespace pc::bench {
@@ -22,11 +23,7 @@ Result<Seat> take_seat(Runtime& runtime, const std::string& words) {
 
 Status meet(Communicator& world, const Seat& seat, std::optional<Row>& row) {
   int64_t wrong = row && row->wrong && seat.group->rank() == 0 ? static_cast<int64_t>(*row->wrong) : 0;
-  Request request;
-  request.collective = Collective::kAllreduce;
-  request.out = {reinterpret_cast<std::byte*>(&wrong), 1, DType::kI64};
-  request.in = request.out;
-  PC_TRY(world.run(request));
+  PC_TRY(allreduce(world, {&wrong, 1}, ReduceOp::kSum));
   if (row && row->wrong) row->wrong = static_cast<uint64_t>(wrong);
   return Status::ok();
 }

@@ -11,20 +11,19 @@
 namespace pc {
 namespace {
 
-Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
-
 Status check_buffer(const ConstBuffer& buffer, std::string_view name) {
   if (static_cast<int>(buffer.dtype) >= kDTypeCount)
-    return invalid(std::string(name) + " has no known dtype");
+    return invalid_argument(std::string(name) + " has no known dtype");
   if (buffer.count > std::numeric_limits<std::size_t>::max() / 64)
-    return invalid(std::string(name) + " is impossibly large");
+    return invalid_argument(std::string(name) + " is impossibly large");
   if (buffer.list != nullptr && (buffer.data != nullptr || buffer.list->nbytes() != buffer.nbytes())) {
-    return invalid(std::string(name) + " has another size than the arrays that it is made of");
+    return invalid_argument(std::string(name) + " has another size than the arrays that it is made of");
   }
   if (buffer.list != nullptr && !buffer.list->holds_whole(size_of(buffer.dtype)))
-    return invalid(std::string(name) + " is made of arrays that do not hold whole elements");
+    return invalid_argument(std::string(name) + " is made of arrays that do not hold whole elements");
   if (buffer.data == nullptr && buffer.count != 0 && buffer.list == nullptr) {
-    return invalid(std::string(name) + " has " + std::to_string(buffer.count) + " elements but no memory");
+    return invalid_argument(std::string(name) + " has " + std::to_string(buffer.count) +
+                            " elements but no memory");
   }
   if (buffer.device.type == DeviceType::kCpu) return Status::ok();
   return Status(
@@ -39,32 +38,34 @@ bool overlap(const ConstBuffer& a, const ConstBuffer& b) {
 
 Status check_dtypes(const Request& request) {
   if (request.in.dtype == request.out.dtype && request.in.layout == request.out.layout) return Status::ok();
-  return invalid("input is " + text_of(request.in.dtype, request.in.layout) + " and output " +
-                 text_of(request.out.dtype, request.out.layout));
+  return invalid_argument("input is " + text_of(request.in.dtype, request.in.layout) + " and output " +
+                          text_of(request.out.dtype, request.out.layout));
 }
 
 // Both are there: as large, of one dtype, and the same memory or memory apart.
 Status check_pair(const Request& request) {
   if (request.in.count != request.out.count) {
-    return invalid("input has " + std::to_string(request.in.count) + " elements and output " +
-                   std::to_string(request.out.count));
+    return invalid_argument("input has " + std::to_string(request.in.count) + " elements and output " +
+                            std::to_string(request.out.count));
   }
   PC_TRY(check_dtypes(request));
-  if (request.in.list != request.out.list) return invalid("a list of arrays is input and output in one");
+  if (request.in.list != request.out.list)
+    return invalid_argument("a list of arrays is input and output in one");
   if (request.in.data == request.out.data || !overlap(request.in, request.out)) return Status::ok();
-  return invalid("input and output overlap without being the same memory");
+  return invalid_argument("input and output overlap without being the same memory");
 }
 
 // The sum of what `counts` says; an error if it is no list of `size` sizes.
 Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::string_view name) {
   if (counts.size() != static_cast<std::size_t>(size)) {
-    return invalid(std::string(name) + " has " + std::to_string(counts.size()) +
-                   " entries: give one for each of the " + std::to_string(size) + " ranks");
+    return invalid_argument(std::string(name) + " has " + std::to_string(counts.size()) +
+                            " entries: give one for each of the " + std::to_string(size) + " ranks");
   }
   uint64_t total = 0;
   for (const uint64_t count : counts) {
     constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 64;
-    if (count > kMost || total > kMost - count) return invalid(std::string(name) + " are impossibly large");
+    if (count > kMost || total > kMost - count)
+      return invalid_argument(std::string(name) + " are impossibly large");
     total += count;
   }
   return total;
@@ -76,15 +77,16 @@ Status check_whole(const Request& request, const ConstBuffer& part, std::string_
   const std::size_t ranks = static_cast<std::size_t>(size);
   PC_TRY(check_dtypes(request));
   if (request.counts.empty() && part.count * ranks != whole.count) {
-    return invalid(std::string(whole_name) + " has " + std::to_string(whole.count) + " elements and " +
-                   std::string(part_name) + " " + std::to_string(part.count) + ": that is not " +
-                   std::to_string(size) + " equal parts; uneven ones need counts=");
+    return invalid_argument(std::string(whole_name) + " has " + std::to_string(whole.count) +
+                            " elements and " + std::string(part_name) + " " + std::to_string(part.count) +
+                            ": that is not " + std::to_string(size) +
+                            " equal parts; uneven ones need counts=");
   }
   if (!request.counts.empty()) {
     PC_ASSIGN_OR_RETURN(const std::size_t total, total_of(request.counts, size, "counts"));
     if (total != whole.count) {
-      return invalid("counts add up to " + std::to_string(total) + " elements, and " +
-                     std::string(whole_name) + " has " + std::to_string(whole.count));
+      return invalid_argument("counts add up to " + std::to_string(total) + " elements, and " +
+                              std::string(whole_name) + " has " + std::to_string(whole.count));
     }
   }
   if (!overlap(part, whole)) return Status::ok();
@@ -94,8 +96,8 @@ Status check_whole(const Request& request, const ConstBuffer& part, std::string_
     for (Rank r = 0; r < rank; ++r) before += request.counts[static_cast<std::size_t>(r)];
   }
   if (part.data == whole.data + before * size_of(whole.dtype)) return Status::ok();
-  return invalid(std::string(part_name) + " and " + std::string(whole_name) +
-                 " overlap: in place, the part must be this rank's own part of the whole");
+  return invalid_argument(std::string(part_name) + " and " + std::string(whole_name) +
+                          " overlap: in place, the part must be this rank's own part of the whole");
 }
 
 // This rank's part, and the list that it must be in.
@@ -105,13 +107,13 @@ Status check_part(const Request& request, const ConstBuffer& part, std::string_v
   if (request.counts.empty()) {
     if (part.count <= std::numeric_limits<std::size_t>::max() / 64 / static_cast<std::size_t>(size))
       return Status::ok();
-    return invalid(std::string(name) + " is impossibly large");
+    return invalid_argument(std::string(name) + " is impossibly large");
   }
   PC_TRY(total_of(request.counts, size, "counts").status());
   const uint64_t wanted = request.counts[static_cast<std::size_t>(rank)];
   if (wanted == part.count) return Status::ok();
-  return invalid(std::string(name) + " has " + std::to_string(part.count) + " elements, and counts says " +
-                 std::to_string(wanted) + " for this rank");
+  return invalid_argument(std::string(name) + " has " + std::to_string(part.count) +
+                          " elements, and counts says " + std::to_string(wanted) + " for this rank");
 }
 
 Status check_alltoall(const Request& request, Rank rank, Rank size) {
@@ -119,27 +121,27 @@ Status check_alltoall(const Request& request, Rank rank, Rank size) {
   PC_TRY(check_buffer(request.out, "output"));
   PC_TRY(check_dtypes(request));
   if (request.in.data != nullptr && overlap(request.in, request.out))
-    return invalid("input and output overlap: alltoall needs an output of its own");
+    return invalid_argument("input and output overlap: alltoall needs an output of its own");
   if (request.counts.empty() != request.recv_counts.empty())
-    return invalid("alltoall needs the counts of both directions, or of none");
+    return invalid_argument("alltoall needs the counts of both directions, or of none");
   if (request.counts.empty()) {
     if (request.in.count != request.out.count)
-      return invalid("input has " + std::to_string(request.in.count) + " elements and output " +
-                     std::to_string(request.out.count));
+      return invalid_argument("input has " + std::to_string(request.in.count) + " elements and output " +
+                              std::to_string(request.out.count));
     if (request.in.count % static_cast<std::size_t>(size) == 0) return Status::ok();
-    return invalid("input has " + std::to_string(request.in.count) + " elements: that is not " +
-                   std::to_string(size) + " equal parts; uneven ones need counts=");
+    return invalid_argument("input has " + std::to_string(request.in.count) + " elements: that is not " +
+                            std::to_string(size) + " equal parts; uneven ones need counts=");
   }
   PC_ASSIGN_OR_RETURN(const std::size_t sent, total_of(request.counts, size, "counts"));
   PC_ASSIGN_OR_RETURN(const std::size_t received, total_of(request.recv_counts, size, "recv_counts"));
   if (sent != request.in.count || received != request.out.count)
-    return invalid("counts add up to " + std::to_string(sent) + " and " + std::to_string(received) +
-                   " elements; input has " + std::to_string(request.in.count) + " and output " +
-                   std::to_string(request.out.count));
+    return invalid_argument("counts add up to " + std::to_string(sent) + " and " + std::to_string(received) +
+                            " elements; input has " + std::to_string(request.in.count) + " and output " +
+                            std::to_string(request.out.count));
   const std::size_t self = static_cast<std::size_t>(rank);
   if (request.counts[self] == request.recv_counts[self]) return Status::ok();
-  return invalid("this rank sends itself " + std::to_string(request.counts[self]) + " elements and expects " +
-                 std::to_string(request.recv_counts[self]));
+  return invalid_argument("this rank sends itself " + std::to_string(request.counts[self]) +
+                          " elements and expects " + std::to_string(request.recv_counts[self]));
 }
 
 std::string advice(DType dtype, ReduceOp op) {
@@ -151,26 +153,26 @@ std::string advice(DType dtype, ReduceOp op) {
 
 Status check_factor(DType dtype, const Reduction& how) {
   if (how.op != ReduceOp::kScaledSum) return Status::ok();
-  if (!std::isfinite(how.factor)) return invalid("the factor of a scaled sum must be finite");
+  if (!std::isfinite(how.factor)) return invalid_argument("the factor of a scaled sum must be finite");
   if (std::abs(how.factor) <= double{FLT_MAX} || dtype == DType::kF64 || dtype == DType::kC128)
     return Status::ok();
-  return invalid(text_of(how) + ": " + std::string(name_of(dtype)) +
-                 " is computed in float32, in which this factor is infinite");
+  return invalid_argument(text_of(how) + ": " + std::string(name_of(dtype)) +
+                          " is computed in float32, in which this factor is infinite");
 }
 
 Status check_pairs(std::size_t count, ReduceOp op) {
   if (!takes_pairs(op) || count % 2 == 0) return Status::ok();
-  return invalid(std::string(name_of(op)) + " takes pairs (value, location), and " + std::to_string(count) +
-                 " elements are no whole number of pairs");
+  return invalid_argument(std::string(name_of(op)) + " takes pairs (value, location), and " +
+                          std::to_string(count) + " elements are no whole number of pairs");
 }
 
 Status check_operator(const ConstBuffer& data, const Reduction& how) {
   const auto [op, dtype] = std::pair(how.op, data.dtype);
-  if (static_cast<int>(op) >= kReduceOpCount) return invalid("unknown reduction operation");
+  if (static_cast<int>(op) >= kReduceOpCount) return invalid_argument("unknown reduction operation");
   if (can_reduce(dtype, op)) {
     PC_TRY(check_pairs(data.count, op));
     if (takes_pairs(op) && data.list != nullptr && !data.list->holds_whole(2 * size_of(dtype)))
-      return invalid("the arrays of a list do not hold whole pairs");
+      return invalid_argument("the arrays of a list do not hold whole pairs");
     return check_factor(dtype, how);
   }
   std::string ops, dtypes;
@@ -217,8 +219,8 @@ Status check_broadcast(Request& request, bool at_root) {
 
 Status check_root(const Request& request, Rank size) {
   if (request.root >= 0 && request.root < size) return Status::ok();
-  return invalid("root " + std::to_string(request.root) + " is no rank of this group: 0 to " +
-                 std::to_string(size - 1));
+  return invalid_argument("root " + std::to_string(request.root) + " is no rank of this group: 0 to " +
+                          std::to_string(size - 1));
 }
 
 // A collective of which every rank has a part, besides alltoall.
@@ -267,7 +269,7 @@ Status check_request(Request& request, Rank rank, Rank size) {
   if (request.collective != Collective::kAlltoall) request.recv_counts = {};
   if (is_rooted(request.collective)) PC_TRY(check_root(request, size));
   if (has_parts(request.collective) && (request.in.list != nullptr || request.out.list != nullptr))
-    return invalid("a list of arrays has no parts");
+    return invalid_argument("a list of arrays has no parts");
   if (!reduces(request.collective)) request.fixed_order = false;
   switch (request.collective) {
     case Collective::kBarrier:
@@ -290,7 +292,7 @@ Status check_request(Request& request, Rank rank, Rank size) {
       return check_pairs(request.out.count, request.op);
     case Collective::kScan:
     case Collective::kExscan: PC_TRY(check_scan(request)); return check_operator(request.in, request.op);
-    default: return invalid("unknown collective");
+    default: return invalid_argument("unknown collective");
   }
   PC_TRY(check_buffer(request.in, "input"));
   if (request.collective == Collective::kAllreduce || rank == request.root) {
@@ -305,16 +307,17 @@ Status check_reduction(const ConstBuffer& data, const Reduction& how) { return c
 Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {
   PC_TRY(check_buffer(data, "the array"));
   if (peer == rank)
-    return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": that is this rank itself");
+    return invalid_argument(std::string(verb) + " rank " + std::to_string(peer) +
+                            ": that is this rank itself");
   if (peer >= 0 && peer < size) return Status::ok();
-  return invalid(std::string(verb) + " rank " + std::to_string(peer) + ": the ranks of this group are 0 to " +
-                 std::to_string(size - 1));
+  return invalid_argument(std::string(verb) + " rank " + std::to_string(peer) +
+                          ": the ranks of this group are 0 to " + std::to_string(size - 1));
 }
 
 Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank,
                       Rank size) {
-  if (out.list != nullptr || in.list != nullptr) return invalid("sendrecv takes no lists of arrays");
-  if (overlap(out, in)) return invalid("sendrecv: what is sent and what is received overlap");
+  if (out.list != nullptr || in.list != nullptr) return invalid_argument("sendrecv takes no lists of arrays");
+  if (overlap(out, in)) return invalid_argument("sendrecv: what is sent and what is received overlap");
   if (dest != rank || source != rank) {
     PC_TRY(check_message(out, dest, rank, size, "send to"));
     return check_message(in, source, rank, size, "recv from");
@@ -322,12 +325,12 @@ Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank 
   PC_TRY(check_buffer(out, "x"));
   PC_TRY(check_buffer(in, "out"));
   if (out.dtype == in.dtype && out.count == in.count && out.layout == in.layout) return Status::ok();
-  return invalid("sendrecv: this rank sends itself " + array_text(out.dtype, out.count, out.layout) +
-                 " and expects " + array_text(in.dtype, in.count, in.layout));
+  return invalid_argument("sendrecv: this rank sends itself " + array_text(out.dtype, out.count, out.layout) +
+                          " and expects " + array_text(in.dtype, in.count, in.layout));
 }
 
 Result<double> check_timeout(double timeout_s, double group_timeout_s) {
-  if (std::isnan(timeout_s)) return invalid("the timeout is not a number");
+  if (std::isnan(timeout_s)) return invalid_argument("the timeout is not a number");
   return timeout_s < 0 ? group_timeout_s : timeout_s;
 }
 

@@ -5,11 +5,6 @@
 #include "comm/progress.h"
 
 namespace pc {
-namespace {
-
-constexpr int kSliceMs = 50;
-
-}  // namespace
 
 AsyncCall::AsyncCall(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
 
@@ -35,14 +30,14 @@ std::optional<Status> AsyncCall::outcome() const {
 
 TimePoint AsyncCall::ended_at() const {
   const std::lock_guard lock(mutex_);
-  return outcome_ ? ended_at_ : std::chrono::steady_clock::now();
+  return outcome_ ? ended_at_ : now();
 }
 
 std::optional<Status> AsyncCall::wait(const WaitContext& context, Part part) {
   std::unique_lock lock(mutex_);
   while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
-    changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
+    changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
     if (outcome_) break;
     lock.unlock();  // the probe runs other people's code
     const WaitEnd end = Waiter::check(context);
@@ -140,7 +135,7 @@ void AsyncCall::finish(const std::function<bool()>* probe) {
     ended = std::move(work_);
     on_end = std::move(on_end_);
     outcome_ = outcome;
-    ended_at_ = std::chrono::steady_clock::now();
+    ended_at_ = now();
     claimed_ = false;
     unheard = left_alone_;
     changed_.notify_all();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "comm/launched_work.h"
 
 namespace pc {
@@ -66,7 +67,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   const std::shared_ptr<GroupState> group_;  // null: it has ended from the beginning
   const std::string operation_;
   const uint64_t sequence_ = 0;
-  const TimePoint began_ = std::chrono::steady_clock::now();
+  const TimePoint began_ = now();
   const WaitContext own_ = {Deadline(TimePoint::max())};  // the call's deadline, and the group's word
 
   mutable std::mutex mutex_;            // guards what follows

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/socket.h"
+#include "comm/fields.h"
 #include "comm/store_words.h"
 
 namespace pc {
@@ -24,7 +25,7 @@ struct Member {
   int tcp_sockets = 1;
 };
 
-std::string encode(const Member& m) {
+std::string encode_member(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
          m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key + kField +
          m.invitation + kField + std::to_string(m.tcp_sockets) + kField + (m.entry.joins_gpus ? "1" : "0");
@@ -32,7 +33,7 @@ std::string encode(const Member& m) {
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
   PC_TRY(published_error(text));
-  const std::vector<std::string> fields = cut(text, kField);
+  const std::vector<std::string_view> fields = cut(text, kField);
   Member m;
   if (fields.size() != 9 || !number_from(fields[0], m.size) || !number_from(fields[4], m.entry.pid) ||
       !number_from(fields[7], m.tcp_sockets)) {
@@ -105,9 +106,11 @@ Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& o
 
 std::vector<std::string> ips_of(const std::string& addresses) {
   std::vector<std::string> ips;
-  for (const std::string& each : cut(addresses, ',')) {
-    const Result<SocketAddress> address = parse_endpoint(each);
-    ips.push_back(!address.is_ok() ? each : is_loopback(address.value()) ? "" : ip_of(address.value()));
+  for (const std::string_view text : cut(addresses, ',')) {
+    const Result<SocketAddress> address = parse_endpoint(text);
+    ips.push_back(!address.is_ok()               ? std::string(text)
+                  : is_loopback(address.value()) ? ""
+                                                 : ip_of(address.value()));
   }
   return ips;  // "": loopback
 }
@@ -222,8 +225,8 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
     return Status(failed.code(), "rank 0 could not start: " + failed.message())
         .with_peer(another ? failed.peer() : 0);
   }
-  const std::vector<std::string> lines = cut(list, kLine);
-  if (lines[0].rfind("ok ", 0) != 0)
+  const std::vector<std::string_view> lines = cut(list, kLine);
+  if (!lines[0].starts_with("ok "))
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
   if (lines.size() != static_cast<std::size_t>(options.size) + 1) {
     return Status(Code::kMismatch, "rank 0 was started for " + std::to_string(lines.size() - 1) +
@@ -232,12 +235,12 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
         .with_peer(0);
   }
   Meeting meeting;
-  const std::vector<std::string> fields = cut(lines[0], kField);
+  const std::vector<std::string_view> fields = cut(lines[0], kField);
   if (fields.size() != 3)
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
   PC_ASSIGN_OR_RETURN(meeting.profile.tuning, Tuning::parse(fields[1]));
   meeting.profile.origin = fields[2];
-  const std::vector<std::string> words = cut(fields[0], ' ');
+  const std::vector<std::string_view> words = cut(fields[0], ' ');
   const auto check =
       words.size() < 4 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
   if (check == kCheckNames.end())
@@ -247,9 +250,8 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
   meeting.world = words[3];
   const std::size_t table_at =
       words[0].size() + words[1].size() + words[2].size() + words[3].size() + std::size_t{4};
-  PC_ASSIGN_OR_RETURN(
-      meeting.selection,
-      SelectionTable::parse(std::string_view(fields[0]).substr(std::min(table_at, fields[0].size()))));
+  PC_ASSIGN_OR_RETURN(meeting.selection,
+                      SelectionTable::parse(fields[0].substr(std::min(table_at, fields[0].size()))));
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
     meeting.addresses.push_back(std::move(member.address));
@@ -297,7 +299,7 @@ void await_the_others(Store& store, const Keys& keys, Rank size) {
 // After the rank has been claimed.
 Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& options, const Member& us,
                         Deadline patience, Deadline deadline) {
-  PC_TRY(store.set(keys.member(options.rank), encode(us), patience));
+  PC_TRY(store.set(keys.member(options.rank), encode_member(us), patience));
   if (options.rank == 0) {
     const Result<std::string> list = gather(store, keys, options, patience);
     if (!list.is_ok()) {

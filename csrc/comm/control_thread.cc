@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/start_thread.h"
 
 namespace pc {
@@ -22,8 +23,6 @@ using Mail = std::function<void(ControlPlane&, TimePoint)>;
 // A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
 constexpr std::size_t kMostUnsent = 1024UL * 1024;
 constexpr std::size_t kReadsPerTurn = 16;
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
 
 int open_pidfd(int64_t pid) {
   return pid <= 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));

@@ -18,8 +18,6 @@
 namespace pc {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};

@@ -22,12 +22,11 @@ std::string text_in(const char (&from)[size]) {
   return {from, strnlen(from, size)};
 }
 
-std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
 std::string version_text(const DeviceFacts& facts) {
   return std::to_string(facts.nccl_major) + "." + std::to_string(facts.nccl_minor) + "." +
          std::to_string(facts.nccl_patch);
 }
-Status cannot(const std::string& why) {
+Status not_by_nccl(const std::string& why) {
   return Status(Code::kUnsupported, "these ranks cannot go by NCCL: " + why);
 }
 
@@ -42,18 +41,19 @@ void DeviceFacts::lacks(const std::string& why) {
 }
 
 Status can_go_by_nccl(std::span<const DeviceFacts> by_rank) {
-  std::map<std::pair<std::string, uint64_t>, std::size_t> owners;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    const DeviceFacts& facts = by_rank[rank];
+  std::map<std::pair<std::string, uint64_t>, Rank> owners;
+  for (std::size_t i = 0; i < by_rank.size(); ++i) {
+    const Rank rank = static_cast<Rank>(i);
+    const DeviceFacts& facts = by_rank[i];
     if (const std::string why = text_in(facts.why_not); !why.empty())
-      return cannot(rank_text(rank) + ": " + why);
+      return not_by_nccl(rank_text(rank) + ": " + why);
     const auto [owner, is_first] = owners.emplace(std::pair(text_in(facts.gpu), facts.host), rank);
     if (!is_first)
-      return cannot(rank_text(owner->second) + " and " + rank_text(rank) + " share one GPU, " +
-                    owner->first.first + ", which NCCL refuses");
+      return not_by_nccl(rank_text(owner->second) + " and " + rank_text(rank) + " share one GPU, " +
+                         owner->first.first + ", which NCCL refuses");
     if (version_text(facts) != version_text(by_rank[0]))
-      return cannot("rank 0 has NCCL " + version_text(by_rank[0]) + " and " + rank_text(rank) + " " +
-                    version_text(facts) + ", and NCCL wants one version everywhere");
+      return not_by_nccl("rank 0 has NCCL " + version_text(by_rank[0]) + " and " + rank_text(rank) + " " +
+                         version_text(facts) + ", and NCCL wants one version everywhere");
   }
   return Status::ok();
 }

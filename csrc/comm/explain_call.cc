@@ -1,7 +1,6 @@
 #include "comm/explain_call.h"
 
 #include <cstdio>
-#include <limits>
 
 #include "engine/shm/hier/group_table.h"
 #include "engine/shm/shared_executor.h"
@@ -33,17 +32,18 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-Status invalid(const std::string& what) { return Status(Code::kInvalidArgument, "explain: " + what); }
+Status cannot_explain(const std::string& why) { return invalid_argument("explain: " + why); }
 
 Status check_call(const ExplainedCall& call) {
-  if (call.group.size < 1 || call.group.size > std::numeric_limits<uint16_t>::max())
-    return invalid("size must be 1 to 65535, not " + std::to_string(call.group.size));
+  if (call.group.size < 1 || call.group.size > kMostRanks)
+    return cannot_explain("size must be 1 to 65535, not " + std::to_string(call.group.size));
   if (call.group.hosts < 1 || call.group.hosts > call.group.size)
-    return invalid("hosts must be 1 to the number of ranks, not " + std::to_string(call.group.hosts));
+    return cannot_explain("hosts must be 1 to the number of ranks, not " + std::to_string(call.group.hosts));
   const auto is_rank = [&](Rank rank) { return rank >= 0 && rank < call.group.size; };
-  if (!is_rank(call.root)) return invalid("root " + std::to_string(call.root) + " is no rank of this group");
+  if (!is_rank(call.root))
+    return cannot_explain("root " + std::to_string(call.root) + " is no rank of this group");
   if (call.rank != -1 && !is_rank(call.rank))
-    return invalid("rank " + std::to_string(call.rank) + " is no rank of this group");
+    return cannot_explain("rank " + std::to_string(call.rank) + " is no rank of this group");
   return Status::ok();
 }
 
@@ -52,7 +52,7 @@ Result<LinkModel> model_of(const ExplainedCall& call) {
   if (const LinkModel* model = find_link_model(call.model.empty() ? usual : call.model)) return *model;
   std::string known;
   for (const LinkModel& model : link_models()) known += (known.empty() ? "" : ", ") + std::string(model.name);
-  return invalid("model \"" + std::string(call.model) + "\" is not one of " + known);
+  return cannot_explain("model \"" + std::string(call.model) + "\" is not one of " + known);
 }
 
 // Negative: not predicted, it would take too long.

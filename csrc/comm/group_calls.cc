@@ -3,25 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/descriptor.h"
 #include "comm/progress.h"
+#include "comm/wait_in_slices.h"
 
 namespace pc {
 namespace {
 
-using State = CallReport::State;
 // More than ControlPlane::kPatience: the thread that collects may itself be late.
 constexpr std::chrono::milliseconds kPatience{1000};
-constexpr std::chrono::milliseconds kSlice{20};
 constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
 constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
-
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 // Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
 
-bool polled(const GroupCalls::Call& call) { return std::chrono::steady_clock::now() - call.began < kPolling; }
+bool polled(const GroupCalls::Call& call) { return now() - call.began < kPolling; }
 
 }  // namespace
 
@@ -106,7 +104,7 @@ void GroupCalls::forget(uint64_t sequence) {
 }
 
 Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began;
+  const std::chrono::duration<double> elapsed = now() - call.began;
   return Status(ended.code(), ended.message() + advice(ended, call.sequence == 0))
       .with_rank(names_.rank())
       .with_peer(ended.peer())
@@ -235,7 +233,7 @@ Status GroupCalls::told_of_message(const Status& ended, const Call& call, const 
     case Code::kTimeout: return told(polled(call) ? ended : with_standing(ended, probe), call, operation);
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(mutex_);
-      (void)wait_briefly(lock, probe, std::chrono::steady_clock::now(), [this] { return !cause_.is_ok(); });
+      (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
       return told(cause_.is_ok() ? ended : cause_, call, operation);
     }
     default: return told(ended, call, operation);
@@ -248,7 +246,7 @@ bool GroupCalls::peer_has_left(Rank peer) {
   if (!cause_.is_ok()) return false;
   parts_.control->stalled(id(CallId::kPresence), names_.to_world(peer));
   const auto left = leaving_.find(peer);
-  return left != leaving_.end() && std::chrono::steady_clock::now() - left->second > kOnItsWay;
+  return left != leaving_.end() && now() - left->second > kOnItsWay;
 }
 
 // A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
@@ -258,7 +256,7 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
     std::unique_lock lock(mutex_);
     if (!cause_.is_ok()) return cause_;
     parts_.control->lost(names_.to_world(ended.peer()), ended.message());
-    (void)wait_briefly(lock, probe, std::chrono::steady_clock::now(), [this] { return !cause_.is_ok(); });
+    (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
   }
   end_group(ended.with_cause(ended.message()).with_operation(operation));
   const std::lock_guard lock(mutex_);
@@ -298,8 +296,7 @@ void GroupCalls::leave_survey(uint64_t sequence) {
 
 template <class Question>
 bool GroupCalls::is_open(const Question& question) const {
-  return !question.standings && cause_.is_ok() &&
-         std::chrono::steady_clock::now() < question.began + kPatience;
+  return !question.standings && cause_.is_ok() && now() < question.began + kPatience;
 }
 
 template <class Ready>
@@ -307,8 +304,8 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
                               Ready&& ready) {
   const TimePoint until = began + kPatience;
   while (!ready()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    changed_.wait_for(lock, kSlice);
+    if (now() >= until) return false;
+    changed_.wait_for(lock, kWaitSlice);
     if (probe == nullptr || !*probe || ready()) continue;
     lock.unlock();  // the probe runs other people's code
     const bool interrupted = (*probe)();
@@ -410,17 +407,17 @@ CallReport GroupCalls::report(uint64_t sequence) {
     record = look();  // it may have been between its number and its record
     if (!record) {
       report.state = !call.is_call() || sequence > sequence_
-                         ? State::kNotMade
-                         : State::kDone;  // so long ago that it is not recorded
+                         ? CallReport::State::kNotMade
+                         : CallReport::State::kDone;  // so long ago that it is not recorded
       return report;
     }
   }
   switch (record->state) {
-    case CallRecord::State::kRunning: report.state = State::kRunning; break;
-    case CallRecord::State::kDone: report.state = State::kDone; break;
-    case CallRecord::State::kFailed: report.state = State::kGivenUp; break;
+    case CallRecord::State::kRunning: report.state = CallReport::State::kRunning; break;
+    case CallRecord::State::kDone: report.state = CallReport::State::kDone; break;
+    case CallRecord::State::kFailed: report.state = CallReport::State::kGivenUp; break;
   }
-  if (record->kind == CallRecord::Kind::kShutdown) report.state = State::kLeaving;
+  if (record->kind == CallRecord::Kind::kShutdown) report.state = CallReport::State::kLeaving;
   report.digest = call.is_call() ? record->digest : 0;  // there is nothing to compare it with
   report.call = fields_of(*record);
   if (record->site != nullptr) report.site = record->site;
@@ -489,7 +486,7 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
 
 void GroupCalls::peer_leaving(Rank peer) {
   const std::lock_guard lock(mutex_);
-  leaving_.try_emplace(names_.from_world(peer), std::chrono::steady_clock::now());
+  leaving_.try_emplace(names_.from_world(peer), now());
 }
 
 void GroupCalls::peer_exited(Rank peer) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/waiter.h"
 #include "comm/control_thread.h"
@@ -129,12 +130,12 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   struct Ending {
     CallEnd why;
     std::optional<std::vector<Standing>> standings = {};  // the verdict has come
-    TimePoint began = std::chrono::steady_clock::now();
+    TimePoint began = now();
   };
   struct Survey {
     int waiters = 0;
     std::optional<std::vector<Standing>> standings = {};  // the answers have come
-    TimePoint began = std::chrono::steady_clock::now();
+    TimePoint began = now();
   };
   // Until all that can be known is known, or it has taken too long. mutex_ held.
   template <class Question>

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "comm/arguments.h"
 #include "comm/descriptor.h"
 #include "comm/group_calls.h"
@@ -14,8 +15,6 @@
 
 namespace pc {
 namespace {
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
 
 // With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
 // reductions change it all the same.
@@ -33,10 +32,8 @@ void copy_input(const Request& request) {
   });
 }
 
-int64_t to_ns(TimePoint at) { return at.time_since_epoch() / std::chrono::nanoseconds(1); }
-
-CallRecord record_of(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
-                     uint64_t digest, Rank size, TimePoint began) {
+CallRecord collective_record(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,
+                             uint64_t digest, Rank size, TimePoint began) {
   CallRecord record;
   record.kind = CallRecord::Kind::kCollective;
   record.collective = request.collective;
@@ -263,7 +260,8 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
     digest = digest_of(described, described_choice, group_, size_, sequence);
     if (as.confirms != 0) digest = ~digest;  // another thing than a call of that description
   }
-  CallRecord record = record_of(described, described_choice, group_, sequence, digest, size_, as.began);
+  CallRecord record =
+      collective_record(described, described_choice, group_, sequence, digest, size_, as.began);
   if (as.leaving) record.kind = CallRecord::Kind::kShutdown;
   if (as.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
   next.call = {sequence, calls.record(record), as.began, as.leaving, as.confirms};

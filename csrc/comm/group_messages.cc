@@ -1,11 +1,11 @@
 // The messages of a group; its collectives are in group_communicator.cc. A message has a number, of its peer, tag and direction, and is
 // posted at once or waited for. One that is offered (offered_message.h) has several parts of one number.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/arguments.h"
 #include "comm/array_description.h"
 #include "comm/descriptor.h"
@@ -19,10 +19,8 @@
 namespace pc {
 namespace {
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
-
-CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const MessageId& id, const char* site,
-                     TimePoint began) {
+CallRecord message_record(const ConstBuffer& data, Rank peer, bool sends, const MessageId& id,
+                          const char* site, TimePoint began) {
   CallRecord record;
   record.kind = sends ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
   record.dtype = data.dtype;
@@ -34,7 +32,7 @@ CallRecord record_of(const ConstBuffer& data, Rank peer, bool sends, const Messa
   record.sequence = id.sequence;
   record.digest = id.digest;
   record.site = site;
-  record.began_ns = began.time_since_epoch() / std::chrono::nanoseconds(1);
+  record.began_ns = to_ns(began);
   return record;
 }
 
@@ -63,7 +61,7 @@ GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& mess
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   const MessageId id{{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const StartedMessage::What what = message.what();
-  CallRecord record = record_of(what.data, peer, what.is_sent(), id, site, began);
+  CallRecord record = message_record(what.data, peer, what.is_sent(), id, site, began);
   record.group = group_;
   return {id, {0, shared_->calls.record_message(record), began}};
 }
@@ -272,7 +270,8 @@ Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, dou
   PC_TRY(place.number == 0 ? usable() : goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
-  CallRecord record = record_of({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
+  CallRecord record =
+      message_record({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
   record.kind = CallRecord::Kind::kProbe;
   if (place.used != nullptr) *place.used = true;
   MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor,

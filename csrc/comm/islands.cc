@@ -1,19 +1,18 @@
 #include "comm/islands.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/fields.h"
 #include "comm/store_words.h"
 
 namespace pc {
 namespace {
 
-constexpr int kSliceMs = 50;
 constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the door
 constexpr double kKeptBackS = 0.5;  // of the deadline, to tell others who is missing
 constexpr double kFarewellS = 1;    // that rank 0 keeps its store for the others, when all refuse
@@ -31,7 +30,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string encode(const Places& places) {
+std::string encode_places(const Places& places) {
   std::string text;
   for (const auto& [rank, place] : places) {
     text += (text.empty() ? "" : std::string(1, kLine)) + std::to_string(rank) + kField +
@@ -40,16 +39,16 @@ std::string encode(const Places& places) {
   return text;
 }
 
-Result<Places> decode(std::string_view text, Rank size) {
+Result<Places> decode_places(std::string_view text, Rank size) {
   PC_TRY(published_error(text));
   Places places;
-  for (const std::string& line : cut(text, kLine)) {
-    const std::vector<std::string> fields = cut(line, kField);
+  for (const std::string_view line : cut(text, kLine)) {
+    const std::vector<std::string_view> fields = cut(line, kField);
     Rank rank = -1, island = -1;
     const bool right = fields.size() == 3 && number_from(fields[0], rank) && number_from(fields[1], island) &&
                        rank >= 0 && rank < size && island >= 0 && island <= rank;
     if (!right) return Status(Code::kMismatch, "a rank published something unreadable about shared memory");
-    places[rank] = {island, fields[2]};
+    places[rank] = {island, std::string(fields[2])};
   }
   return places;
 }
@@ -117,7 +116,7 @@ class Gathering {
 
 Status Gathering::lead(const Result<GatheringPlace>& place, Candidate& candidate) {
   const Result<Places> places = gather(place, candidate);
-  const std::string text = places.is_ok() ? encode(places.value()) : publish(places.status());
+  const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
   const Status told = store_.set(keys_.island_of(meeting_.world, leader()), text, context_.deadline);
   return places.is_ok() ? told : places.status();
 }
@@ -166,7 +165,7 @@ Result<std::string> Gathering::word_of(Rank rank, Reception& reception, const Wa
   for (;;) {
     PC_TRY(reception.attend(0));
     Result<std::string> word =
-        store_.get(keys_.memory_of(meeting_.world, rank), Deadline::after(kSliceMs * 1e-3));
+        store_.get(keys_.memory_of(meeting_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
     if (word.is_ok() || word.status().code() != Code::kTimeout) return word;
     const WaitEnd end = Waiter::check(patience);
     if (end == WaitEnd::kReady) continue;
@@ -183,7 +182,7 @@ Result<std::string> Gathering::word_of(Rank rank, Reception& reception, const Wa
 Status Gathering::await_arrival(Rank rank, Reception& reception) {
   const Deadline arrival = Deadline::after(kArrivalS);
   while (!reception.has(rank) && reception.refusal_of(rank).empty() && !arrival.expired())
-    PC_TRY(reception.attend(arrival.slice_ms(kSliceMs)));
+    PC_TRY(reception.attend(arrival.slice_ms()));
   return Status::ok();
 }
 
@@ -220,10 +219,10 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
     if (ranks.size() == 1) continue;
     PC_ASSIGN_OR_RETURN(const std::string text,
                         store.get(keys.island_of(meeting.world, ranks.front()), deadline));
-    PC_ASSIGN_OR_RETURN(const Places places, decode(text, options.size));
+    PC_ASSIGN_OR_RETURN(const Places places, decode_places(text, options.size));
     all.insert(places.begin(), places.end());
   }
-  return encode(all);
+  return encode_places(all);
 }
 
 // What rank 0 publishes. `gathered` is how it went on this rank's host.
@@ -242,7 +241,7 @@ Result<Places> await_islands(Store& store, const RuntimeOptions& options, const 
   }
   PC_TRY(gathered);
   PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.islands(meeting.world), deadline));
-  return decode(text, options.size);
+  return decode_places(text, options.size);
 }
 
 void all_alone(HostMap& map, const std::string& why) {

@@ -6,7 +6,7 @@ namespace pc {
 namespace {
 
 // What rank 0 tells the others. Without an id they must not wait for one.
-struct Invitation {
+struct NcclInvitation {
   nccl::UniqueId id = {};
   char why_not[128] = {};
 };
@@ -14,7 +14,7 @@ struct Invitation {
 }  // namespace
 
 Result<nccl::UniqueId> meet_by_nccl(Communicator& group, const nccl::Api& api, double timeout_s) {
-  Invitation invitation;
+  NcclInvitation invitation;
   if (group.rank() == 0) {
     const Result<nccl::UniqueId> made = nccl::make_unique_id(api);
     if (made.is_ok()) {

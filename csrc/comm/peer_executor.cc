@@ -22,7 +22,6 @@ namespace {
 // The user's own group compares the ranks until the deadline of the call, and says who is missing; who waits too long for its own
 // array says that. Others hear it meanwhile.
 constexpr double kAfterwards_s = 0.5;
-constexpr int kMostRanks = device::kMostSources;
 
 }  // namespace
 
@@ -30,7 +29,8 @@ constexpr int kMostRanks = device::kMostSources;
 struct PeerExecutor::Card {
   uint64_t call = 0;  // a digest of what must be equal on all
   PeerArray in, out;
-  uint64_t counts[kMostRanks] = {}, recv_counts[kMostRanks] = {};  // of an alltoall with uneven parts
+  // Of an alltoall with uneven parts.
+  uint64_t counts[device::kMostSources] = {}, recv_counts[device::kMostSources] = {};
   uint32_t is_uneven = 0;
   uint32_t out_of_reach = 0;  // not 0: nobody reaches its arrays, so all go through the host
 };

@@ -31,17 +31,16 @@ struct Facts {
   uint64_t token = 0;
 };
 
-Status cannot(const std::string& why) {
+Status not_in_reach(const std::string& why) {
   return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
 }
-std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
 
 // What all know without asking.
 Status may_reach(const Communicator& group, const HostMap& hosts) {
-  if (hosts.count(group.world_ranks()) > 1) return cannot("they are on several hosts");
+  if (hosts.count(group.world_ranks()) > 1) return not_in_reach("they are on several hosts");
   if (group.size() <= device::kMostSources) return Status::ok();
-  return cannot("they are " + std::to_string(group.size()) + ", and the kernels take " +
-                std::to_string(device::kMostSources));
+  return not_in_reach("they are " + std::to_string(group.size()) + ", and the kernels take " +
+                      std::to_string(device::kMostSources));
 }
 
 // Of each rank: the first rank of the world that is in its process; negative: it is this one.
@@ -128,7 +127,7 @@ Result<std::vector<T>> from_all(Communicator& group, const T& mine, const char* 
 Status all_show(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (const std::string why = all[rank].why_not.said(); !why.empty())
-      return cannot(rank_text(rank) + ": " + why);
+      return not_in_reach(rank_text(static_cast<Rank>(rank)) + ": " + why);
   }
   return Status::ok();
 }
@@ -148,7 +147,7 @@ std::vector<Rank> movers_of(const std::vector<Facts>& all) {
 Status can_all_reduce(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (const std::string why = all[rank].why_not_reduce.said(); !why.empty())
-      return Status(Code::kUnsupported, rank_text(rank) + " cannot reduce on its GPU: " + why);
+      return unsupported(rank_text(static_cast<Rank>(rank)) + " cannot reduce on its GPU: " + why);
   }
   return Status::ok();
 }
@@ -190,7 +189,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
           processes[peer] < 0 && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
       const Status read = elsewhere ? Status(Code::kUnsupported, "it is in this process and uses another GPU")
                                     : trial.value().read(static_cast<Rank>(peer), all[peer], wait);
-      if (!read.is_ok()) outcome.say("of " + rank_text(peer) + ": " + read.message());
+      if (!read.is_ok()) outcome.say("of " + rank_text(static_cast<Rank>(peer)) + ": " + read.message());
     }
     trial.value().memory.let_go();
     for (std::size_t peer = 0; peer < all.size(); ++peer)
@@ -199,7 +198,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                         from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (const std::string why = outcomes[rank].said(); !why.empty())
-        return refused = cannot(rank_text(rank) + " does not reach the memory " + why);
+        return refused =
+                   not_in_reach(rank_text(static_cast<Rank>(rank)) + " does not reach the memory " + why);
     }
     PeerExecutor::Parts parts{line,
                               std::move(trial.value().memory),

@@ -5,9 +5,9 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMost = 256;  // what one call of a group needs is 16
+constexpr std::size_t kMostMappings = 256;  // what one call of a group needs is 16
 
-bool overlap(const PeerAllocationId& a, const PeerAllocationId& b) {
+bool exclude_each_other(const PeerAllocationId& a, const PeerAllocationId& b) {
   return a.handle == b.handle || (a.begin < b.begin + b.nbytes && b.begin < a.begin + a.nbytes);
 }
 
@@ -26,9 +26,9 @@ Result<std::shared_ptr<const cuda::PeerAllocation>> PeerMappings::open(const cud
   // What lay there before has been freed. The driver may refuse two, or know both by one handle.
   std::erase_if(open_, [&](const auto& entry) {
     return std::get<0>(entry.first) == context.ordinal() && std::get<1>(entry.first) == process &&
-           overlap(entry.second.what, what);
+           exclude_each_other(entry.second.what, what);
   });
-  while (open_.size() >= kMost) {
+  while (open_.size() >= kMostMappings) {
     open_.erase(std::min_element(open_.begin(), open_.end(),
                                  [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
   }

@@ -20,9 +20,9 @@ bool are_one(const Request& request) {
 Result<Request> PeerScratch::stand_in(const Request& request, PeerMemory& memory, cuda::CUstream stream) {
   const bool moves_in = !memory.shows(request.in), moves_out = !memory.shows(request.out);
   Request made = request;
-  constexpr std::size_t kApart = 256;
+  constexpr std::size_t kAlignment = 256;
   const std::size_t out_at =
-      moves_in && !are_one(request) ? (request.in.nbytes() + kApart - 1) / kApart * kApart : 0;
+      moves_in && !are_one(request) ? (request.in.nbytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
   PC_ASSIGN_OR_RETURN(std::byte* const begin, room(std::max(moves_in ? request.in.nbytes() : 0,
                                                             moves_out ? out_at + request.out.nbytes() : 0)));
   const auto fill = [&](const ConstBuffer& array, std::byte* to) {

@@ -1,11 +1,12 @@
 #include "comm/profile.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <utility>
+
+#include "comm/fields.h"
 
 namespace pc {
 namespace {
@@ -60,15 +61,12 @@ class Reader {
     }
     constexpr std::string_view kRanks = "[ranks ";
     Rank ranks = 0;
-    const char* const end = line.data() + line.size() - 1;
-    const bool is_number = line.starts_with(kRanks) && line.ends_with(']');
-    const std::from_chars_result read = is_number ? std::from_chars(line.data() + kRanks.size(), end, ranks)
-                                                  : std::from_chars_result{line.data(), {}};
-    if (!is_number || read.ec != std::errc() || read.ptr != end)
+    const bool is_section = line.starts_with(kRanks) && line.ends_with(']');
+    if (!is_section || !number_from(line.substr(kRanks.size(), line.size() - 1 - kRanks.size()), ranks))
       return bad(quoted(line) + " is no section: there are [machine], once and first, and [ranks 2]");
     if (section_ == Section::kNothing) return bad("[machine] comes first");
     PC_TRY(end_of_machine());
-    if (ranks < 2 || ranks > 65535) return bad("a group of " + std::to_string(ranks) + " ranks is not tuned");
+    if (!can_tune(ranks)) return bad("a group of " + std::to_string(ranks) + " ranks is not tuned");
     if (std::find(seen_.begin(), seen_.end(), ranks) != seen_.end())
       return bad(quoted(line) + " is there twice");
     seen_.push_back(ranks);

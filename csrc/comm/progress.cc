@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/start_thread.h"
 
 namespace pc {
 namespace {
 
-constexpr std::chrono::milliseconds kRound{100};  // between two looks at calls that do not get on
+constexpr std::chrono::milliseconds kProgressRound{100};  // between two looks at calls that do not get on
 
 }  // namespace
 
@@ -65,14 +66,14 @@ void Progress::stop() {
 // ---- the thread
 
 void Progress::run() {
-  TimePoint look_at = std::chrono::steady_clock::now() + kRound;
+  TimePoint look_at = now() + kProgressRound;
   while (wait_until_needed()) {
     (void)reactor_.wait_in_background(bell_, {Deadline(std::min(look_at, next_deadline()))});
     listen();
     end_overdue();
-    if (std::chrono::steady_clock::now() < look_at) continue;
+    if (now() < look_at) continue;
     look_around();
-    look_at = std::chrono::steady_clock::now() + kRound;
+    look_at = now() + kProgressRound;
   }
 }
 
@@ -97,7 +98,7 @@ void Progress::listen() {
 }
 
 void Progress::end_overdue() {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = pc::now();
   std::vector<std::shared_ptr<AsyncCall>> overdue;
   {
     const std::lock_guard lock(mutex_);
@@ -110,7 +111,7 @@ void Progress::end_overdue() {
 }
 
 void Progress::look_around() {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = pc::now();
   std::vector<std::shared_ptr<AsyncCall>> all;
   {
     const std::lock_guard lock(mutex_);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <mutex>
 #include <numeric>
 #include <set>
 
+#include "base/clock.h"
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
 #include "comm/islands.h"
@@ -24,30 +24,29 @@ namespace {
 
 constexpr uint32_t kWorldGroup = 0;
 // In the number of a group: make_group_beside(), and of those make_line(), with both ranks below.
-constexpr uint32_t kBeside = 0x8000'0000, kLine = 0x4000'0000;
+constexpr uint32_t kBesideBit = 0x8000'0000, kLineBit = 0x4000'0000;
 constexpr Rank kMostInLines = 1 << 14;
 constexpr double kGoodbyeS = 1;
-constexpr Rank kMostRanks = std::numeric_limits<uint16_t>::max();  // what plans count contributions with
 
 Status check(const RuntimeOptions& options) {
-  const auto invalid = [](const std::string& message) { return Status(Code::kInvalidArgument, message); };
   if (options.size < 1)
-    return invalid("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
+    return invalid_argument("size is " + std::to_string(options.size) + ": at least 1 rank is needed");
   if (options.size > kMostRanks) {
-    return invalid("size is " + std::to_string(options.size) + ": a world has at most " +
-                   std::to_string(kMostRanks) + " ranks");
+    return invalid_argument("size is " + std::to_string(options.size) + ": a world has at most " +
+                            std::to_string(kMostRanks) + " ranks");
   }
   if (options.rank < 0 || options.rank >= options.size) {
-    return invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                   ": ranks are 0 to " + std::to_string(options.size - 1));
+    return invalid_argument("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                            ": ranks are 0 to " + std::to_string(options.size - 1));
   }
   if (std::isnan(options.timeout_s) || options.timeout_s < 0)
-    return invalid("the timeout must be 0 or more seconds");
-  if (options.size > 1 && !options.store) return invalid("several ranks need a store to find each other");
+    return invalid_argument("the timeout must be 0 or more seconds");
+  if (options.size > 1 && !options.store)
+    return invalid_argument("several ranks need a store to find each other");
   for (const std::string_view known : {"auto", "tcp", "shm"}) {
     if (options.transport == known) return Status::ok();
   }
-  return invalid("no transport is called '" + options.transport + "'; there are auto, tcp and shm");
+  return invalid_argument("no transport is called '" + options.transport + "'; there are auto, tcp and shm");
 }
 
 Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options) {
@@ -253,7 +252,7 @@ Status Runtime::State::start_control() {
   given.find_position = options.find_position;
   given.print_request = options.print_request;
   given.print_record = [recorder = recorder, messages = messages, log = options.log] {
-    const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    const int64_t now = now_ns();
     std::string text = "the last calls, oldest first:";
     for (const CallRecord& call : last_calls_of(*recorder, *messages)) text += "\n  " + line_of(call, now);
     log.error(text);  // whoever asks wants to see it, whatever the level
@@ -322,7 +321,7 @@ Runtime::Runtime() = default;
 Runtime::~Runtime() = default;
 
 Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadline deadline) {
-  const TimePoint began = std::chrono::steady_clock::now();
+  const TimePoint began = now();
   PC_TRY(check(options));
   options.log = options.log.with_rank(options.rank);
   std::unique_ptr<Runtime> runtime(new Runtime());
@@ -330,7 +329,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
   State& state = *runtime->state_;
   const Status started = state.start(deadline);
   if (started.is_ok()) return runtime;
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
+  const std::chrono::duration<double> elapsed = now() - began;
   return started.with_rank(state.options.rank).with_operation("init").with_elapsed(elapsed.count());
 }
 
@@ -365,7 +364,7 @@ Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
   for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
     if (each.get() == &group) id = each->id();
   }
-  id |= kBeside;
+  id |= kBesideBit;
   for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
     if (each->id() == id) return Status(Code::kInternal, "there is a group beside this one already");
   }
@@ -376,7 +375,7 @@ Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
 Result<Communicator*> Runtime::make_line(Rank from, Rank to) {
   if (std::max(from, to) >= kMostInLines)
     return Status(Code::kUnsupported, "ranks above " + std::to_string(kMostInLines - 1) + " have no lines");
-  const uint32_t id = kLine | static_cast<uint32_t>(from) * kMostInLines | static_cast<uint32_t>(to);
+  const uint32_t id = kLineBit | static_cast<uint32_t>(from) * kMostInLines | static_cast<uint32_t>(to);
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);
   for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
@@ -401,9 +400,10 @@ uint32_t Runtime::next_group_id() const {
 
 std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
-  return static_cast<std::size_t>(std::count_if(
-      state_->groups.begin(), state_->groups.end(),
-      [](const std::unique_ptr<GroupCommunicator>& each) { return (each->id() & (kBeside | kLine)) == 0; }));
+  return static_cast<std::size_t>(std::count_if(state_->groups.begin(), state_->groups.end(),
+                                                [](const std::unique_ptr<GroupCommunicator>& each) {
+                                                  return (each->id() & (kBesideBit | kLineBit)) == 0;
+                                                }));
 }
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }

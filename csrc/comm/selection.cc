@@ -1,10 +1,10 @@
 #include "comm/selection.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
+#include "comm/fields.h"
 #include "comm/size_text.h"
 
 namespace pc {
@@ -13,19 +13,8 @@ namespace {
 constexpr uint64_t kMiB = 1024UL * 1024;
 constexpr uint64_t kChunk = kMiB;
 constexpr uint64_t kCached = 512UL * 1024;  // what has been summed is still in the cache when it is sent on
-constexpr uint64_t kSlice = 256UL * 1024;
-constexpr uint64_t kMostRanks = std::numeric_limits<Rank>::max();
+constexpr uint64_t kSmallChunk = 256UL * 1024;
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
-
-std::vector<std::string_view> cut(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 std::string algorithm_names(Collective collective) {
   std::string names;
@@ -51,7 +40,7 @@ SelectionTable SelectionTable::defaults() {
   };
   SelectionTable table;
   table.rows_ = {
-      row(Collective::kAllreduce, 32UL * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllreduce, 32UL * 1024, kInfinity, "ring", kSmallChunk, {2, 2}),
       row(Collective::kAllreduce, 0, 16UL * 1024, "recursive_doubling", 0, {3, 1}),
       row(Collective::kAllreduce, 16UL * 1024, 16 * kMiB, "ring", 0, {3, 1}),
       row(Collective::kAllreduce, 16 * kMiB, kInfinity, "ring", kCached, {3, 1}),
@@ -66,10 +55,10 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
-      row(Collective::kAllgather, 32UL * 1024, kInfinity, "ring", kSlice, {2, 2}),
+      row(Collective::kAllgather, 32UL * 1024, kInfinity, "ring", kSmallChunk, {2, 2}),
       row(Collective::kAllgather, 0, 32UL * 1024, "bruck", 0, {3, 1}),
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
-      row(Collective::kReduceScatter, 1024UL * 1024, kInfinity, "ring", kSlice, {3, 2}),
+      row(Collective::kReduceScatter, 1024UL * 1024, kInfinity, "ring", kSmallChunk, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
           {1, 1}),  // where a fixed order is asked for
@@ -79,9 +68,9 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kGather, 0, kInfinity, "linear", 0, {1, 1}),
       row(Collective::kScatter, 0, 32UL * 1024, "binomial", 0, {9, 1}),
       row(Collective::kScatter, 0, kInfinity, "linear", 0, {1, 1}),
-      row(Collective::kScan, 64UL * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kScan, 64UL * 1024, kInfinity, "chain", kSmallChunk, {1, 1}),
       row(Collective::kScan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
-      row(Collective::kExscan, 64UL * 1024, kInfinity, "chain", kSlice, {1, 1}),
+      row(Collective::kExscan, 64UL * 1024, kInfinity, "chain", kSmallChunk, {1, 1}),
       row(Collective::kExscan, 0, kInfinity, "recursive_doubling", 0, {1, 1}),
   };
   return table;
@@ -126,7 +115,7 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
     if (!value) return bad_row(text, "'" + std::string(fields[i]) + "' has no number");
     if (name == "chunk" && algorithm->pipelines != Pipelines::kNot) {
       row.chunk_nbytes = *value;
-    } else if (*value >= 1 && *value <= kMostRanks && (name == "ranks" || name == "hosts")) {
+    } else if (*value >= 1 && std::in_range<Rank>(*value) && (name == "ranks" || name == "hosts")) {
       (name == "ranks" ? row.from.size : row.from.hosts) = static_cast<Rank>(*value);
     } else {
       return bad_row(text, "'" + std::string(fields[i]) + "' means nothing here");

@@ -11,7 +11,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMost = 4096;  // ranks: a line of each is looked at in every call
+constexpr std::size_t kMostSharing = 4096;  // ranks: a line of each is looked at in every call
 
 // By rank of the world: any number that only ranks with common memory have in common.
 std::vector<Rank> islands_of(const HostMap& hosts) {
@@ -77,7 +77,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
 }
 
 SharedMemory::Use SharedMemory::of(std::span<const Rank> world_ranks) const {
-  if (world_ranks.size() < 2 || world_ranks.size() > kMost) return {};
+  if (world_ranks.size() < 2 || world_ranks.size() > kMostSharing) return {};
   std::vector<Rank> islands;
   for (const Rank rank : world_ranks) islands.push_back(state_->island_of[static_cast<std::size_t>(rank)]);
   const shm::Islands shape = shm::GroupTable(islands, 0).shape();

@@ -17,14 +17,15 @@
 namespace pc {
 namespace {
 
-constexpr std::chrono::milliseconds kRound{1};  // between two looks at copies that somebody is to hear of
+// Between two looks at copies that somebody is to hear of.
+constexpr std::chrono::milliseconds kCopiesRound{1};
 
 // Where input and output lie in one block of the host: as they do on the GPU, if they share memory there.
-struct Places {
+struct HostBlock {
   std::size_t in = 0, out = 0, nbytes = 0;
 };
-Places places_of(const UserCall& call) {
-  constexpr std::size_t kApart = 64;  // so that no element is misplaced
+HostBlock block_for(const UserCall& call) {
+  constexpr std::size_t kAlignment = 64;  // so that no element is misplaced
   const ConstBuffer& in = call.request.in;
   const Buffer& out = call.request.out;
   const std::size_t in_nbytes = in.nbytes(), out_nbytes = out.nbytes();
@@ -37,7 +38,7 @@ Places places_of(const UserCall& call) {
     return {static_cast<std::size_t>(in.data - out.data), 0, out_nbytes};
   if (ordered(in.data, out.data) && ordered(out.data + out_nbytes, in.data + in_nbytes))
     return {0, static_cast<std::size_t>(out.data - in.data), in_nbytes};
-  const std::size_t behind = (out_nbytes + kApart - 1) / kApart * kApart;
+  const std::size_t behind = (out_nbytes + kAlignment - 1) / kAlignment * kAlignment;
   return {behind, 0, behind + in_nbytes};
 }
 
@@ -262,8 +263,8 @@ Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& c
 
 Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CUstream stream,
                                                   const WaitContext& context) {
-  const Places places = places_of(call);
-  PC_ASSIGN_OR_RETURN(cuda::PinnedPool::Lent memory, pinned_.take(places.nbytes));
+  const HostBlock block = block_for(call);
+  PC_ASSIGN_OR_RETURN(cuda::PinnedPool::Lent memory, pinned_.take(block.nbytes));
   std::byte* const begin = memory.bytes().data();
   Staging staging{std::move(memory), call, {}};
   Request& request = staging.call.request;
@@ -283,8 +284,8 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
     buffer.list = nullptr;
     buffer.device = {};
   };
-  move(request.in, places.in);
-  move(request.out, places.out);
+  move(request.in, block.in);
+  move(request.out, block.out);
   request.stream = nullptr;
   PC_TRY(queue_copies_out(call, staging, stream));
   const Result<WaitEnd> read =
@@ -357,7 +358,7 @@ void StagedCalls::watch() {
   for (bool copies = false; !stopping_;) {
     const auto called = [this] { return news_ || stopping_; };
     if (copies) {
-      changed_.wait_for(lock, kRound, called);
+      changed_.wait_for(lock, kCopiesRound, called);
     } else {
       changed_.wait(lock, called);
     }

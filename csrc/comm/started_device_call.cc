@@ -2,8 +2,6 @@
 
 namespace pc {
 
-using std::chrono::steady_clock;
-
 Status StartedDeviceCall::why() const {
   const std::lock_guard lock(why_mutex_);
   return why_;
@@ -15,13 +13,13 @@ void StartedDeviceCall::end(State how, const Status& why) {
     if (state_ == State::kRunning && why_.is_ok()) why_ = why;
   }
   TimePoint::rep never = 0;
-  ended_at_.compare_exchange_strong(never, steady_clock::now().time_since_epoch().count());
+  ended_at_.compare_exchange_strong(never, now().time_since_epoch().count());
   State running = State::kRunning;
   state_.compare_exchange_strong(running, how);
 }
 
 TimePoint StartedDeviceCall::ended_at() const {
-  return state_ == State::kRunning ? steady_clock::now() : TimePoint(TimePoint::duration(ended_at_));
+  return state_ == State::kRunning ? now() : TimePoint(TimePoint::duration(ended_at_));
 }
 
 }  // namespace pc

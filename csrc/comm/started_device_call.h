@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "comm/async_call.h"
 #include "cuda/driver.h"
 
@@ -50,7 +50,7 @@ class StartedDeviceCall {
   std::string operation_;
 
  private:
-  const TimePoint made_ = std::chrono::steady_clock::now();
+  const TimePoint made_ = now();
   mutable std::mutex why_mutex_;
   Status why_;  // guarded by why_mutex_
   std::atomic<State> state_{State::kRunning};

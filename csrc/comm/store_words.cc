@@ -1,6 +1,7 @@
 #include "comm/store_words.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 
 namespace pc {
@@ -9,16 +10,6 @@ namespace {
 constexpr std::string_view kError = "error ";
 
 }  // namespace
-
-std::vector<std::string> cut(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 // "error 3 1 what happened", with code and peer.
 std::string publish(const Status& why) {

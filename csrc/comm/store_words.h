@@ -2,11 +2,8 @@
 // an error instead.
 #pragma once
 
-#include <charconv>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <vector>
 
 #include "base/status.h"
 #include "comm/runtime.h"
@@ -15,13 +12,6 @@
 namespace pc {
 
 inline constexpr char kField = '\t', kLine = '\n';
-std::vector<std::string> cut(std::string_view text, char at);
-
-template <class T>
-bool number_from(const std::string& text, T& number) {
-  const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-}
 
 // What is published instead of what others wait for, so that nobody need wait any longer: the same error for all, whoever found
 // it. OK: `text` is no such thing.

@@ -1,39 +1,33 @@
 #include "comm/tuning.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "comm/fields.h"
 #include "comm/size_text.h"
 
 namespace pc {
 namespace {
 
 constexpr std::string_view kTcp = "tcp";
-constexpr Rank kFewest = 2, kMost = 65535;
-
-Status invalid(const std::string& why) { return Status(Code::kInvalidArgument, why); }
-
-std::optional<Rank> ranks_from(std::string_view text) {
-  Rank ranks = 0;
-  const std::from_chars_result read = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  return ranks;
-}
 
 }  // namespace
 
 Status Tuning::set(Rank ranks, std::string_view name, std::string_view value) {
-  if (ranks < kFewest || ranks > kMost)
-    return invalid("a group of " + std::to_string(ranks) + " ranks is not tuned: 2 to 65535 are");
+  if (!can_tune(ranks)) {
+    return invalid_argument("a group of " + std::to_string(ranks) + " ranks is not tuned: 2 to " +
+                            std::to_string(kMostRanks) + " are");
+  }
   for (const Setting& each : settings_) {
-    if (each.ranks == ranks && each.name == name) return invalid(std::string(name) + " is set twice");
+    if (each.ranks == ranks && each.name == name)
+      return invalid_argument(std::string(name) + " is set twice");
   }
   if (name == kTcp) {
     PC_TRY(SelectionTable::defaults().with_measured(value).status());
   } else {
     const std::optional<uint64_t> size = size_from(value);
-    if (!size) return invalid("'" + std::string(value) + "' is no size, such as 65536, 64k, 1m or inf");
+    if (!size)
+      return invalid_argument("'" + std::string(value) + "' is no size, such as 65536, 64k, 1m or inf");
     shm::Limits limits = shm::limits_for(limits_, static_cast<std::size_t>(ranks));
     PC_TRY(shm::set_limit(limits, name, *size));
     limits_[static_cast<std::size_t>(ranks)] = limits;
@@ -45,7 +39,8 @@ Status Tuning::set(Rank ranks, std::string_view name, std::string_view value) {
 Status Tuning::check() const {
   for (const auto& [ranks, limits] : limits_) {
     const Status status = shm::check(limits);
-    if (!status.is_ok()) return invalid("for " + std::to_string(ranks) + " ranks " + status.message());
+    if (!status.is_ok())
+      return invalid_argument("for " + std::to_string(ranks) + " ranks " + status.message());
   }
   return Status::ok();
 }
@@ -73,11 +68,11 @@ Result<Tuning> Tuning::parse(std::string_view text) {
     const std::string_view part = text.substr(0, text.find('|'));
     text.remove_prefix(std::min(part.size() + 1, text.size()));
     const std::size_t colon = part.find(':'), equals = part.find('=');
-    const std::optional<Rank> ranks =
-        colon < equals && equals != std::string_view::npos ? ranks_from(part.substr(0, colon)) : std::nullopt;
-    if (!ranks)
-      return invalid("tuning '" + std::string(part) + "' is not like 2:ring=8m: ranks, what, and its value");
-    PC_TRY(tuning.set(*ranks, part.substr(colon + 1, equals - colon - 1), part.substr(equals + 1)));
+    Rank ranks = 0;
+    if (colon >= equals || equals == std::string_view::npos || !number_from(part.substr(0, colon), ranks))
+      return invalid_argument("tuning '" + std::string(part) +
+                              "' is not like 2:ring=8m: ranks, what, and its value");
+    PC_TRY(tuning.set(ranks, part.substr(colon + 1, equals - colon - 1), part.substr(equals + 1)));
   }
   PC_TRY(tuning.check());
   return tuning;

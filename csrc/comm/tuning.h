@@ -11,6 +11,9 @@
 
 namespace pc {
 
+// Groups of so many ranks can be tuned.
+constexpr bool can_tune(Rank ranks) { return ranks >= 2 && ranks <= kMostRanks; }
+
 // Thread-safety: a value.
 class Tuning {
  public:

@@ -12,8 +12,6 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
-Status unsupported(std::string message) { return Status(Code::kUnsupported, std::move(message)); }
-
 std::string text_or(const char* text, const char* otherwise) { return text != nullptr ? text : otherwise; }
 
 Result<void*> open_library(const DriverSearch& search) {

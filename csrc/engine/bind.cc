@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <new>
 
+#include "base/round_up.h"
+
 namespace pc {
 namespace {
-constexpr std::size_t kAlign = 64;
+constexpr std::size_t kPieceAlign = 64;
 
 // Every element size divides 64, so rounding bytes never cuts an element.
 std::size_t piece_of(std::size_t nbytes, std::size_t pieces) {
   if (pieces == 1) return nbytes;
   const std::size_t even = nbytes / pieces + (nbytes % pieces != 0);
-  return (even + kAlign - 1) / kAlign * kAlign;
+  return round_up(even, kPieceAlign);
 }
-std::size_t aligned(std::size_t nbytes) { return (nbytes + kAlign - 1) / kAlign * kAlign; }
 
 }  // namespace
 
@@ -39,7 +40,7 @@ void Geometry::bind(const Request& request, const Shape& shape, uint32_t chunks)
 void Geometry::bind_pieces(std::size_t total_nbytes, uint32_t chunks) {
   cut_ = Cut::kPieces;
   total_nbytes_ = total_nbytes;
-  chunk_nbytes_ = chunks == 0 ? 0 : aligned(piece_of(total_nbytes, chunks));
+  chunk_nbytes_ = chunks == 0 ? 0 : round_up(piece_of(total_nbytes, chunks), kPieceAlign);
 }
 
 void Geometry::bind_parts(const Request& request, const Shape& shape) {
@@ -50,7 +51,7 @@ void Geometry::bind_parts(const Request& request, const Shape& shape) {
   std::size_t largest = 0;
   for (std::size_t p = 0; p < (request.counts.empty() ? 1 : size_); ++p)
     largest = std::max(largest, parts_.nbytes(p));
-  chunk_nbytes_ = packs(shape) ? largest : aligned(piece_of(largest, split_));
+  chunk_nbytes_ = packs(shape) ? largest : round_up(piece_of(largest, split_), kPieceAlign);
   const uint32_t chunks = size_ * split_;
   input_begin_ = position(held(shape, chunks, Area::kInput).first);
   output_begin_ = position(held(shape, chunks, Area::kOutput).first);
@@ -86,14 +87,15 @@ std::size_t Geometry::output(uint32_t name) const {
   return cut_ == Cut::kBlocks ? from_.begin(name / size_) : position(name) - output_begin_;
 }
 
-void Scratch::Free::operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlign}); }
+void Scratch::Free::operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kPieceAlign}); }
 
 std::byte* Scratch::reserve(std::size_t nbytes) {
   if (nbytes > capacity_ || !memory_) {
     memory_.reset();  // first, so that both never exist together
     capacity_ = 0;
-    const std::size_t wanted = std::max(nbytes, kAlign);
-    memory_.reset(static_cast<std::byte*>(::operator new[](wanted, std::align_val_t{kAlign}, std::nothrow)));
+    const std::size_t wanted = std::max(nbytes, kPieceAlign);
+    memory_.reset(
+        static_cast<std::byte*>(::operator new[](wanted, std::align_val_t{kPieceAlign}, std::nothrow)));
     if (!memory_) return nullptr;
     capacity_ = wanted;
   }

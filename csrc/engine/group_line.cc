@@ -8,7 +8,6 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMaxIdleRuns = 16;
-constexpr int kSliceMs = 50;
 
 }  // namespace
 
@@ -127,9 +126,9 @@ WaitEnd GroupLine::drive_first(Lock& lock, const Run& run, const WaitContext& co
     first.advance();
     if (first.ended()) break;
     // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = pc::now();
     if (looked == TimePoint{}) looked = now;
-    if (now - looked < std::chrono::milliseconds(kSliceMs)) continue;
+    if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
     looked = now;
     how = Waiter::check(told);
   }
@@ -155,7 +154,7 @@ bool GroupLine::ask(const std::function<bool()>& interrupted) {
 }
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
-  baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)));
+  baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
   lock.unlock();  // the probe may run a signal handler, and that may call anything
   const WaitEnd how = Waiter::check(context);
   lock.lock();

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/enum_order.h"
+
 namespace pc::nccl {
 namespace {
 
@@ -69,30 +71,22 @@ constexpr std::array<FeatureRow, kFeatureCount> kFeatures = {{
     {Feature::kRanksShareDevice, "several ranks on one GPU", {2, 30, 3}},
 }};
 // clang-format on
-constexpr bool in_enum_order() {
-  for (std::size_t i = 0; i < kFeatures.size(); ++i) {
-    if (static_cast<std::size_t>(kFeatures[i].feature) != i) return false;
-  }
-  return true;
-}
-static_assert(in_enum_order());
+static_assert(in_enum_order(kFeatures, &FeatureRow::feature));
 
 constexpr std::array<std::string_view, 9> kCodes = {
     "ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
     "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
     "ncclRemoteError",   "ncclInProgress",         "ncclTimeout"};
 
-Status unusable(std::string message) { return Status(Code::kUnsupported, std::move(message)); }
-
 Result<Version> version_of(ReturnCode (*get_version)(int*)) {
-  if (get_version == nullptr) return unusable("it has no symbol ncclGetVersion: that is no NCCL");
+  if (get_version == nullptr) return unsupported("it has no symbol ncclGetVersion: that is no NCCL");
   int code = 0;
   const ReturnCode answer = get_version(&code);
-  if (answer != ReturnCode::kSuccess) return unusable("ncclGetVersion gave " + text_of(answer));
+  if (answer != ReturnCode::kSuccess) return unsupported("ncclGetVersion gave " + text_of(answer));
   const Version version = version_from_code(code);
   if (version >= kOldest) return version;
-  return unusable("it is NCCL " + text_of(version) + ", and at least " + text_of(kOldest) +
-                  " is needed: `pip install -U nvidia-nccl-cu13` (for CUDA 12: nvidia-nccl-cu12)");
+  return unsupported("it is NCCL " + text_of(version) + ", and at least " + text_of(kOldest) +
+                     " is needed: `pip install -U nvidia-nccl-cu13` (for CUDA 12: nvidia-nccl-cu12)");
 }
 
 }  // namespace
@@ -120,8 +114,9 @@ bool Api::supports(Feature feature) const {
 
 Status lacks(const Api& api, Feature feature) {
   const FeatureRow& row = describe(feature);
-  return unusable("NCCL " + text_of(api.version) + " has no " + std::string(row.name) + ": that came with " +
-                  text_of(row.since) + "; `pip install -U nvidia-nccl-cu13` brings a newer one");
+  return unsupported("NCCL " + text_of(api.version) + " has no " + std::string(row.name) +
+                     ": that came with " + text_of(row.since) +
+                     "; `pip install -U nvidia-nccl-cu13` brings a newer one");
 }
 
 Result<Api> load_api(const std::function<void*(const char* name)>& find) {
@@ -136,7 +131,7 @@ Result<Api> load_api(const std::function<void*(const char* name)>& find) {
       missing += (missing.empty() ? "" : ", ") + std::string(each.name);
   }
   if (missing.empty()) return api;
-  return unusable("it says that it is NCCL " + text_of(api.version) + " and has no " + missing);
+  return unsupported("it says that it is NCCL " + text_of(api.version) + " and has no " + missing);
 }
 
 std::string_view name_of(ReturnCode code) {

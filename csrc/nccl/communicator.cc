@@ -60,8 +60,6 @@ Config config_for(const Api& api, const std::string& name, const Options& option
   return config;
 }
 
-Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
-
 }  // namespace
 
 std::string_view name_of(State state) {
@@ -194,8 +192,8 @@ Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const
 Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
                                                          const Options& options, const WaitContext& context) {
   if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
-    return invalid(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
-                   " is no rank of a communicator");
+    return invalid_argument(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
+                            " is no rank of a communicator");
   }
   const auto core = std::make_shared<Core>(means, options);
   std::unique_ptr<Communicator> made(new Communicator(core));
@@ -286,7 +284,7 @@ Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   const auto place = std::find(core.ops.begin(), core.ops.end(), op);
-  if (place == core.ops.end()) return invalid("that is no operation of this NCCL communicator");
+  if (place == core.ops.end()) return invalid_argument("that is no operation of this NCCL communicator");
   core.ops.erase(place);
   const ReturnCode code = core.api().red_op_destroy(op, core.handle);
   return code == ReturnCode::kSuccess ? Status::ok() : core.refused("ncclRedOpDestroy", code, context);
@@ -314,7 +312,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
     return Status(Code::kUnsupported, lacks(core.api(), Feature::kShrink).message() +
                                           ". Abort this communicator and init a new one without the dead");
   }
-  if (excluded.empty()) return invalid("shrink needs at least one rank to leave out");
+  if (excluded.empty()) return invalid_argument("shrink needs at least one rank to leave out");
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   const bool failed = core.state.load() == State::kFailed;
   if (!failed) PC_TRY(core.why_unusable());

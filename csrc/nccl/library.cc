@@ -15,8 +15,6 @@ struct Opened {
   std::string path;
 };
 
-Status unusable(std::string why) { return Status(Code::kUnsupported, std::move(why)); }
-
 std::string file_of(void* symbol, const std::string& otherwise) {
   Dl_info info = {};
   const bool known = ::dladdr(symbol, &info) != 0 && info.dli_fname != nullptr;
@@ -25,11 +23,11 @@ std::string file_of(void* symbol, const std::string& otherwise) {
 
 Result<Opened> open_one(const Candidate& candidate) {
   const bool is_path = candidate.path.find('/') != std::string::npos;
-  if (is_path && ::access(candidate.path.c_str(), F_OK) != 0) return unusable("no such file");
+  if (is_path && ::access(candidate.path.c_str(), F_OK) != 0) return unsupported("no such file");
   void* const library = ::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps one per thread
-    return unusable(why != nullptr ? why : "dlopen gave no reason");
+    return unsupported(why != nullptr ? why : "dlopen gave no reason");
   }
   PC_ASSIGN_OR_RETURN(Api api, load_api([&](const char* name) { return ::dlsym(library, name); }));
   return Opened{api, file_of(reinterpret_cast<void*>(api.get_version), candidate.path)};
@@ -44,10 +42,10 @@ std::string list_of(const std::vector<Attempt>& tried) {
 Status nothing_found(const std::vector<Attempt>& tried, bool explicitly) {
   if (explicitly) {
     const Attempt& only = tried.front();
-    return unusable("NCCL cannot be used: " + only.how + "=" + only.path + ": " + only.why +
-                    ". Nothing else is tried while that variable is set");
+    return unsupported("NCCL cannot be used: " + only.how + "=" + only.path + ": " + only.why +
+                       ". Nothing else is tried while that variable is set");
   }
-  return unusable(
+  return unsupported(
       "NCCL cannot be used: no libnccl.so.2 that fits was found. `pip install nvidia-nccl-cu13` "
       "brings one (for CUDA 12: nvidia-nccl-cu12), and " +
       std::string(kLibraryVariable) + " names one. Looked at:" + list_of(tried));

@@ -1,6 +1,5 @@
 // THE table of algorithms. To add one: a file in algorithms/, its declaration and its row here. See docs/plans.md.
 #include <bit>
-#include <limits>
 
 #include "plan/contracts.h"
 
@@ -34,8 +33,8 @@ Plan recursive_doubling_exscan(const Shape& shape);
 namespace {
 
 bool any_shape(const Shape& shape) {
-  return shape.size >= 1 && shape.size <= std::numeric_limits<uint16_t>::max() && shape.rank >= 0 &&
-         shape.rank < shape.size && shape.root >= 0 && shape.root < shape.size && shape.split >= 1;
+  return shape.size >= 1 && shape.size <= kMostRanks && shape.rank >= 0 && shape.rank < shape.size &&
+         shape.root >= 0 && shape.root < shape.size && shape.split >= 1;
 }
 bool whole_parts(const Shape& shape) { return any_shape(shape) && shape.split == 1; }
 bool power_of_two(const Shape& shape) {

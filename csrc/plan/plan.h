@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,6 +64,7 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 static_assert(sizeof(Step) == 32 && std::is_trivially_copyable_v<Step>);
+inline constexpr Rank kMostRanks = std::numeric_limits<decltype(Step::dst_weight)>::max();
 
 std::string_view name_of(StepKind kind);  // "send", "recv_reduce", ...
 std::string operands(const Step& step);   // "chunk 2 <- rank 1"

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "plan/analysis.h"
 #include "plan/contracts.h"
 
@@ -101,8 +99,7 @@ Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& fi
 
 Status check_structure(Plans plans) {
   if (plans.empty()) return Status(Code::kInternal, "there are no plans to check");
-  if (plans.size() > std::numeric_limits<uint16_t>::max())
-    return plan_error(plans[0], "has more ranks than weights can count");
+  if (plans.size() > kMostRanks) return plan_error(plans[0], "has more ranks than weights can count");
   const Rank size = static_cast<Rank>(plans.size());
   for (Rank rank = 0; rank < size; ++rank)
     PC_TRY(check_structure_of(plans[static_cast<std::size_t>(rank)], rank, size, plans[0]));

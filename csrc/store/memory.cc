@@ -5,11 +5,6 @@
 #include "store/limits.h"
 
 namespace pc {
-namespace {
-
-constexpr int kSliceMs = 50;
-
-}  // namespace
 
 Status MemoryStore::set(std::string_view key, std::string_view value, Deadline) {
   PC_TRY(check_entry(key, value));
@@ -25,7 +20,7 @@ Result<MemoryStore::Values::iterator> MemoryStore::await(std::string_view key, D
   lock.lock();
   auto found = values_.end();
   const auto is_set = [&] { return (found = values_.find(key)) != values_.end(); };
-  while (!changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms(kSliceMs)), is_set)) {
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms()), is_set)) {
     if (deadline.expired()) return key_timeout(key);
     lock.unlock();
     if (interrupted_ && interrupted_())

@@ -20,7 +20,6 @@
 namespace pc {
 namespace {
 
-constexpr int kSliceMs = 50;     // between two looks at the interrupt probe
 constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
 constexpr double kDoubtS = 1;    // for so long the true store may still come, whatever another one says
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
@@ -33,7 +32,7 @@ Status wait_for(int fd, short events, Deadline deadline, const Interrupted& inte
     if (interrupted && interrupted())
       return Status(Code::kInterrupted, "interrupted while talking to the store");
     pollfd poll_for{fd, events, 0};
-    const int ready = ::poll(&poll_for, 1, deadline.slice_ms(kSliceMs));
+    const int ready = ::poll(&poll_for, 1, deadline.slice_ms());
     if (ready > 0) return Status::ok();
     if (ready < 0 && errno != EINTR) return system_error("poll for the store", errno);
     if (deadline.expired()) return Status(Code::kTimeout, "no answer in time");

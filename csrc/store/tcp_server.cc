@@ -30,34 +30,42 @@ constexpr int kAcceptsPerTurn = 32;
 constexpr int kDeafMs = 100;                     // without descriptors: until we listen again
 constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this, with what has arrived
 
-// One request being read or answered. Exists only for those who have proved to belong to the job.
-struct Exchange {
-  StoreHeader header;
-  std::size_t header_have = 0;
-  StoreRequest request;
-  std::string body;                           // key and value, as far as they have arrived
-  std::shared_ptr<const std::string> answer;  // not null: being written
-  std::size_t written = 0;
-  bool waits = false;  // its get has no answer yet
-  bool busy() const { return waits || answer; }
-};
-
-struct Connection {
-  std::unique_ptr<Greeting> greeting;  // until it has proved who it is: what a stranger costs us
-  // From then on:
-  ByteStream stream;
-  std::unique_ptr<Exchange> exchange;
-};
-
 std::size_t strangers_allowed(std::size_t limit) {
   rlimit descriptors = {};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limit;
   return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, limit);
 }
 
+// How many bytes came; 0: none now. Nothing: the connection is of no use any more.
+std::optional<std::size_t> receive(ByteStream& stream, char* to, std::size_t nbytes) {
+  const iovec part{to, nbytes};
+  const Result<ByteStream::Received> got = stream.receive({&part, 1});
+  if (!got.is_ok() || got.value().end) return std::nullopt;
+  return got.value().nbytes;
+}
+
 }  // namespace
 
 struct TcpStoreServer::State {
+  // One request being read or answered. Exists only for those who have proved to belong to the job.
+  struct Exchange {
+    StoreHeader header;
+    std::size_t header_have = 0;
+    StoreRequest request;
+    std::string body;                           // key and value, as far as they have arrived
+    std::shared_ptr<const std::string> answer;  // not null: being written
+    std::size_t written = 0;
+    bool waits = false;  // its get has no answer yet
+    bool busy() const { return waits || answer; }
+  };
+
+  struct Connection {
+    std::unique_ptr<Greeting> greeting;  // until it has proved who it is: what a stranger costs us
+    // From then on:
+    ByteStream stream;
+    std::unique_ptr<Exchange> exchange;
+  };
+
   State(const Credentials& credentials_, const StoreServerLimits& limits_, const Logger& log, uint32_t epoch_)
       : credentials(credentials_),
         epoch(epoch_),
@@ -128,8 +136,8 @@ Status TcpStoreServer::State::open(const std::vector<std::string>& wanted) {
 void TcpStoreServer::State::serve() {
   for (;;) {
     std::array<epoll_event, 64> events;
-    const int n = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()),
-                               next_look_ms(std::chrono::steady_clock::now()));
+    const int n =
+        ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), next_look_ms(now()));
     for (int i = 0; i < n; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.fd == stop.get()) return;
@@ -141,7 +149,7 @@ void TcpStoreServer::State::serve() {
       }
     }
     if (!listening) listen(true);
-    for (const int late : door.impatient(std::chrono::steady_clock::now())) drop(late);
+    for (const int late : door.impatient(now())) drop(late);
   }
 }
 
@@ -187,7 +195,7 @@ void TcpStoreServer::State::add(Fd fd) {
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, number, &event) != 0) return;  // closes it
   Result<Handshake> handshake = Handshake::acceptor(credentials, Hello{.role = Role::kStore, .epoch = epoch});
   if (!handshake.is_ok()) return;
-  const int evicted = door.enter(number, host_bytes(peer_address(number)), std::chrono::steady_clock::now());
+  const int evicted = door.enter(number, host_bytes(peer_address(number)), now());
   if (evicted >= 0) drop(evicted);
   auto connection = std::make_unique<Connection>();
   connection->greeting = std::make_unique<Greeting>(std::move(fd), std::move(handshake).value());
@@ -237,14 +245,6 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
   c.greeting.reset();
   c.exchange = std::make_unique<Exchange>();
   return true;
-}
-
-// How many bytes came; 0: none now. Nothing: the connection is of no use any more.
-std::optional<std::size_t> receive(ByteStream& stream, char* to, std::size_t nbytes) {
-  const iovec part{to, nbytes};
-  const Result<ByteStream::Received> got = stream.receive({&part, 1});
-  if (!got.is_ok() || got.value().end) return std::nullopt;
-  return got.value().nbytes;
 }
 
 bool TcpStoreServer::State::read_request(Connection& c) {

@@ -21,7 +21,6 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int ms) {
 void futex_wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
-constexpr std::chrono::milliseconds kLookAtContext{50};
 constexpr int kBackgroundSliceMs = 250;
 
 }  // namespace
@@ -273,9 +272,11 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
     // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = pc::now();
     if (looked_at_context == TimePoint{}) looked_at_context = now;
-    if (now - looked_at_context < kLookAtContext && now < context.deadline.when()) continue;
+    if (now - looked_at_context < std::chrono::milliseconds(Deadline::kSliceMs) &&
+        now < context.deadline.when())
+      continue;
     looked_at_context = now;
     const WaitEnd seen = Waiter::check(without_baton);
     if (seen != WaitEnd::kReady) return seen;

@@ -86,42 +86,45 @@ ControlMessage message_of(const FrameHeader& h) {
   return m;
 }
 
-Status refused(const std::string& what) { return Status(Code::kPeerFailure, "control connection: " + what); }
+Status malformed(const std::string& what) {
+  return Status(Code::kPeerFailure, "control connection: " + what);
+}
 
 Status check_header(const FrameHeader& h) {
   const ControlMessage m = message_of(h);
   const bool known = is_about_a_call(h.type) || h.type == FrameType::kDead || h.type == FrameType::kPing ||
                      h.type == FrameType::kGoodbye;
   if (!known)
-    return refused("a frame of type " + std::to_string(static_cast<int>(h.type)) + " does not belong there");
+    return malformed("a frame of type " + std::to_string(static_cast<int>(h.type)) +
+                     " does not belong there");
   if (h.segment_nbytes > kMaxControlPayload)
-    return refused("payload of " + std::to_string(h.segment_nbytes) + " bytes is too long");
+    return malformed("payload of " + std::to_string(h.segment_nbytes) + " bytes is too long");
   if (is_about_a_call(h.type) && m.report.state > CallReport::State::kLeaving)
-    return refused("unknown state of a call");
+    return malformed("unknown state of a call");
   if (h.type == FrameType::kCancel && (m.end.code == Code::kOk || m.end.code > Code::kInternal))
-    return refused("a call ends for an unknown reason");
+    return malformed("a call ends for an unknown reason");
   // What a message does not use is zero: a header that its own message would not have is damaged or not ours.
   HeaderBytes ours, theirs;
   encode(header_of(m, h.segment_nbytes), ours);
   encode(h, theirs);
-  return ours == theirs ? Status::ok() : refused("a field that this type does not use is not zero");
+  return ours == theirs ? Status::ok() : malformed("a field that this type does not use is not zero");
 }
 
 Status read_payload(std::span<const std::byte> payload, ControlMessage& m) {
   if (is_about_a_call(m.type)) {
-    if (payload.size() < sizeof m.report.last_done) return refused("payload is too short");
+    if (payload.size() < sizeof m.report.last_done) return malformed("payload is too short");
     m.report.last_done = get<uint64_t>(payload.data());
     payload = payload.subspan(sizeof m.report.last_done);
   }
   for (std::string* text : texts_of(m)) {
-    if (payload.size() < kLengthBytes) return refused("payload is too short");
+    if (payload.size() < kLengthBytes) return malformed("payload is too short");
     const std::size_t length = get<uint16_t>(payload.data());
     payload = payload.subspan(kLengthBytes);
-    if (payload.size() < length) return refused("a text is longer than its payload");
+    if (payload.size() < length) return malformed("a text is longer than its payload");
     text->assign(reinterpret_cast<const char*>(payload.data()), length);
     payload = payload.subspan(length);
   }
-  return payload.empty() ? Status::ok() : refused("payload is too long");
+  return payload.empty() ? Status::ok() : malformed("payload is too long");
 }
 
 // How many bytes the message at the front took; 0: it is not here entirely.
@@ -134,7 +137,7 @@ Result<std::size_t> read_one(std::span<const std::byte> bytes, std::vector<Contr
   if (bytes.size() < whole) return std::size_t{0};
   const std::span<const std::byte> payload = bytes.subspan(kHeaderBytes, nbytes);
   if (nbytes > 0 && get<uint32_t>(payload.data() + nbytes) != crc32c(payload))
-    return refused("payload checksum is wrong");
+    return malformed("payload checksum is wrong");
   ControlMessage message = message_of(header);
   PC_TRY(read_payload(payload, message));
   ready.push_back(std::move(message));

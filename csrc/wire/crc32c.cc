@@ -331,6 +331,10 @@ std::vector<Crc32cTarget> find_targets() {
   return found;
 }
 
+#undef PC_CRC_INSTRUCTION
+#undef PC_CRC_BOTH
+#undef PC_CRC_FOLDING
+
 }  // namespace
 
 std::span<const Crc32cTarget> crc32c_targets() {

@@ -7,14 +7,9 @@
 #include <cstdio>
 
 #include "wire/crc32c.h"
+#include "wire/octets.h"
 
 namespace pc {
-namespace {
-
-const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-
-}  // namespace
 
 JobKey::~JobKey() { sodium_memzero(bytes_.data(), bytes_.size()); }
 
@@ -28,7 +23,7 @@ std::string fingerprint(const JobId& job) {
 KeyId key_id(const JobKey& key) {
   constexpr unsigned char kPersonal[crypto_generichash_blake2b_PERSONALBYTES + 1] = "pycollective-kid";
   std::array<std::byte, 16> digest;
-  crypto_generichash_blake2b_salt_personal(raw(digest.data()), digest.size(), raw(key.bytes().data()),
+  crypto_generichash_blake2b_salt_personal(octets(digest.data()), digest.size(), octets(key.bytes().data()),
                                            key.bytes().size(), nullptr, 0, nullptr, kPersonal);
   return {digest[0], digest[1], digest[2], digest[3]};
 }

@@ -16,8 +16,11 @@ namespace pc {
 // No sockets, no clock. Thread-safety: none.
 class Doorkeeper {
  public:
+  static constexpr double kPatienceS = 3;        // a member of the job says at once who it is
   using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of base/socket.h
-  Doorkeeper(std::size_t most, double patience_s) : most_(most), patience_s_(patience_s) {}
+  explicit Doorkeeper(std::size_t most, double patience_s = kPatienceS)
+      : most_(most),
+        patience_s_(patience_s) {}
 
   // `stranger`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
   int enter(int stranger, const Source& source, TimePoint now);

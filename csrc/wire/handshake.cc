@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "wire/octets.h"
+
 namespace pc {
 namespace {
 
@@ -12,9 +14,6 @@ namespace {
 constexpr uint64_t kInitiator = 1, kAcceptor = 2, kVerdictKey = 3, kSealing = 4;
 constexpr char kContext[crypto_kdf_CONTEXTBYTES + 1] = "pc-hands";
 static_assert(crypto_kdf_KEYBYTES == JobKey::kBytes);
-
-const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {  // in constant time
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
@@ -57,7 +56,7 @@ Status Handshake::make_key_pair() {
   PC_TRY(fill_randomly(secret));
   private_key_ = JobKey(secret);
   sodium_memzero(secret.data(), secret.size());
-  crypto_scalarmult_base(raw(ours_.public_key.data()), raw(private_key_.bytes().data()));
+  crypto_scalarmult_base(octets(ours_.public_key.data()), octets(private_key_.bytes().data()));
   return Status::ok();
 }
 
@@ -67,7 +66,7 @@ Result<Handshake> Handshake::initiator(const Credentials& credentials, Hello our
   PC_TRY(made.make_key_pair());
   encode(made.ours_, made.hellos_[0]);
   made.send(made.hellos_[0]);
-  made.await(State::kAnswer, kAnswerBytes);
+  made.await(State::kAnswer, kHelloAnswerBytes);
   return made;
 }
 
@@ -91,8 +90,8 @@ void Handshake::await(State state, std::size_t nbytes) {
 
 Handshake::Bytes32 Handshake::derive(uint64_t purpose) const {
   Bytes32 key;
-  crypto_kdf_derive_from_key(raw(key.data()), key.size(), purpose, kContext,
-                             raw(credentials_->key.bytes().data()));
+  crypto_kdf_derive_from_key(octets(key.data()), key.size(), purpose, kContext,
+                             octets(credentials_->key.bytes().data()));
   return key;
 }
 
@@ -100,17 +99,18 @@ Handshake::Bytes32 Handshake::derive(uint64_t purpose) const {
 Status Handshake::agree_on_seal(bool we_began) {
   if (!ours_.encrypts) return Status::ok();
   Bytes32 key = derive(kSealing), shared;
-  const int bad =
-      crypto_scalarmult(raw(shared.data()), raw(private_key_.bytes().data()), raw(theirs_.public_key.data()));
+  const int bad = crypto_scalarmult(octets(shared.data()), octets(private_key_.bytes().data()),
+                                    octets(theirs_.public_key.data()));
   if (bad != 0) return Status(Code::kPeerFailure, "handshake: a public key that is none");
   std::array<std::byte, 64> keys;
   crypto_generichash_state state;
-  crypto_generichash_init(&state, raw(key.data()), key.size(), keys.size());
-  crypto_generichash_update(&state, raw(shared.data()), shared.size());
-  for (const HelloBytes& hello : hellos_) crypto_generichash_update(&state, raw(hello.data()), hello.size());
+  crypto_generichash_init(&state, octets(key.data()), key.size(), keys.size());
+  crypto_generichash_update(&state, octets(shared.data()), shared.size());
+  for (const HelloBytes& hello : hellos_)
+    crypto_generichash_update(&state, octets(hello.data()), hello.size());
   const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;  // which stands in no hello
-  crypto_generichash_update(&state, raw(acceptors.data()), acceptors.size());
-  crypto_generichash_final(&state, raw(keys.data()), keys.size());
+  crypto_generichash_update(&state, octets(acceptors.data()), acceptors.size());
+  crypto_generichash_final(&state, octets(keys.data()), keys.size());
   const Cipher cipher = ours_.has_aes && theirs_.has_aes ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305;
   const auto from_initiator = std::span<const std::byte, 64>(keys).first<32>();
   const auto from_acceptor = std::span<const std::byte, 64>(keys).last<32>();
@@ -125,10 +125,11 @@ Status Handshake::agree_on_seal(bool we_began) {
 Handshake::Bytes32 Handshake::prove(uint64_t purpose, std::span<const std::byte> more) const {
   Bytes32 key = derive(purpose), proof;
   crypto_generichash_state state;
-  crypto_generichash_init(&state, raw(key.data()), key.size(), proof.size());
-  for (const HelloBytes& hello : hellos_) crypto_generichash_update(&state, raw(hello.data()), hello.size());
-  crypto_generichash_update(&state, raw(more.data()), more.size());
-  crypto_generichash_final(&state, raw(proof.data()), proof.size());
+  crypto_generichash_init(&state, octets(key.data()), key.size(), proof.size());
+  for (const HelloBytes& hello : hellos_)
+    crypto_generichash_update(&state, octets(hello.data()), hello.size());
+  crypto_generichash_update(&state, octets(more.data()), more.size());
+  crypto_generichash_final(&state, octets(proof.data()), proof.size());
   sodium_memzero(key.data(), key.size());
   return proof;
 }

@@ -29,7 +29,7 @@
 namespace pc {
 
 inline constexpr std::size_t kProofBytes = 32;
-inline constexpr std::size_t kAnswerBytes = kHelloBytes + kProofBytes;
+inline constexpr std::size_t kHelloAnswerBytes = kHelloBytes + kProofBytes;
 inline constexpr std::size_t kSaidBytes = 8 + 32;  // the verdict itself, and the acceptor's public key
 inline constexpr std::size_t kVerdictBytes = kSaidBytes + kProofBytes;
 
@@ -95,7 +95,7 @@ class Handshake {
   State state_ = State::kFailed;
   bool has_theirs_ = false, turned_down_ = false;
   std::array<HelloBytes, 2> hellos_ = {};  // the initiator's, the acceptor's: what is proved
-  std::array<std::byte, kAnswerBytes> in_ = {}, out_ = {};
+  std::array<std::byte, kHelloAnswerBytes> in_ = {}, out_ = {};
   std::size_t received_ = 0, wanted_ = 0, sent_ = 0, out_nbytes_ = 0;
 };
 static_assert(sizeof(Handshake) <= 1024, "what a stranger costs");

@@ -11,10 +11,6 @@
 namespace pc {
 namespace {
 
-void complete(CompletionSink* sink, uint64_t token, Status status, const MessageId& found, uint64_t nbytes) {
-  if (sink != nullptr) sink->complete(Completion{token, std::move(status), found, nbytes});
-}
-
 LinkLimits sane(LinkLimits limits) {
   limits.segment_bytes = std::clamp<std::size_t>(limits.segment_bytes / 64 * 64, 64, kMaxSegmentBytes);
   limits.eager_bytes = std::min(limits.eager_bytes, limits.segment_bytes);  // an eager message is one segment

@@ -16,8 +16,7 @@ void Link::State::complete_probes(const Status& why) {
     const ProbeOp op = probe->op;
     probes.remove(probe);
     probe_pool.give_back(probe);
-    if (op.completions != nullptr)
-      op.completions->complete({.token = op.token, .status = why, .found = op.id, .nbytes = 0});
+    complete(op.completions, op.token, why, op.id);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/scattered.h"
 #include "base/status.h"
@@ -33,6 +34,12 @@ class CompletionSink {
  protected:
   ~CompletionSink() = default;
 };
+
+// Tells `sink`, which may be null, how an operation has ended.
+inline void complete(CompletionSink* sink, uint64_t token, Status status, const MessageId& found = {},
+                     uint64_t nbytes = 0) {
+  if (sink != nullptr) sink->complete(Completion{token, std::move(status), found, nbytes});
+}
 
 // Consumes verified pieces of a message instead of having them stored: how a reduction overlaps the wire. They come in
 // order, where a message is split over several connections those of each part. `data` is only valid during the call. Pieces start at multiples of 64 bytes. Called with the transport's lock held.

@@ -6,13 +6,9 @@
 #include <string>
 
 #include "wire/little_endian.h"
+#include "wire/octets.h"
 
 namespace pc {
-namespace {
-
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-
-}  // namespace
 
 bool aes_available() { return sodium_init() >= 0 && crypto_aead_aes256gcm_is_available() == 1; }
 
@@ -24,7 +20,7 @@ struct SealKey::Secret {
 SealKey::SealKey(Cipher cipher, std::span<const std::byte, 32> key)
     : cipher_(cipher),
       secret_(std::make_unique<Secret>()) {
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(key.data());
+  const auto* const bytes = octets(key.data());
   if (cipher_ == Cipher::kAes256Gcm) crypto_aead_aes256gcm_beforenm(&secret_->aes, bytes);
   std::copy_n(bytes, key.size(), secret_->chacha.begin());
 }
@@ -40,7 +36,7 @@ std::array<unsigned char, 12> SealKey::next_nonce() {
 void SealKey::seal(std::span<std::byte> record) {
   begin_sealed_record(record);
   const std::size_t nbytes = record.size() - kSealOverheadBytes;
-  unsigned char* const head = raw(record.data());
+  unsigned char* const head = octets(record.data());
   unsigned char* const body = head + kSealHeadBytes;
   const std::array<unsigned char, 12> nonce = next_nonce();
   if (cipher_ == Cipher::kAes256Gcm) {
@@ -55,7 +51,7 @@ void SealKey::seal(std::span<std::byte> record) {
 
 Status SealKey::open(std::span<std::byte> record) {
   const std::size_t nbytes = record.size() - kSealOverheadBytes;
-  unsigned char* const head = raw(record.data());
+  unsigned char* const head = octets(record.data());
   unsigned char* const body = head + kSealHeadBytes;
   const std::array<unsigned char, 12> nonce = next_nonce();
   const int bad =

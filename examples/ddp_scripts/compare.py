@@ -27,7 +27,7 @@ def trained(ranks: int, flags: list[str]) -> list[dict[str, float]]:
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads and ranks shall be all there is
     done = subprocess.run(
-        [*launcher, TRAIN, *flags], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        [*launcher, TRAIN, "--json", *flags], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     return json.loads(done.stdout.splitlines()[-1])["runs"]
 

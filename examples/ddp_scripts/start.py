@@ -27,6 +27,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--checkpoint", type=Path, help="folder: goes on from there, saves after each epoch")
     parser.add_argument("--threads", type=int, help="one process with so many threads: to compare")
+    parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
     options = parser.parse_args()
     if options.threads and options.sync_bn:
         parser.error("--threads has no --sync-bn, as torch.nn.DataParallel has none")

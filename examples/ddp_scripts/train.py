@@ -69,5 +69,6 @@ def train(seed: int) -> dict[str, object]:
 
 
 runs = [train(seed) for seed in options.seed]
-pc.print(json.dumps({"ranks": pc.size(), "runs": runs}))
+shown = f"test accuracy on {pc.size()} ranks: " + ", ".join(f"{run['top1']:.1%}" for run in runs)
+pc.print(json.dumps({"ranks": pc.size(), "runs": runs}) if options.json else shown)
 pc.shutdown()

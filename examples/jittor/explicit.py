@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--batch", type=int, default=64, help="global: the same for any number of ranks")
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 pc.init()
@@ -61,5 +62,6 @@ def validate(model: nn.Module) -> float:
 
 
 accuracies = [train(seed) for seed in options.seeds]
-pc.print(json.dumps({"ranks": pc.size(), "accuracies": accuracies}))
+shown = f"test accuracy on {pc.size()} ranks: " + ", ".join(f"{each:.1%}" for each in accuracies)
+pc.print(json.dumps({"ranks": pc.size(), "accuracies": accuracies}) if options.json else shown)
 pc.shutdown()

@@ -16,6 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 digits = load_digits()
@@ -43,4 +44,6 @@ def train(seed: int) -> float:
     return right / len(testing)
 
 
-print(json.dumps({"accuracies": [train(seed) for seed in options.seeds]}))
+accuracies = [train(seed) for seed in options.seeds]
+shown = "test accuracy: " + ", ".join(f"{each:.1%}" for each in accuracies)
+print(json.dumps({"accuracies": accuracies}) if options.json else shown)

@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--ranks", type=int, default=2, choices=[1, 2, 3])
 parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 digits = load_digits()
@@ -69,4 +70,5 @@ def main() -> list[float]:
 
 if __name__ == "__main__":
     results = main()  # a list, of what each rank has returned
-    print(json.dumps({"ranks": len(results), "accuracies": results[0]}))
+    shown = f"test accuracy on {len(results)} ranks: " + ", ".join(f"{each:.1%}" for each in results[0])
+    print(json.dumps({"ranks": len(results), "accuracies": results[0]}) if options.json else shown)

@@ -1,8 +1,6 @@
 """MegEngine's day: launcher, bcast_list_, allreduce callback with sum or mean, shards of data, save and load, barrier.
 
-The model is of NumPy, with a backward by hand: MegEngine is not needed.
-
-python examples/megengine/train.py --ranks 2
+python examples/megengine/train.py --ranks 2        (the model is of NumPy: MegEngine is not needed)
 """
 
 import argparse
@@ -22,6 +20,7 @@ parser.add_argument("--ranks", type=int, default=2)
 parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--batch", type=int, default=96, help="global: the same for any number of ranks")
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 digits = load_digits()
@@ -76,4 +75,5 @@ def main(folder: str) -> list[float]:
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         results = main(folder)  # a list, of what each rank has returned
-    print(json.dumps({"ranks": len(results), "accuracies": results[0]}))
+    shown = f"test accuracy on {len(results)} ranks: " + ", ".join(f"{each:.1%}" for each in results[0])
+    print(json.dumps({"ranks": len(results), "accuracies": results[0]}) if options.json else shown)

@@ -16,6 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--batch", type=int, default=96, help="global: the same for any number of ranks")
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 pc.init()
@@ -47,5 +48,6 @@ def train(seed: int) -> float:
 
 
 accuracies = [train(seed) for seed in options.seeds]
-pc.print(json.dumps({"ranks": pc.size(), "accuracies": accuracies}))
+shown = f"test accuracy on {pc.size()} ranks: " + ", ".join(f"{each:.1%}" for each in accuracies)
+pc.print(json.dumps({"ranks": pc.size(), "accuracies": accuracies}) if options.json else shown)
 pc.shutdown()

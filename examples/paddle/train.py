@@ -17,6 +17,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--batch", type=int, default=48, help="global: the same for any number of ranks")
 parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 
@@ -25,9 +26,7 @@ def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm)
 
 
-class Block(nn.Module):
-    """Two convolutions and a shortcut around them."""
-
+class Block(nn.Module):  # two convolutions and a shortcut around them
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.first, self.second = convolution(inputs, outputs, stride), convolution(outputs, outputs)
@@ -42,8 +41,7 @@ def resnet() -> nn.Module:
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
 
-def synthetic(n: int, seed: int) -> TensorDataset:
-    """Ten patterns of 32 x 32 in three colours, under noise."""
+def synthetic(n: int, seed: int) -> TensorDataset:  # ten patterns of 32 x 32 in three colours, under noise
     patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(n) % 10
     noise = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
@@ -75,5 +73,7 @@ def train(seed: int) -> float:
     return accuracy.compute()
 
 
-pc.print(json.dumps({"ranks": pc.size(), "accuracies": [train(seed) for seed in options.seeds]}))
+accuracies = [train(seed) for seed in options.seeds]
+shown = f"test accuracy on {pc.size()} ranks: " + ", ".join(f"{each:.1%}" for each in accuracies)
+pc.print(json.dumps({"ranks": pc.size(), "accuracies": accuracies}) if options.json else shown)
 pc.shutdown()

@@ -21,6 +21,7 @@ parser.add_argument(
     "--checkpoint", type=Path, help="goes on from there if it exists, and is written every 5 batches"
 )
 parser.add_argument("--stop-after", type=int, default=0, help="end after so many batches, as if killed")
+parser.add_argument("--json", action="store_true", help="end with the result as one line of JSON")
 options = parser.parse_args()
 
 pc.init()
@@ -73,5 +74,7 @@ def accuracy_of(model: torch.nn.Module) -> float:
 
 
 results = [train(seed) for seed in options.seeds]
-pc.print(json.dumps({"ranks": pc.size(), "runs": results}))
+shown = ", ".join(f"{each['accuracy']:.1%}" if each else "stopped before the end" for each in results)
+shown = f"test accuracy on {pc.size()} ranks: {shown}"
+pc.print(json.dumps({"ranks": pc.size(), "runs": results}) if options.json else shown)
 pc.shutdown()

@@ -10,11 +10,15 @@
 #include <vector>
 
 #include "comm/runtime.h"
+#include "statuses.h"
 #include "store/memory.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/thread_neighbours.h"
 
 namespace pc::testing {
+
+inline constexpr double kShort = 0.3;  // a timeout that shall expire
+inline constexpr double kLong = 20;    // one that shall not
 
 // kShared: memory that the ranks share, and inproc for messages. kIslands: some share it with each other, as on several hosts.
 enum class Over : uint8_t { kInproc, kTcp, kShared, kIslands };

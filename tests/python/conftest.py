@@ -9,8 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from forked_ranks import ForkServer
+from processor_seconds import ProcessorSeconds
 
 import pycollective as pc
+from pycollective.launching import child
 
 # Whoever started us in the background may have had us ignore these; the launcher and its ranks would ignore them too.
 for _number in (signal.SIGINT, signal.SIGHUP):
@@ -29,6 +32,20 @@ LAUNCHER_PREFIXES = (
     "HOROVOD_",
     "PADDLE_",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fresh-ranks", action="store_true", help="start each rank of each test as a new interpreter"
+    )
+    parser.addoption(
+        "--processor-seconds", action="store_true", help="print what the dearest tests and files cost"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("processor_seconds"):
+        config.pluginmanager.register(ProcessorSeconds())
 
 
 def _own_descriptors() -> dict[str, str]:
@@ -81,6 +98,22 @@ def no_key_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     os.environ.pop("XDG_CONFIG_HOME")
     if before is not None:
         os.environ["XDG_CONFIG_HOME"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server(nothing_left_behind: None, no_key_in_the_users_home: None) -> Iterator[ForkServer]:
+    server = ForkServer(late=LAUNCHER_VARIABLES + LAUNCHER_PREFIXES)
+    yield server
+    server.end()
+
+
+@pytest.fixture(autouse=True)
+def ranks_are_forked(
+    fork_server: ForkServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those of tests with the mark fresh_ranks, of fixtures of a module, and with --fresh-ranks."""
+    if not request.config.getoption("fresh_ranks") and not request.node.get_closest_marker("fresh_ranks"):
+        monkeypatch.setattr(child, "start", fork_server.start)
 
 
 @pytest.fixture(autouse=True)

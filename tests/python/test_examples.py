@@ -44,7 +44,7 @@ class Training:
 
 def train(ranks: int, example: str, folder: Path) -> Training:
     dump = folder / f"{ranks}.npz"
-    result = json.loads(run(ranks, example, "--dtype", "float64", "--dump", str(dump))[-1])
+    result = json.loads(run(ranks, example, "--json", "--dtype", "float64", "--dump", str(dump))[-1])
     with np.load(dump) as arrays:
         return Training(result, [arrays[name] for name in arrays.files])
 
@@ -91,7 +91,7 @@ def test_four_ranks_learn_what_one_rank_learns(trainings: tuple[Training, Traini
 
 @pytest.mark.parametrize("example", DIGITS)
 def test_the_digits_are_learned_in_float32_as_the_demo_runs_them(example: str) -> None:
-    result = json.loads(run(4, example, "--dtype", "float32")[-1])
+    result = json.loads(run(4, example, "--json", "--dtype", "float32")[-1])
     assert result["ranks"] == 4
     assert result["accuracy"] >= 0.95
     assert all(len(set(epoch)) == 1 for epoch in result["hashes"])

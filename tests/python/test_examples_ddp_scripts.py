@@ -47,7 +47,7 @@ def train(ranks: int, *flags: str) -> list[str]:
     """What it prints."""
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
     done = subprocess.run(
-        [*launcher, EXAMPLE / "train.py", *flags],
+        [*launcher, EXAMPLE / "train.py", "--json", *flags],
         capture_output=True, text=True, timeout=100, env=ENVIRONMENT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -137,7 +137,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Exact:
 
 def started(*flags: str, **variables: str) -> subprocess.Popen[str]:
     """Without a launcher."""
-    command = [sys.executable, EXAMPLE / "train.py", *flags]
+    command = [sys.executable, EXAMPLE / "train.py", "--json", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env={**ENVIRONMENT, **variables}, text=True)
 
 

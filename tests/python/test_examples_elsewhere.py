@@ -96,7 +96,9 @@ def outputs(example: Example) -> list[str]:
     def output(world: tuple[Start, int]) -> str:
         start, ranks = world
         options = () if world is example.worlds[0] else example.options
-        return spoken(start, ranks, [*options, str(EXAMPLES / example.path), "--seeds", "0", "1", "2"])
+        return spoken(
+            start, ranks, [*options, str(EXAMPLES / example.path), "--seeds", "0", "1", "2", "--json"]
+        )
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(output, example.worlds))

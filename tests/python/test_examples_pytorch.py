@@ -43,7 +43,7 @@ def run(*words: str) -> list[str]:
 
 
 def train(ranks: int, *arguments: str) -> list[dict[str, Any]]:
-    said = run(*RUN, "-n", str(ranks), str(FOLDER / "train.py"), *arguments)
+    said = run(*RUN, "-n", str(ranks), str(FOLDER / "train.py"), "--json", *arguments)
     result = json.loads(said[-1])
     assert result["ranks"] == ranks
     runs: list[dict[str, Any]] = result["runs"]
@@ -75,7 +75,7 @@ def test_two_machines_train_as_one(tmp_path: Path) -> None:
     """Two launchers on this machine stand for them; test_launch_machines has two network namespaces."""
     (one,) = train(4, "--epochs", "1")
     master = ("--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "-n", "2")
-    script = (str(FOLDER / "train.py"), "--epochs", "1")
+    script = (str(FOLDER / "train.py"), "--json", "--epochs", "1")
     second = begin(*RUN, *master, "--node-rank", "1", *script)
     first = begin(*RUN, *master, "--node-rank", "0", *script)
     said = end(first)

@@ -19,6 +19,8 @@ import pycollective as pc
 from pycollective import testing
 from pycollective.launching.environment import free_port
 
+pytestmark = pytest.mark.fresh_ranks
+
 SOON_S = 20  # far below the default timeout of 600 s, far above what a loaded machine needs
 
 

@@ -15,6 +15,8 @@ import pytest
 import pycollective as pc
 from pycollective import _core
 
+pytestmark = pytest.mark.fresh_ranks
+
 PACKAGE = Path(pc.__file__).parent
 STUB = ast.parse((PACKAGE / "_core.pyi").read_text())
 
@@ -61,16 +63,6 @@ pc.torch.DataParallel
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert "pycollective.torch.DataParallel needs PyTorch, which is not installed" in ended.stderr
-
-
-def test_the_source_folder_without_a_compiled_module_says_so(tmp_path: Path) -> None:
-    (tmp_path / "pycollective").mkdir()
-    (tmp_path / "pycollective" / "__init__.py").write_text((PACKAGE / "__init__.py").read_text())
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path[0] = {str(tmp_path)!r}; sys.meta_path[:] = "
-               "[f for f in sys.meta_path if isinstance(f, type)]; import pycollective"]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "ImportError: there is no compiled module in" in ended.stderr
-    assert "run from another directory" in ended.stderr
 
 
 def test_all_lists_the_public_names_and_nothing_else() -> None:

@@ -25,7 +25,7 @@ import pycollective as pc
 from pycollective.launching import child, from_python
 from pycollective.launching.environment import free_port
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.fresh_ranks, pytest.mark.timeout(60)]
 
 DEADLINE_S = 40.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "run.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -12,31 +13,33 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(60)
-PIP = """#!/bin/sh
+PYTHON = f"""#!/bin/sh
+case "$*" in "-m pip "*) ;; - | "- "*) exec {sys.executable} "$@" ;; *) exit 0 ;; esac
 echo "$*" >> pip.log
 case "$*" in *"$UNOBTAINABLE"*) exit 1 ;; esac
 """
+PACKAGE = "-v --no-build-isolation --no-deps --editable ."
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    for name in ("scripts/setup", "scripts/test", "pyproject.toml", "CMakeLists.txt"):
+    for name in ("scripts/setup", "scripts/step", "scripts/test", "pyproject.toml", "CMakeLists.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("csrc", "bindings", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("pip", "python"):
-        (tmp_path / ".venv/bin" / name).write_text(PIP)
+        (tmp_path / ".venv/bin" / name).write_text(PYTHON if name == "python" else "#!/bin/sh")
         (tmp_path / ".venv/bin" / name).chmod(0o755)
     return tmp_path
 
 
-def setup(clone: Path, **variables: str) -> tuple[list[str], str]:
-    """What pip was asked for, and what was said."""
+def setup(clone: Path, *words: str, **variables: str) -> tuple[list[str], str]:
+    """What pip was asked for, sorted, since some of it is asked for while the compiler runs; and what was said."""
     (clone / "pip.log").unlink(missing_ok=True)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYCOLLECTIVE_")}
     done = subprocess.run(
-        ["scripts/setup", "--no-system"],
+        ["scripts/setup", "--no-system", *words],
         cwd=clone,
         env={**inherited, "PYTHON": sys.executable, "UNOBTAINABLE": "nothing", **variables},
         capture_output=True,
@@ -46,19 +49,32 @@ def setup(clone: Path, **variables: str) -> tuple[list[str], str]:
     assert done.returncode == 0, done.stderr
     log = clone / "pip.log"
     calls = log.read_text().splitlines() if log.exists() else []
-    return [call.partition("--quiet ")[2] for call in calls if "--quiet" in call], done.stderr
+    return sorted(call.removeprefix("-m pip install ") for call in calls), done.stderr
 
 
 def test_setup_does_nothing_when_nothing_has_changed(clone: Path) -> None:
-    assert len(setup(clone)[0]) == 3  # tools, package, PyTorch
+    assert len(setup(clone)[0]) == 4  # build tools, package, other packages, PyTorch
     assert setup(clone) == ([], "")
+    assert setup(clone, "demo") == ([], "")
     (clone / "csrc/new.cc").touch()
-    assert setup(clone)[0] == ["--no-build-isolation --editable . --no-deps"]
+    assert setup(clone)[0] == [PACKAGE]
+
+
+def test_the_demo_installs_what_it_needs_and_a_later_call_the_rest(clone: Path) -> None:
+    others, pytorch, package, build_tools = setup(clone, "demo")[0]
+    assert (package, pytorch) == (PACKAGE, "--no-compile torch==2.13.0+cpu")
+    assert "cmake" in build_tools
+    assert "scikit-learn numpy" in others
+    assert not any(tool in others for tool in ("ruff", "mypy", "pytest", "jax", "matplotlib"))
+    assert setup(clone, "demo") == ([], "")
+    (rest,) = setup(clone)[0]
+    assert all(tool in rest for tool in ("ruff==", "mypy==", "clang-format==", "numpy", "pytest", "jax"))
+    assert setup(clone) == setup(clone, "demo") == ([], "")
 
 
 def test_setup_says_loudly_that_pytorch_is_missing_and_tries_again(clone: Path) -> None:
     first, said = setup(clone, UNOBTAINABLE="torch==")
-    assert first[-1] == "torch==2.13.0+cpu"
+    assert "torch==2.13.0+cpu" in first
     assert "NO PYTORCH" in said
     assert "PYCOLLECTIVE_TORCH_INDEX" in said
     again, said = setup(clone, UNOBTAINABLE="torch==")
@@ -77,6 +93,29 @@ def test_another_pytorch_can_be_asked_for(clone: Path) -> None:
     assert setup(clone, PYCOLLECTIVE_TORCH="none") == ([], "")
 
 
+STEP = ["scripts/step", "2", "compiling", "sh", "-c", "echo '[3/8] a.cc'; sleep 1; exit 3"]
+
+
+def test_a_step_shows_how_far_it_is_and_what_a_failure_said(clone: Path) -> None:
+    environment = {**os.environ, "STEPS": "5"}
+    done = subprocess.run(STEP, cwd=clone, env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 3
+    first, last = done.stdout.splitlines()
+    assert (first, last[-17:]) == ("[2/5 0:00] compiling", "compiling: failed")
+    assert done.stderr.startswith("[3/8] a.cc\n")
+
+
+def test_on_a_terminal_a_step_rewrites_its_line(clone: Path) -> None:
+    ours, terminal = pty.openpty()
+    environment = {**os.environ, "STEPS": "5", "TERM": "xterm"}
+    subprocess.run(STEP, cwd=clone, env=environment, stdout=terminal, stderr=subprocess.DEVNULL, timeout=50)
+    shown = os.read(ours, 4000).decode()
+    assert "\r[2/5 0:00] compiling: 3 of 8\033[K\r" in shown
+    assert shown.count("\n") == 1
+    os.close(ours)
+    os.close(terminal)
+
+
 def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
     assert not any("WERROR" in call for call in setup(clone)[0])
 
@@ -85,7 +124,7 @@ def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
 def test_arguments_that_nobody_would_read_are_refused(clone: Path, words: list[str]) -> None:
     done = subprocess.run(["scripts/test", *words], cwd=clone, capture_output=True, text=True, timeout=50)
     assert done.returncode == 2
-    assert done.stderr.startswith("usage: scripts/test")
+    assert "usage: scripts/test" in done.stderr
     assert not (clone / "pip.log").exists()
 
 

@@ -19,6 +19,8 @@ from arrays import torch
 import pycollective as pc
 from pycollective import devices
 
+pytestmark = pytest.mark.fresh_ranks
+
 CHECKS = named_checks.Checks()
 DRAWN = 20
 

@@ -17,7 +17,7 @@ import pytest
 import pycollective as pc
 from pycollective import testing
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.fresh_ranks, pytest.mark.timeout(60)]
 
 LATE_S = 10  # a rank that is not late has so long to start and to end
 

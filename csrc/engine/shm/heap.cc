@@ -4,14 +4,14 @@
 #include <functional>
 #include <limits>
 
+#include "base/byte_units.h"
+#include "base/round_up.h"
+
 namespace pc::shm {
 namespace {
 
-constexpr std::size_t kMiB = 1024UL * 1024;
 constexpr std::size_t kPieceNbytes = 64 * kMiB;
 constexpr std::size_t kAlign = 128, kLargeAlign = 2 * kMiB;
-
-std::size_t rounded(std::size_t nbytes, std::size_t to) { return (nbytes + to - 1) / to * to; }
 
 bool is_inside(const std::byte* data, std::span<const std::byte> memory) {
   const std::less<const std::byte*> before;
@@ -24,7 +24,7 @@ std::optional<std::size_t> Heap::take(Piece& piece, std::size_t nbytes, std::siz
   const uintptr_t base = reinterpret_cast<uintptr_t>(piece.memory.data());
   for (auto gap = piece.gaps.begin(); gap != piece.gaps.end(); ++gap) {
     const std::size_t begin = gap->first, end = begin + gap->second;
-    const std::size_t at = rounded(base + begin, alignment) - base;
+    const std::size_t at = round_up(base + begin, alignment) - base;
     if (at > end || end - at < nbytes) continue;
     piece.gaps.erase(gap);
     if (at != begin) piece.gaps.emplace(begin, at - begin);
@@ -37,7 +37,7 @@ std::optional<std::size_t> Heap::take(Piece& piece, std::size_t nbytes, std::siz
 Result<std::byte*> Heap::allocate(std::size_t nbytes) {
   if (nbytes > std::numeric_limits<std::size_t>::max() / 2)
     return Status(Code::kInvalidArgument, "an array of " + std::to_string(nbytes) + " bytes cannot be");
-  const std::size_t wanted = rounded(std::max<std::size_t>(nbytes, 1), kAlign);
+  const std::size_t wanted = round_up(std::max<std::size_t>(nbytes, 1), kAlign);
   const std::size_t alignment = wanted >= kLargeAlign ? kLargeAlign : kAlign;
   const std::lock_guard lock(mutex_);
   const auto take_from = [&](Piece& piece) -> std::byte* {
@@ -51,7 +51,7 @@ Result<std::byte*> Heap::allocate(std::size_t nbytes) {
   for (Piece& piece : pieces_) {
     if (std::byte* const memory = take_from(piece); memory != nullptr) return memory;
   }
-  const std::size_t more = std::max(kPieceNbytes, rounded(wanted, kLargeAlign) + kLargeAlign);
+  const std::size_t more = std::max(kPieceNbytes, round_up(wanted, kLargeAlign) + kLargeAlign);
   PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(more));
   usage_.reserved_nbytes += range.memory.size();
   pieces_.push_back({range.offset, range.memory, {{0, range.memory.size()}}});

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/byte_units.h"
+
 namespace pc::shm {
 namespace {
-
-constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
 constexpr std::array<LimitRow, 8> kTable = {{
     {"combined_at_once", &Limits::combined_at_once, 64, 16 * kMiB, 1, false},

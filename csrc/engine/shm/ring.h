@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/round_up.h"
+
 namespace pc::shm {
 
 // Thread-safety: none; the holder of the group's baton.
@@ -30,7 +32,7 @@ class Ring {
   // Where there is room for `nbytes`, a fraction of the ring, as soon as `is_free(use)` says so of what was there. nullopt: not yet.
   template <class IsFree>
   std::optional<uint64_t> take(std::size_t nbytes, const Use& use, IsFree&& is_free) {
-    const std::size_t wanted = (nbytes + kAlign - 1) / kAlign * kAlign;
+    const std::size_t wanted = round_up(nbytes, kAlign);
     uint64_t begin = head_;
     if (begin % nbytes_ + wanted > nbytes_) begin += nbytes_ - begin % nbytes_;
     while (begin + wanted - tail_ > nbytes_ || newest_ - oldest_ == kept_.size()) {

@@ -13,22 +13,6 @@
 #include "kernels/reduce.h"
 
 namespace pc::shm {
-namespace {
-
-struct SharedGroup {
-  SharedGroup(Host& host, Reactor& reactor, const Limits& limits, const Launch& launch, bool crowded,
-              CoreWatch* core)
-      : line(reactor, launch.group, [](uint64_t) {}),  // void calls are announced with the next one
-        group(host, launch.group, launch.rank, {launch.world_ranks, static_cast<std::size_t>(launch.size)},
-              limits),
-        waiter(crowded, Waiter::flags(), core) {}
-  GroupLine line;
-  Group group;                      // the baton's
-  Waiter waiter;                    // likewise
-  std::unique_ptr<SharedRun> next;  // likewise: for a call that may be done at once
-};
-
-}  // namespace
 
 const Algorithm& shared_memory(Collective collective) {
   static const std::array<Algorithm, kCollectiveCount> kRows = [] {
@@ -70,6 +54,19 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
 }
 
 struct SharedExecutor::State {
+  struct SharedGroup {
+    SharedGroup(Host& host, Reactor& reactor, const Limits& limits, const Launch& launch, bool crowded,
+                CoreWatch* core)
+        : line(reactor, launch.group, [](uint64_t) {}),  // void calls are announced with the next one
+          group(host, launch.group, launch.rank, {launch.world_ranks, static_cast<std::size_t>(launch.size)},
+                limits),
+          waiter(crowded, Waiter::flags(), core) {}
+    GroupLine line;
+    Group group;                      // the baton's
+    Waiter waiter;                    // likewise
+    std::unique_ptr<SharedRun> next;  // likewise: for a call that may be done at once
+  };
+
   State(Host& host_, Reactor& reactor_, bool crowded_, LimitsByRanks limits_, CoreWatch* core_)
       : host(host_),
         reactor(reactor_),
@@ -123,7 +120,7 @@ bool SharedExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, const Launch& launch) {
-  SharedGroup& shared = state_->group_of(launch);
+  State::SharedGroup& shared = state_->group_of(launch);
   const auto make_run = [&] {
     return std::make_unique<SharedRun>(state_->host, shared.group, shared.waiter);
   };
@@ -164,14 +161,14 @@ Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, con
 
 void SharedExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (SharedGroup* const shared = state_->find(group)) shared->line.cancel(sequence, why);
+  if (State::SharedGroup* const shared = state_->find(group)) shared->line.cancel(sequence, why);
 }
 
 void SharedExecutor::peer_left(Rank world) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (std::find(state_->left.begin(), state_->left.end(), world) != state_->left.end()) return;
   state_->left.push_back(world);
-  for (const std::unique_ptr<SharedGroup>& shared : state_->groups) {
+  for (const std::unique_ptr<State::SharedGroup>& shared : state_->groups) {
     shared->group.note_left(world);
     shared->line.wake();
   }
@@ -180,13 +177,13 @@ void SharedExecutor::peer_left(Rank world) {
 void SharedExecutor::abort(uint32_t group, const Status& why) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->ended_groups.try_emplace(group, why);
-  if (SharedGroup* const shared = state_->find(group)) shared->line.abort(why);
+  if (State::SharedGroup* const shared = state_->find(group)) shared->line.abort(why);
 }
 
 void SharedExecutor::abort(const Status& why) noexcept {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (state_->aborted.is_ok()) state_->aborted = why;
-  for (const std::unique_ptr<SharedGroup>& shared : state_->groups) shared->line.abort(why);
+  for (const std::unique_ptr<State::SharedGroup>& shared : state_->groups) shared->line.abort(why);
 }
 
 }  // namespace pc::shm

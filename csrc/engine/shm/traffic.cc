@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace pc::shm {
 namespace {
 
 constexpr std::size_t kLine = 128;
-
-std::size_t aligned(std::size_t nbytes) { return (nbytes + kLine - 1) / kLine * kLine; }
 
 // What a rank writes in one go.
 std::size_t most_at_once(const Request& request, Rank ranks, const Limits& limits) {
@@ -21,7 +21,7 @@ std::size_t most_at_once(const Request& request, Rank ranks, const Limits& limit
 }
 
 std::size_t chunk_for(std::size_t largest_span, const Limits& limits) {
-  return std::clamp(aligned(largest_span / 4), limits.least_chunk, limits.most_chunk);
+  return std::clamp(round_up(largest_span / 4, kLine), limits.least_chunk, limits.most_chunk);
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
                                                                          : 1;
   if (moves_data(collective_))
     geometry_.bind(request, Shape{collective_, rank_, size_, root_, 1, request.counts.empty()}, chunks);
-  largest_part_ = addressed_ && knows_size(request) ? aligned(geometry_.chunk_nbytes()) : 0;
+  largest_part_ = addressed_ && knows_size(request) ? round_up(geometry_.chunk_nbytes(), kLine) : 0;
   if (!is_led && message_nbytes() > largest_message) in_rounds_ = true;
   const std::size_t sharers =
       is_divided ? std::max<std::size_t>(static_cast<std::size_t>(division.most), 2) : ranks;
@@ -136,7 +136,7 @@ std::size_t Traffic::place_in_input(Rank writer) const {
 }
 
 std::size_t Traffic::sizes_nbytes() const {
-  return knows_size_ ? 0 : aligned(sizeof(uint64_t) * static_cast<std::size_t>(size_ - 1));
+  return knows_size_ ? 0 : round_up(sizeof(uint64_t) * static_cast<std::size_t>(size_ - 1), kLine);
 }
 
 std::size_t Traffic::message_nbytes() const {

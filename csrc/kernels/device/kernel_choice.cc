@@ -8,11 +8,6 @@
 namespace pc {
 namespace {
 
-using device::CopyArguments;
-using device::kVectorBytes;
-using device::ReduceArguments;
-using device::StepFactors;
-
 enum class Kind { kTruth, kWhole, kShortFloat, kFloat, kComplex, kBytes };
 
 // What the kernels need to know of a type.
@@ -113,7 +108,7 @@ Choice choose(DType dtype, ReduceOp op) {
 
 // ---- what the steps are told
 
-void set_masks(ReduceArguments& arguments, DType dtype, ReduceOp op) {
+void set_masks(device::ReduceArguments& arguments, DType dtype, ReduceOp op) {
   using enum ReduceOp;
   const Element element = element_of(dtype);
   const bool all_of = op == kProd || op == kMin || op == kBAnd || op == kLAnd;
@@ -125,7 +120,7 @@ void set_masks(ReduceArguments& arguments, DType dtype, ReduceOp op) {
   arguments.truth = element.one;
 }
 
-void set_order(ReduceArguments& arguments, DType dtype, ReduceOp op) {
+void set_order(device::ReduceArguments& arguments, DType dtype, ReduceOp op) {
   const Element element = element_of(dtype);
   const uint64_t sign = uint64_t{1} << (8 * element.part_nbytes - 1);
   const bool from_largest = op == ReduceOp::kMax || op == ReduceOp::kMaxLoc;
@@ -136,11 +131,11 @@ void set_order(ReduceArguments& arguments, DType dtype, ReduceOp op) {
 }
 
 template <class T>
-StepFactors scaled(const Weights& weights, double factor) {
+device::StepFactors scaled(const Weights& weights, double factor) {
   const ScaleFactors<T> f = scale_factors<T>({nullptr, nullptr, nullptr, 0, weights, factor});
   return {f.a, f.b, 1};
 }
-StepFactors factors_of(DType dtype, const Reduction& how, const Weights& weights) {
+device::StepFactors factors_of(DType dtype, const Reduction& how, const Weights& weights) {
   const Element element = element_of(dtype);
   const bool in_float64 = element.part_nbytes == 8;
   if (how.op == ReduceOp::kScaledSum) {
@@ -154,7 +149,7 @@ StepFactors factors_of(DType dtype, const Reduction& how, const Weights& weights
 }
 
 // Step k combines what sources 0 to k - 1 hold with source k. A source alone is only ever scaled.
-void set_steps(ReduceArguments& arguments, const DeviceReduction& reduction) {
+void set_steps(device::ReduceArguments& arguments, const DeviceReduction& reduction) {
   if (reduction.how.op != ReduceOp::kAvg && reduction.how.op != ReduceOp::kScaledSum) return;
   const auto held_by = [&](std::size_t k) {
     return reduction.contributions.empty() ? 1 : reduction.contributions[k];
@@ -187,11 +182,12 @@ struct Addresses {
   }
 };
 
-void set_vectors(ReduceArguments& arguments, const Addresses& addresses, std::size_t element_nbytes) {
-  if (addresses.differing % kVectorBytes != 0) return;
-  const std::size_t head_nbytes = (kVectorBytes - addresses.first % kVectorBytes) % kVectorBytes;
+void set_vectors(device::ReduceArguments& arguments, const Addresses& addresses, std::size_t element_nbytes) {
+  if (addresses.differing % device::kVectorBytes != 0) return;
+  const std::size_t head_nbytes =
+      (device::kVectorBytes - addresses.first % device::kVectorBytes) % device::kVectorBytes;
   if (head_nbytes % element_nbytes != 0) return;
-  const std::size_t per_vector = kVectorBytes / element_nbytes;
+  const std::size_t per_vector = device::kVectorBytes / element_nbytes;
   arguments.head = std::min<uint64_t>(head_nbytes / element_nbytes, arguments.count);
   arguments.in_vectors = (arguments.count - arguments.head) / per_vector * per_vector;
 }
@@ -210,7 +206,7 @@ std::optional<std::string> reduce_kernel(DType dtype, ReduceOp op) {
   return "pc_" + std::string(choice.step) + "_" + std::string(choice.element);
 }
 
-Result<ReduceArguments> reduce_arguments(const DeviceReduction& reduction) {
+Result<device::ReduceArguments> reduce_arguments(const DeviceReduction& reduction) {
   const DType dtype = reduction.dtype;
   const Choice choice = choose(dtype, reduction.how.op);
   if (choice.step.empty()) {
@@ -224,7 +220,7 @@ Result<ReduceArguments> reduce_arguments(const DeviceReduction& reduction) {
                                               " numbers of contributions for " +
                                               std::to_string(reduction.from.size()) + " sources");
   }
-  ReduceArguments arguments = {};
+  device::ReduceArguments arguments = {};
   Addresses addresses(reduction.from[0]);
   for (std::size_t k = 0; k < reduction.from.size(); ++k)
     addresses.add(arguments.from[k] = reduction.from[k]);
@@ -244,15 +240,16 @@ Result<ReduceArguments> reduce_arguments(const DeviceReduction& reduction) {
   return arguments;
 }
 
-Result<CopyArguments> copy_arguments(std::span<void* const> to, const void* from, std::size_t nbytes) {
+Result<device::CopyArguments> copy_arguments(std::span<void* const> to, const void* from,
+                                             std::size_t nbytes) {
   PC_TRY(check_number(to.size(), device::kMostOutputs, "outputs"));
-  CopyArguments arguments = {};
+  device::CopyArguments arguments = {};
   Addresses addresses(from);
   arguments.from = from;
   for (std::size_t j = 0; j < to.size(); ++j) addresses.add(arguments.to[j] = to[j]);
   arguments.outputs = static_cast<int32_t>(to.size());
   arguments.nbytes = nbytes;
-  arguments.unit = kVectorBytes;
+  arguments.unit = device::kVectorBytes;
   while (addresses.differing % arguments.unit != 0) arguments.unit /= 2;
   if (arguments.unit == 1) return arguments;
   const uint64_t unit = arguments.unit;
@@ -262,7 +259,7 @@ Result<CopyArguments> copy_arguments(std::span<void* const> to, const void* from
 }
 
 LaunchShape launch_shape(std::size_t nbytes, uint32_t multiprocessors) {
-  constexpr uint64_t kBlockBytes = uint64_t{device::kThreads} * kVectorBytes;
+  constexpr uint64_t kBlockBytes = uint64_t{device::kThreads} * device::kVectorBytes;
   constexpr uint64_t kMost = 1 << 20, kVectorsOfThread = 4;
   const uint64_t wanted = (nbytes + kBlockBytes - 1) / kBlockBytes, held = 2 * uint64_t{multiprocessors};
   const uint64_t blocks = std::min(wanted, std::max(held, wanted / kVectorsOfThread));

@@ -75,9 +75,7 @@ void FaultyTransport::abort(const Status& why) noexcept {
 // The peers are held no longer: what is posted later meets the end of the real transport.
 void FaultyTransport::complete_held(const Status& why) {
   for (const auto& [peer, posts] : std::exchange(held_, {})) {
-    for (const Held& held : posts) {
-      held.completions->complete({.token = held.token, .status = why, .found = {}, .nbytes = 0});
-    }
+    for (const Held& held : posts) complete(held.completions, held.token, why);
   }
 }
 

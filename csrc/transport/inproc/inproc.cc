@@ -15,14 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_units.h"
 #include "base/fd.h"
 
 namespace pc {
 namespace {
 
-constexpr int kSliceMs = 50;  // how often join() looks at its context
-
-constexpr std::size_t kBytesPerTurn = 1024UL * 1024;  // moved by one call; what is left is poll()'s
+constexpr std::size_t kMoveBytes = kMiB;  // moved by one call; what is left is poll()'s
 
 // Both ends of the channel between two ranks. Thread-safety: `mutex` guards what follows it.
 struct Pair {
@@ -42,7 +41,7 @@ struct Pair {
 // Signals that a rank's poll() has something to do. Rung with the lock of the pair in question held, answered before
 // that lock is taken: so the answer to any ring sees its work, also when it swallows the ring of somebody who came
 // just now.
-struct Doorbell {
+struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> rung{false};  // spares poll() the system call
   void ring() {
@@ -85,7 +84,7 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
   std::unique_ptr<Transport> make_transport(Rank rank) override;
 
   Rank size() const { return size_; }
-  Doorbell& bell(Rank rank) { return bells_[static_cast<std::size_t>(rank)]; }
+  WakeEvent& bell(Rank rank) { return bells_[static_cast<std::size_t>(rank)]; }
   Pair& pair(Rank a, Rank b) {
     const std::size_t high = static_cast<std::size_t>(std::max(a, b));
     return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
@@ -96,7 +95,7 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
 
  private:
   const Rank size_;
-  std::vector<Doorbell> bells_;
+  std::vector<WakeEvent> bells_;
   std::vector<std::unique_ptr<Pair>> pairs_;  // (low, high) at high*(high-1)/2 + low
   std::mutex mutex_;                          // guards taken_ and joined_
   std::condition_variable somebody_joined_;
@@ -108,7 +107,7 @@ Status Hub::join(Rank rank, const WaitContext& context) {
   joined_[static_cast<std::size_t>(rank)] = true;
   somebody_joined_.notify_all();
   const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
-  const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms(kSliceMs)); };
+  const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms()); };
   while (!somebody_joined_.wait_for(lock, slice(), all_here)) {
     lock.unlock();  // the probe runs other people's code
     const WaitEnd end = Waiter::check(context);
@@ -147,7 +146,7 @@ std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
       ++frames;
       moved = true;
     }
-    if (nbytes < kBytesPerTurn) continue;
+    if (nbytes < kMoveBytes) continue;
     if (pair.links[0].has_output() || pair.links[1].has_output()) {
       bell(a).ring();
       bell(b).ring();
@@ -269,11 +268,7 @@ class InprocTransport final : public Transport {
     if (peer < 0 || peer >= hub_->size() || peer == rank_) {
       const Status why(Code::kInvalidArgument,
                        "rank " + std::to_string(peer) + " is not a peer of rank " + std::to_string(rank_));
-      if (op.completions != nullptr) {
-        op.completions->complete(
-            {.token = op.token, .status = why.with_peer(peer), .found = {}, .nbytes = 0});
-      }
-      return;
+      return complete(op.completions, op.token, why.with_peer(peer));
     }
     Pair& pair = hub_->pair(rank_, peer);
     const std::lock_guard lock(pair.mutex);

@@ -7,15 +7,15 @@
 #include <string>
 
 #include "kernels/copy.h"
+#include "transport/budget.h"
 
 namespace pc {
 namespace {
 
 // Of a large message: the peer takes one while the next is put. An eager one must fit.
-constexpr std::size_t kPiece = kEagerBytes + kMaxDescriptionBytes;
+constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
 // In a frame up to here the peer copies behind the writer. Of a longer one it has the frame before meanwhile, and what it looks at is dear to write.
 constexpr std::size_t kBehind = kEagerBytes;
-constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
 constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
 // Two such arrays, the sender's and the receiver's, do not stay in the caches: then lines need not be read before they are written.
 constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
@@ -60,7 +60,7 @@ void ShmConnection::say_goodbye() {
 std::size_t ShmConnection::write() {
   if (!open_ || !link_.has_output()) return 0;
   std::size_t frames = 0;
-  for (std::size_t nbytes = 0; nbytes < kBytesPerTurn; ++frames) {
+  for (std::size_t nbytes = 0; nbytes < kBudgetBytes; ++frames) {
     const Result<std::size_t> room = room_for_frame();
     if (!room.is_ok()) return broken(room.status()), frames + 1;
     if (room.value() == kFull) break;
@@ -85,7 +85,7 @@ Result<std::size_t> ShmConnection::room_for_frame() {
     return Status(Code::kPeerFailure, "it has taken more than there was");
   if (lines == kChannelLines) return kFull;
   const std::size_t free = ring_.size() - bytes, to_end = ring_.size() - bytes_ % ring_.size();
-  return std::min(kPiece, std::max(std::min(free, to_end), free > to_end ? free - to_end : 0));
+  return std::min(kFrameBytes, std::max(std::min(free, to_end), free > to_end ? free - to_end : 0));
 }
 
 void ShmConnection::put(const FrameHeader& header, const Gather& payload,
@@ -143,7 +143,7 @@ uint64_t ShmConnection::put_bytes(const Gather& payload, std::span<const std::by
 
 std::size_t ShmConnection::read() {
   std::size_t frames = 0;
-  for (std::size_t nbytes = 0; open_ && nbytes < kBytesPerTurn; ++frames) {
+  for (std::size_t nbytes = 0; open_ && nbytes < kBudgetBytes; ++frames) {
     const Result<std::size_t> took = take();
     if (!took.is_ok()) return broken(took.status()), frames + 1;
     if (took.value() == 0) break;

@@ -20,13 +20,11 @@
 namespace pc {
 namespace {
 
-constexpr int kSliceMs = 50;  // how often the context is looked at
 constexpr int kCrowdedMs =
     5;  // until a full queue at the door, or too many descriptors under way, is tried again
-constexpr int kKnocks = 3;                // a leader that is slow may take this rank for a silent stranger
-constexpr double kStrangerPatienceS = 3;  // a rank says at once who it is
-constexpr std::size_t kSpareStrangers = 64;
-constexpr double kOvercrowdedS = 10;  // in which descriptors under way must have become fewer
+constexpr int kKnocks = 3;                  // a leader that is slow may take this rank for a silent stranger
+constexpr std::size_t kSpareVisitors = 64;  // beyond the ranks that are expected
+constexpr double kOvercrowdedS = 10;        // in which descriptors under way must have become fewer
 
 // A socket without a folder: the name begins with a zero byte.
 struct AbstractAddress {
@@ -73,7 +71,7 @@ void pause(const WaitContext& context, int ms) { ::poll(nullptr, 0, context.dead
 
 void await(int fd, short events, const WaitContext& context) {
   pollfd polled = {fd, events, 0};
-  ::poll(&polled, 1, context.deadline.slice_ms(kSliceMs));
+  ::poll(&polled, 1, context.deadline.slice_ms());
 }
 
 Status send_waiting(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
@@ -174,7 +172,7 @@ Reception::Reception(const GatheringPlace& place, uint32_t epoch, std::set<Rank>
     : place_(place),
       epoch_(epoch),
       expected_(std::move(expected)),
-      door_(expected_.size() + kSpareStrangers, kStrangerPatienceS) {}
+      door_(expected_.size() + kSpareVisitors) {}
 
 std::string Reception::refusal_of(Rank rank) const {
   const auto found = refused_.find(rank);
@@ -189,7 +187,7 @@ Status Reception::attend(int ms) {
   for (const pollfd& each : std::span(polled).subspan(1)) {
     if (each.revents != 0) hear(each.fd);
   }
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = pc::now();
   for (const int late : door_.impatient(now)) {  // who has spoken meanwhile was heard just now
     door_.leave(late);
     strangers_.erase(late);

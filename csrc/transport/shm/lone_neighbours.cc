@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/round_up.h"
 #include "transport/shm/bell.h"
 
 namespace pc {
@@ -46,7 +47,7 @@ class LoneNeighbours final : public Neighbours {
 
 Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
-  nbytes = (nbytes + kPage - 1) / kPage * kPage;
+  nbytes = round_up(nbytes, kPage);
   void* const at = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return system_error("mmap of " + std::to_string(nbytes) + " bytes", errno);
   if (const int error = make_pages(at, nbytes); error != 0) {

@@ -10,11 +10,11 @@
 namespace pc {
 namespace {
 
-using std::chrono::milliseconds;
-constexpr milliseconds kLooks{1};        // between two looks
-constexpr milliseconds kAfterMove{10};   // twice as long after each further move, which helps less and less
-constexpr int kMostDoublings = 2;        // a move takes some 20 us: 0.05 % of the time at most
-constexpr milliseconds kForgotten{200};  // then a move is a first one
+constexpr std::chrono::milliseconds kLooks{1};  // between two looks
+// Twice as long after each further move, which helps less and less.
+constexpr std::chrono::milliseconds kAfterMove{10};
+constexpr int kMostDoublings = 2;                     // a move takes some 20 us: 0.05 % of the time at most
+constexpr std::chrono::milliseconds kForgotten{200};  // then a move is a first one
 
 std::vector<int> cores_in(const cpu_set_t& set) {
   std::vector<int> cores;

@@ -12,10 +12,12 @@
 #include <limits>
 #include <string>
 
+#include "base/byte_units.h"
+#include "base/round_up.h"
+
 namespace pc {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kMostAtOnce = 16 * kMiB;  // of what a signal makes us allocate again
 constexpr std::size_t kSpare = 32 * kMiB;       // that must be left: others take memory, too
 constexpr unsigned kNoExec = 8;                 // MFD_NOEXEC_SEAL, which not every kernel and C library know
@@ -66,7 +68,7 @@ Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offse
   }
   // To the end of the last page: memory that is not whole pages long has that page all the same.
   const std::size_t page = page_nbytes();
-  const uint64_t from = offset / page * page, to = (offset + nbytes + page - 1) / page * page;
+  const uint64_t from = offset / page * page, to = round_up(offset + nbytes, page);
   PC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::of(fd.get(), from, to - from));
   mappings.push_back(std::move(mapping));
   return mappings.back().piece(offset, nbytes);
@@ -88,7 +90,7 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();  // of an off_t
   if (nbytes == 0) return Status(Code::kInternal, "shared memory of 0 bytes was asked for");
   if (nbytes > kMost - nbytes_ - page) return no_memory(nbytes, nbytes_, EFBIG);
-  nbytes = (nbytes + page - 1) / page * page;
+  nbytes = round_up(nbytes, page);
   if (beyond_file_limit(nbytes_ + nbytes)) return no_memory(nbytes, nbytes_, EFBIG);
   const Status allocated = allocate(nbytes);
   Result<Mapping> mapping =

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/round_up.h"
 #include "transport/shm/bell.h"
 
 namespace pc {
@@ -68,7 +69,7 @@ Result<SharedRange> ThreadHostImpl::grow(Rank rank, std::size_t nbytes) {
   if (nbytes > kMost - place.nbytes)
     return Status(Code::kSystem, "a rank that is a thread has at most 1 GiB of shared memory");
   const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  nbytes = (nbytes + page - 1) / page * page;
+  nbytes = round_up(nbytes, page);
   std::byte* const at = place.base + place.nbytes;
   if (::mprotect(at, nbytes, PROT_READ | PROT_WRITE) != 0)
     return system_error("mprotect of a rank's memory", errno);

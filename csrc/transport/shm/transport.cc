@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_units.h"
 #include "base/fd.h"
 #include "transport/shm/connection.h"
 #include "transport/shm/shm.h"
@@ -16,7 +17,6 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kKiB = 1024;
 // Where nobody is reached by the inner transport, it has nothing but the end of a peer to tell, which ends a sleep.
 constexpr unsigned kInnerSeldom = 64;
 // Never sent: ends with the connection that it is awaited on.
@@ -24,10 +24,6 @@ constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{
 
 std::size_t ring_nbytes_for(std::size_t ranks) {
   return ranks <= 4 ? 2048 * kKiB : ranks <= 8 ? 1024 * kKiB : ranks <= 32 ? 512 * kKiB : 256 * kKiB;
-}
-
-void complete(CompletionSink* sink, uint64_t token, const Status& status) {
-  if (sink != nullptr) sink->complete({.token = token, .status = status, .found = {}, .nbytes = 0});
 }
 
 class ShmTransport final : public Transport {
@@ -277,7 +273,7 @@ void ShmTransport::shutdown(Deadline deadline) {
     if (!unsent || deadline.expired()) break;
     lock.unlock();
     pollfd readable{epoll_.get(), POLLIN, 0};
-    if (fall_asleep()) ::poll(&readable, 1, deadline.slice_ms(50));
+    if (fall_asleep()) ::poll(&readable, 1, deadline.slice_ms());
     wake_up();
     doorbell_.poll();
     lock.lock();

@@ -18,13 +18,10 @@
 namespace pc {
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr int kSliceMs = 50;  // how often give_up and the context are looked at
-constexpr milliseconds kFirstRetry{10}, kLastRetry{500};
-constexpr milliseconds kAttempt{2000};        // then the next address of a peer that has several is tried
-constexpr double kStrangerPatienceS = 3;      // a rank says hello at once
-constexpr std::size_t kSpareStrangers = 256;  // beyond one per connection that there shall be
+constexpr std::chrono::milliseconds kFirstRetry{10}, kLastRetry{500};
+// Then the next address of a peer that has several is tried.
+constexpr std::chrono::milliseconds kAttempt{2000};
+constexpr std::size_t kSpareConnections = 256;  // beyond one per connection that there shall be
 constexpr int kAcceptsPerTurn = 32;
 
 class Mesh {
@@ -36,7 +33,7 @@ class Mesh {
         listeners_(listeners),
         addresses_(addresses),
         peers_(addresses.size() * per_rank()),
-        door_(peers_.size() + kSpareStrangers, kStrangerPatienceS),
+        door_(peers_.size() + kSpareConnections),
         refusals_(log) {
     for (Rank rank = 0; rank < us_.size; ++rank) {
       for (Peer& peer : of(rank)) {
@@ -64,7 +61,7 @@ class Mesh {
     bool dialling() const { return connecting.valid() || greeting; }
     std::size_t attempts = 0;
     TimePoint retry_at = {}, attempt_ends = {};
-    milliseconds backoff = kFirstRetry;
+    std::chrono::milliseconds backoff = kFirstRetry;
     const SocketAddress& address() const {  // that the current attempt goes to
       return addresses[(attempts == 0 ? 0 : attempts - 1) % addresses.size()];
     }
@@ -117,9 +114,9 @@ void tune(int fd, Role role) { role == Role::kControl ? expect_answers(fd) : tun
 
 Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool>& give_up) {
   PC_TRY(read_addresses());
-  const TimePoint began = std::chrono::steady_clock::now();
+  const TimePoint began = now();
   while (missing_ > 0) {
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = pc::now();
     const WaitEnd end = Waiter::check(context);
     if (end == WaitEnd::kTimeout)
       return say_who_is_missing(std::chrono::duration<double>(now - began).count());
@@ -195,7 +192,7 @@ void Mesh::failed(Peer& peer, const std::string& why) {
   peer.happened = why;
   peer.connecting.reset();
   peer.greeting.reset();
-  peer.retry_at = std::chrono::steady_clock::now() + peer.backoff;
+  peer.retry_at = now() + peer.backoff;
   if (peer.attempts % peer.addresses.size() == 0) peer.backoff = std::min(peer.backoff * 2, kLastRetry);
 }
 
@@ -217,10 +214,10 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
     for (const Fd& listener : listeners_) polled.push_back({listener.get(), POLLIN, 0});
   }
 
-  int ms = deadline.slice_ms(kSliceMs);
+  int ms = deadline.slice_ms();
   for (const Peer& peer : peers_) {  // a dial that is due earlier
     if (peer.attempts > 0 && !peer.done.valid() && !peer.dialling()) {
-      ms = std::min(ms, Deadline(peer.retry_at).slice_ms(kSliceMs));
+      ms = std::min(ms, Deadline(peer.retry_at).slice_ms());
     }
   }
   if (::poll(polled.data(), polled.size(), ms) <= 0) return;
@@ -270,7 +267,7 @@ void Mesh::accept_some(int listener, TimePoint now) {
     if (!fd.is_ok()) {  // out of descriptors or memory: a stranger may have to go, and the listener has to wait
       accept_failed_ = fd.status().message();
       strangers_.erase(door_.evict());
-      accept_again_at_ = now + milliseconds(kSliceMs);
+      accept_again_at_ = now + std::chrono::milliseconds(Deadline::kSliceMs);
       return;
     }
     if (!fd.value().valid()) return;

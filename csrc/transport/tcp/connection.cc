@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "transport/budget.h"
 #include "transport/tcp/sockets.h"
 
 namespace pc {
 namespace {
 
-constexpr std::size_t kBytesPerTurn = 512UL * 1024;  // so that no connection starves the others
-constexpr int kLastTurns = 16;  // after a failed write: together more than a socket's buffer holds
+constexpr int kLastReads = 16;  // together more than a socket's buffer holds
 
 }  // namespace
 
@@ -46,18 +46,22 @@ bool Connection::unsent() const {
 
 std::size_t Connection::read() {
   if (!open()) return 0;
-  const Result<std::size_t> moved = reader_.read(stream_, link_, kBytesPerTurn);
+  const Result<std::size_t> moved = reader_.read(stream_, link_, kBudgetBytes);
   if (moved.is_ok()) return moved.value();
   broken(moved.status());
   return 1;
 }
 
+void Connection::read_the_rest() {
+  for (int reads = 0; reads < kLastReads && read() > 0;) ++reads;
+}
+
 std::size_t Connection::write() {
   if (!open()) return 0;
-  const Result<std::size_t> moved = writer_.write(stream_, link_, kBytesPerTurn);
+  const Result<std::size_t> moved = writer_.write(stream_, link_, kBudgetBytes);
   if (!moved.is_ok()) {
     // The peer may have said why it left before it closed: what it sent is still to be read.
-    for (int turn = 0; turn < kLastTurns && read() > 0;) ++turn;
+    read_the_rest();
     if (open()) broken(moved.status());
     return 1;
   }

@@ -36,6 +36,7 @@ class Connection final : private Mover {
   // everything that was posted.
   std::size_t read();
   std::size_t write();
+  void read_the_rest();           // what the peer sent before it left, or as much of it as a socket holds
   void close(const Status& why);  // completes everything posted, now and later, with `why`
   void finish_writing();          // nothing follows: the peer will see an orderly end
   void close_in_child() noexcept { stream_.reset(); }

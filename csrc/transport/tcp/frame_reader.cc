@@ -11,10 +11,11 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kBufferBytes = 68UL * 1024;  // an eager message with header and trailer in one call
+constexpr std::size_t kReadBufferBytes = 68UL * 1024;  // an eager message with header and trailer in one call
 constexpr std::size_t kLookAhead =
-    4UL * 1024;                               // behind a payload: its trailer, the next header, short frames
-constexpr std::size_t kPiece = 128UL * 1024;  // of a payload per call: still in the L2 cache for its checksum
+    4UL * 1024;  // behind a payload: its trailer, the next header, short frames
+constexpr std::size_t kPayloadBytesPerCall =
+    128UL * 1024;  // of a payload per call: still in the L2 cache for its checksum
 
 std::string hex(uint32_t value) {
   char text[11];
@@ -26,7 +27,7 @@ std::size_t followed_by_trailer(std::size_t nbytes) { return nbytes == 0 ? 0 : n
 
 }  // namespace
 
-FrameReader::FrameReader(Rank peer) : peer_(peer), buffer_(new std::byte[kBufferBytes]) {}
+FrameReader::FrameReader(Rank peer) : peer_(peer), buffer_(new std::byte[kReadBufferBytes]) {}
 
 Result<std::size_t> FrameReader::read(ByteStream& stream, Link& link, std::size_t budget) {
   std::size_t calls = 0;
@@ -52,8 +53,8 @@ Result<std::size_t> FrameReader::fill(ByteStream& stream, bool& drained) {
     begin_ = 0;
   }
   const std::size_t rest = payload_.size() - filled_;
-  const std::size_t wanted = std::min(rest, kPiece);
-  const std::size_t behind = rest > wanted ? 0 : wanted > 0 ? kLookAhead : kBufferBytes - end_;
+  const std::size_t wanted = std::min(rest, kPayloadBytesPerCall);
+  const std::size_t behind = rest > wanted ? 0 : wanted > 0 ? kLookAhead : kReadBufferBytes - end_;
   const iovec parts[2] = {{payload_.data() + filled_, wanted}, {buffer_.get() + end_, behind}};
   const std::size_t first = wanted > 0 ? 0 : 1, last = behind > 0 ? 1 : 0;
   PC_ASSIGN_OR_RETURN(const ByteStream::Received received,

@@ -10,7 +10,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64UL * 1024;
+constexpr std::size_t kWriteBufferBytes = 64UL * 1024;
 constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this are copied with the checksum
 // Bytes offered to the socket at once. Every return from the kernel lets the peer run dry: over loopback 16 MiB takes 30 %
 // longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
@@ -21,7 +21,7 @@ constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 
 }  // namespace
 
-FrameWriter::FrameWriter() : buffer_(new std::byte[kBufferBytes]) {
+FrameWriter::FrameWriter() : buffer_(new std::byte[kWriteBufferBytes]) {
   parts_.reserve(kMaxParts);
   ends_.reserve(kMaxFrames);
 }
@@ -56,7 +56,7 @@ bool FrameWriter::has_room() const {
   constexpr std::size_t kMostCopied =
       kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
   constexpr std::size_t kMostParts = 2 + Link::kMaxPieces;
-  return gathered_ - sent_ < kBatch && kBufferBytes - buffered_ >= kMostCopied &&
+  return gathered_ - sent_ < kBatch && kWriteBufferBytes - buffered_ >= kMostCopied &&
          kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
 }
 
@@ -113,7 +113,7 @@ void FrameWriter::keep_unsent() {
   if (!borrows_) return;
   const auto is_ours = [this](const iovec& part) {
     const std::less<const void*> before;
-    return !before(part.iov_base, buffer_.get()) && before(part.iov_base, buffer_.get() + kBufferBytes);
+    return !before(part.iov_base, buffer_.get()) && before(part.iov_base, buffer_.get() + kWriteBufferBytes);
   };
   std::size_t nbytes = 0;
   for (const iovec& part : parts_) nbytes += is_ours(part) ? 0 : part.iov_len;

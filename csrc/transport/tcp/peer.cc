@@ -6,8 +6,6 @@
 namespace pc {
 namespace {
 
-constexpr int kLastTurns = 16;  // together more than a socket's buffer holds
-
 // Of the part that begins at `offset`, where each has `most` bytes.
 std::size_t part_nbytes(uint64_t nbytes, uint64_t offset, std::size_t most) {
   return static_cast<std::size_t>(std::min<uint64_t>(most, nbytes - offset));
@@ -199,7 +197,7 @@ void Peer::flush(Connection& connection) {
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {
-    for (int turn = 0; turn < kLastTurns && connection->read() > 0;) ++turn;
+    connection->read_the_rest();
     if (connection->open()) connection->close(broken.why_closed());
   }
 }

@@ -8,7 +8,7 @@
 namespace pc {
 namespace {
 
-constexpr int kBufferBytes = 4 * 1024 * 1024;
+constexpr int kSocketBufferBytes = 4 * 1024 * 1024;
 // A host that has vanished: first probe after 15 s of silence, three at 5 s. No TCP_USER_TIMEOUT: it also ends the
 // connection to a live peer that does not read for as long, and every call has a deadline anyway.
 constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3;
@@ -26,14 +26,14 @@ void keep_alive(int fd, int idle_seconds, int interval_seconds) {
 bool limit_allows(const char* sysctl) {
   std::ifstream file(sysctl);
   long limit = 0;
-  return (file >> limit) && limit >= kBufferBytes;
+  return (file >> limit) && limit >= kSocketBufferBytes;
 }
 
 }  // namespace
 
 void use_large_buffers(int fd) {
-  if (limit_allows("/proc/sys/net/core/wmem_max")) set_int(fd, SOL_SOCKET, SO_SNDBUF, kBufferBytes);
-  if (limit_allows("/proc/sys/net/core/rmem_max")) set_int(fd, SOL_SOCKET, SO_RCVBUF, kBufferBytes);
+  if (limit_allows("/proc/sys/net/core/wmem_max")) set_int(fd, SOL_SOCKET, SO_SNDBUF, kSocketBufferBytes);
+  if (limit_allows("/proc/sys/net/core/rmem_max")) set_int(fd, SOL_SOCKET, SO_RCVBUF, kSocketBufferBytes);
 }
 
 void tune_connection(int fd) {

@@ -20,10 +20,6 @@ constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says s
 constexpr std::size_t kAskEverybody =
     4;  // up to so many connections, reading each is cheaper than asking epoll first
 
-void complete(CompletionSink* sink, uint64_t token, const Status& status) {
-  if (sink != nullptr) sink->complete({.token = token, .status = status, .found = {}, .nbytes = 0});
-}
-
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const TcpOptions& options, std::vector<Fd> listeners, Fd epoll)
@@ -196,7 +192,7 @@ void TcpTransport::shutdown(Deadline deadline) {
     if (!unsent || deadline.expired()) break;
     pollfd readable{epoll_.get(), POLLIN, 0};
     lock.unlock();
-    ::poll(&readable, 1, deadline.slice_ms(50));
+    ::poll(&readable, 1, deadline.slice_ms());
     lock.lock();
   }
   for (Connection* connection : open_) connection->finish_writing();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/effort.h"
 #include "bench/gpu_arrays.h"
 #include "comm/device_calls.h"
 #include "fakes/cuda/fake_cuda.h"
@@ -20,10 +21,8 @@
 namespace pc::bench {
 namespace {
 
+using testing::kLong;
 using testing::Outcomes;
-
-constexpr double kLong = 20;
-const Effort kLittle = {.warm_up = 1, .iterations = 7};
 
 // Functions in the place of NCCL's allreduce, which say whose call it was.
 struct Heard {

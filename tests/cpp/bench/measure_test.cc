@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "bench/effort.h"
 #include "bench/patterns.h"
 #include "world.h"
 
@@ -25,8 +26,6 @@ std::vector<Row> rows_of(Rank size, const Case& what, uint64_t nbytes, const Eff
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
   return rows;
 }
-
-const Effort kLittle = {.warm_up = 1, .iterations = 7};
 
 TEST(BenchMeasure, every_operation_is_right_with_every_root_and_size_of_world) {
   for (const Operation& operation : operations()) {

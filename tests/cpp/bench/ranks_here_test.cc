@@ -11,21 +11,18 @@
 #include <string>
 
 #include "base/fd.h"
+#include "bench/ended.h"
 
 namespace pc::bench {
 namespace {
 
-struct Ended {
-  int code = 0;
-  std::string told;
-};
-
 Ended run_two(const std::function<Status(const Place&)>& run) {
-  const pid_t parent = ::getpid();
-  ::testing::internal::CaptureStderr();
-  const int code = run_here(2, run);
-  if (::getpid() != parent) ::_exit(code);
-  return {code, ::testing::internal::GetCapturedStderr()};
+  return end_of([&] {
+    const pid_t parent = ::getpid();
+    const int code = run_here(2, run);
+    if (::getpid() != parent) ::_exit(code);
+    return code;
+  });
 }
 
 TEST(BenchRanksHere, every_rank_learns_its_place_and_the_store) {

@@ -3,24 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
+
+#include "bench/ended.h"
 
 namespace pc::bench {
 namespace {
 
-struct Ended {
-  int code = 0;
-  std::string told;
-};
-
 // Ranks that end with these.
 Ended run(const std::vector<Status>& ends) {
-  ::testing::internal::CaptureStderr();
-  const int code = run_threads_here(static_cast<Rank>(ends.size()), [&](const Place& place) {
-    return ends[static_cast<std::size_t>(place.rank)];
+  return end_of([&] {
+    return run_threads_here(static_cast<Rank>(ends.size()),
+                            [&](const Place& place) { return ends[static_cast<std::size_t>(place.rank)]; });
   });
-  return {code, ::testing::internal::GetCapturedStderr()};
 }
 
 const Status kGone(Code::kPeerExited, "another rank is gone"), kNoGpu(Code::kUnsupported, "no GPU"),

@@ -14,14 +14,10 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "conformance/elements.h"
-#include "world.h"
+#include "comm/requests.h"
 
 namespace pc::testing {
 namespace {
-
-constexpr double kShort = 0.3;  // a timeout that shall expire
-constexpr double kLong = 20;    // one that shall not
 
 struct Made {
   Collective collective = Collective::kAllreduce;
@@ -41,22 +37,6 @@ Status make(Communicator& group, const Made& made, double timeout_s = -1) {
     request.root = made.root;
   }
   return group.run(request, timeout_s);
-}
-Status right_allreduce(Communicator& group, std::size_t count = 4) {
-  Elements x = contribution(DType::kI32, count, group.rank(), group.size());
-  Request request;
-  request.in = x.view();
-  request.out = x.buffer();
-  request.collective = Collective::kAllreduce;
-  PC_TRY(group.run(request));
-  const bool right = x.bytes == reduced(DType::kI32, ReduceOp::kSum, count, group.size()).bytes;
-  return right ? Status::ok() : Status(Code::kInternal, "wrong result");
-}
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
-Status unexpected(const Status& status, const std::string& what) {
-  return Status(Code::kInternal, what + ": " + (status.is_ok() ? "no error" : status.to_string()));
 }
 
 class Agreement : public ::testing::TestWithParam<Over> {

@@ -14,14 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/elements.h"
-#include "world.h"
+#include "comm/requests.h"
 
 namespace pc::testing {
 namespace {
-
-constexpr double kShort = 0.3;  // a timeout that shall expire
-constexpr double kLong = 20;    // one that shall not
 
 using Calls = std::vector<std::shared_ptr<AsyncCall>>;
 
@@ -42,34 +38,14 @@ struct Sum {
   Sum(const Communicator& group, std::size_t count)
       : x(contribution(DType::kF32, count, group.rank(), group.size())),
         right(reduced(DType::kF32, ReduceOp::kSum, count, group.size())) {}
-  Request request() {
-    Request request;
-    request.collective = Collective::kAllreduce;
-    request.in = x.view();
-    request.out = x.buffer();
-    return request;
-  }
-  Status check() const {
-    return x.bytes == right.bytes ? Status::ok() : Status(Code::kInternal, "wrong result");
-  }
+  Request request() { return request_of(Collective::kAllreduce, x, x); }
+  Status check() const { return x.bytes == right.bytes ? Status::ok() : wrong("wrong result"); }
   Elements x, right;
 };
 
-Status failed(const std::string& what) { return Status(Code::kInternal, what); }
-Status unexpected(const Status& status, const std::string& what) {
-  return failed(what + ": " + (status.is_ok() ? "no error" : status.to_string()));
-}
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 Status wait(AsyncCall& call, double seconds = kLong) {
   const std::optional<Status> outcome = call.wait({Deadline::after(seconds)});
-  return outcome.value_or(failed("it has not ended"));
-}
-Status blocking_sum(Communicator& group) {
-  Sum sum(group, 5);
-  PC_TRY(group.run(sum.request()));
-  return sum.check();
+  return outcome.value_or(wrong("it has not ended"));
 }
 
 class Async : public ::testing::TestWithParam<std::tuple<Over, Check>> {
@@ -110,13 +86,13 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
                           group.begin(sum.request(), is_last ? last.hook() : Communicator::Async{}));
       calls.push_back(std::move(call));
     }
-    if (!last.came()) return failed("the last call does not end");
+    if (!last.came()) return wrong("the last call does not end");
     for (std::size_t i = 0; i < kCalls; ++i) {
-      if (!calls[i]->done()) return failed("a later call was done before #" + std::to_string(i));
+      if (!calls[i]->done()) return wrong("a later call was done before #" + std::to_string(i));
       PC_TRY(wait(*calls[i]));
       PC_TRY(sums[i].check());
     }
-    return blocking_sum(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -132,15 +108,14 @@ TEST_P(Async, a_call_that_nobody_waits_for_ends_as_soon_as_it_can) {
       End ended;
       PC_TRY(group.begin(sum.request(), ended.hook()).status());
       if (round % 2 == 1) PC_TRY(group.run(Request{}));  // which drives it, and does not ask how it ended
-      if (!ended.came()) return failed("no end");
+      if (!ended.came()) return wrong("no end");
       took[round % 2].push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
       PC_TRY(sum.check());
     }
     for (std::vector<double>& each : took) {
       std::nth_element(each.begin(), each.begin() + 15, each.end());
-      if (each[15] > 0.05)
-        return failed("nine of ten rounds took " + std::to_string(each[15]) + " s or more");
+      if (each[15] > 0.05) return wrong("nine of ten rounds took " + std::to_string(each[15]) + " s or more");
     }
     return Status::ok();
   });
@@ -154,7 +129,7 @@ TEST_P(Async, a_blocking_call_comes_after_those_that_were_begun_before_it) {
       PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> one, group.begin(first.request(), {}));
       PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(second.request(), {}));
       PC_TRY(group.run(Request{}));
-      if (!one->done() || !two->done()) return failed("overtaken");
+      if (!one->done() || !two->done()) return wrong("overtaken");
       PC_TRY(wait(*one));
       PC_TRY(wait(*two));
       PC_TRY(first.check());
@@ -206,7 +181,7 @@ TEST_P(Async, threads_have_a_thousand_messages_under_way_each_with_a_tag_of_its_
                 group.begin_send({{reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer, tag}, {}));
           }
           for (const std::shared_ptr<AsyncCall>& call : calls) PC_TRY(wait(*call));
-          return in == out ? Status::ok() : failed("messages came in another order");
+          return in == out ? Status::ok() : wrong("messages came in another order");
         }();
       });
     }
@@ -225,7 +200,7 @@ TEST_P(Async, a_large_send_that_was_begun_does_not_keep_a_receive_waiting) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> sent, group.begin_send({out.view(), next}, {}));
     PC_TRY(group.recv(in.buffer(), previous, 0, -1));
     PC_TRY(wait(*sent));
-    return in.bytes == right.bytes ? Status::ok() : failed("wrong result");
+    return in.bytes == right.bytes ? Status::ok() : wrong("wrong result");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -245,7 +220,7 @@ TEST_P(Async, a_wait_that_ends_early_leaves_the_call_as_it_is) {
     const std::function<bool()> interrupted = [&] { return ++asked == 2; };
     const bool stopped = !call->wait({Deadline::after(kLong), nullptr, &interrupted}).has_value();
     gave_up.set_value();
-    if (!early || !stopped) return failed("it ended");
+    if (!early || !stopped) return wrong("it ended");
     PC_TRY(wait(*call));
     return sum.check();
   });
@@ -260,8 +235,8 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
       is_over.wait();
       Sum late(group, 4);
       const Status first = group.run(late.request()), second = group.run(late.request());
-      if (first.is_ok() || second.is_ok()) return failed("calls that rank 0 had given up");
-      return blocking_sum(group);
+      if (first.is_ok() || second.is_ok()) return wrong("calls that rank 0 had given up");
+      return right_allreduce(group);
     }
     End ended;
     Sum alone(group, 4), waited(group, 4);
@@ -270,7 +245,7 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
                         group.begin(alone.request(), ended.hook(kShort)));
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> message,
                         group.begin_recv({&byte, 1, DType::kU8}, 1, 5, nullptr, {kShort}));
-    if (!ended.came()) return failed("no end");
+    if (!ended.came()) return wrong("no end");
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(waited.request(), {kShort}));
     const Status of_one = wait(*one), of_two = wait(*two), of_message = wait(*message);
     over.set_value();
@@ -279,7 +254,7 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
     if (of_two.code() != Code::kTimeout) return unexpected(of_two, "somebody waited");
     if (of_message.code() != Code::kTimeout || !has(of_message, "tag 5"))
       return unexpected(of_message, "message");
-    return blocking_sum(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -296,7 +271,7 @@ TEST_P(Async, calls_that_cannot_be_right_are_refused_before_they_begin) {
     for (const Status& status : {request, timeout, peer}) {
       if (status.code() != Code::kInvalidArgument) return unexpected(status, "not refused");
     }
-    return blocking_sum(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -311,7 +286,7 @@ TEST_P(Async, calls_in_different_order_are_a_mismatch_that_names_both) {
       if (status.code() != Code::kMismatch || !has(status, "float32[4]") || !has(status, "float32[9]"))
         return unexpected(status, "different orders");
     }
-    return blocking_sum(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -322,14 +297,14 @@ TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
     End ended;
     PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncCall> call, group.begin(sum.request(), ended.hook()));
     if (group.rank() == 0) call->leave_alone();
-    if (!ended.came()) return failed("no end");
+    if (!ended.came()) return wrong("no end");
     call->leave_alone();
     call.reset();
     Sum next(group, 4);
     const Status told = group.run(next.request());
     if (told.code() != Code::kMismatch || !has(told, "nobody waited") || !has(told, "allreduce #"))
       return unexpected(told, "not told");
-    return blocking_sum(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -339,7 +314,7 @@ TEST_P(Async, dropped_calls_go_on_and_give_the_others_what_they_need) {
     Sum sum(group, 100'000);
     End ended;
     PC_TRY(group.begin(sum.request(), ended.hook()).status());
-    if (!ended.came()) return failed("no end");
+    if (!ended.came()) return wrong("no end");
     return sum.check();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -362,8 +337,8 @@ TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_says_who_died) {
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
                             group.begin(sum.request(), of_collective.hook()));
         PC_TRY(group.send({&ready, 1, DType::kU8}, 2, 0, -1));
-        if (!of_message.came()) return failed("the message does not end");
-        if (!of_collective.came()) return failed("the call does not end");
+        if (!of_message.came()) return wrong("the message does not end");
+        if (!of_collective.came()) return wrong("the call does not end");
         const Status of_call = wait(*call), status = wait(*message);
         if (of_call.code() != Code::kPeerFailure || of_call.peer() != 2) return unexpected(of_call, "call");
         if (status.code() != Code::kPeerFailure || status.peer() != 2) return unexpected(status, "message");
@@ -385,7 +360,7 @@ TEST_P(Async, abort_ends_what_is_under_way_with_its_cause) {
           PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
                               group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, ended.hook()));
           group.abort(Status(Code::kAborted, "red button"));
-          if (!ended.came()) return failed("no end");
+          if (!ended.came()) return wrong("no end");
           const Status status = wait(*call);
           return has(status, "red button") ? Status::ok() : unexpected(status, "abort");
         };
@@ -415,7 +390,7 @@ TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) 
     const Status status = wait(*never, 0);
     if (status.code() != Code::kNotInitialized && status.code() != Code::kPeerExited)
       return unexpected(status, "message");
-    return group.begin(Request{}, {}).is_ok() ? failed("a call after shutdown") : Status::ok();
+    return group.begin(Request{}, {}).is_ok() ? wrong("a call after shutdown") : Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -470,7 +445,7 @@ TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
       },
       false);
   ASSERT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  const Status ended = outcome.get().value_or(failed("it has not ended"));
+  const Status ended = outcome.get().value_or(wrong("it has not ended"));
   EXPECT_EQ(ended.code(), Code::kNotInitialized) << ended.to_string();
 }
 
@@ -491,15 +466,15 @@ TEST_P(Async, blocking_calls_of_other_threads_go_on_beside_what_is_under_way) {
         }
       });
     }
-    for (int i = 0; i < 200 && ended[2].is_ok(); ++i) ended[2] = blocking_sum(group);
+    for (int i = 0; i < 200 && ended[2].is_ok(); ++i) ended[2] = right_allreduce(group);
     for (std::thread& thread : threads) thread.join();
     for (const Status& status : ended) PC_TRY(status);
-    if (idle->done()) return failed("nothing was sent to it");
+    if (idle->done()) return wrong("nothing was sent to it");
     PC_TRY(group.run(Request{}));
     std::byte byte{1};
     PC_TRY(group.send({&byte, 1, DType::kU8}, peer, 9, -1));
     PC_TRY(wait(*idle));
-    return unsent == std::byte{1} ? Status::ok() : failed("wrong result");
+    return unsent == std::byte{1} ? Status::ok() : wrong("wrong result");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

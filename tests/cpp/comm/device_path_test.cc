@@ -5,12 +5,10 @@
 
 #include <string>
 
+#include "statuses.h"
+
 namespace pc::testing {
 namespace {
-
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 
 DeviceFacts facts(const std::string& gpu, int minor = 28, const std::string& host_id = "") {
   DeviceFacts made;

@@ -19,13 +19,7 @@
 
 namespace pc::testing {
 
-inline constexpr double kLong = 20;
 inline constexpr std::size_t kCount = 1000;
-
-inline bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
-inline Status wrong(const std::string& what) { return Status(Code::kInternal, what); }
 
 class DeviceWorld : public ::testing::TestWithParam<Over> {
  protected:

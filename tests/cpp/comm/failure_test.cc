@@ -11,34 +11,10 @@
 #include <string>
 #include <thread>
 
-#include "conformance/elements.h"
-#include "world.h"
+#include "comm/requests.h"
 
 namespace pc::testing {
 namespace {
-
-constexpr double kShort = 0.3;  // a timeout that shall expire
-constexpr double kLong = 20;    // one that shall not
-
-Request request_of(Collective collective, Elements& in, Elements& out, ReduceOp op = ReduceOp::kSum,
-                   Rank root = 0) {
-  Request request;
-  request.collective = collective;
-  request.in = in.view();
-  request.out = out.buffer();
-  request.op = op;
-  request.root = root;
-  return request;
-}
-Status allreduce(Communicator& group, std::size_t count = 4, double timeout_s = -1) {
-  Elements x = contribution(DType::kF32, count, group.rank(), group.size());
-  PC_TRY(group.run(request_of(Collective::kAllreduce, x, x), timeout_s));
-  const bool right = x.bytes == reduced(DType::kF32, ReduceOp::kSum, count, group.size()).bytes;
-  return right ? Status::ok() : Status(Code::kInternal, "wrong result");
-}
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 
 class Failure : public ::testing::TestWithParam<Over> {
  protected:
@@ -101,7 +77,7 @@ TEST_P(Failure, different_roots_raise) {
   const Outcomes outcomes = run(3, 0.5, [&](Runtime&, Communicator& group) {
     Elements in = contribution(DType::kF32, 10, group.rank(), 3), out = garbage(DType::kF32, 10);
     PC_TRY(group.run(request_of(Collective::kReduce, in, out, ReduceOp::kSum, group.rank() == 2 ? 1 : 0)));
-    return allreduce(group);  // a rank that only had to send finds out at its next call
+    return right_allreduce(group);  // a rank that only had to send finds out at its next call
   });
   for (const Status& s : outcomes) EXPECT_FALSE(s.is_ok()) << text_of(outcomes);
 }
@@ -111,7 +87,7 @@ TEST_P(Failure, a_skipped_call_is_a_mismatch_that_tells_the_call_numbers) {
     Elements x = contribution(DType::kF32, 4, 0, 2);
     if (group.rank() == 0)
       PC_TRY(group.run(request_of(Collective::kBroadcast, x, x)));  // rank 1 never makes this call
-    return allreduce(group);
+    return right_allreduce(group);
   });
   EXPECT_EQ(outcomes[1].code(), Code::kMismatch) << text_of(outcomes);
   EXPECT_FALSE(outcomes[0].is_ok());
@@ -140,7 +116,7 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
       is_over.wait();
       return Status::ok();
     }
-    const Status status = allreduce(group, 4, kShort);
+    const Status status = right_allreduce(group, 4, kShort);
     if (--left == 0) over.set_value();
     return status;
   });
@@ -163,7 +139,7 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
 TEST_P(Failure, a_peer_that_dies_is_named_by_those_who_wait_for_it) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
     const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) {
-      return group.rank() == 1 ? Status::ok() : allreduce(group, count);
+      return group.rank() == 1 ? Status::ok() : right_allreduce(group, count);
     });
     EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
     EXPECT_EQ(outcomes[0].peer(), 1);
@@ -175,9 +151,9 @@ TEST_P(Failure, a_peer_that_dies_is_named_by_those_who_wait_for_it) {
 TEST_P(Failure, the_death_of_a_member_ends_the_group_and_later_calls_say_so_again) {
   const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) {
     if (group.rank() == 1) return Status::ok();
-    const Status first = allreduce(group);
+    const Status first = right_allreduce(group);
     for (int i = 0; i < 2; ++i) {
-      const Status later = i == 0 ? allreduce(group) : group.send(ConstBuffer(), 1, 0, -1);
+      const Status later = i == 0 ? right_allreduce(group) : group.send(ConstBuffer(), 1, 0, -1);
       if (later.code() != Code::kPeerFailure || later.peer() != 1 || !has(later, first.cause()))
         return later.with_operation("not the cause");
     }
@@ -263,7 +239,7 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
     PC_TRY(refused(group.run(scaled), invalid, "computed in float32"));
     PC_TRY(refused(group.send(a.view(), group.rank(), 0, -1), invalid, "itself"));
     PC_TRY(refused(group.recv(a.buffer(), 2, 0, -1), invalid, "0 to 1"));
-    return allreduce(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -272,10 +248,10 @@ TEST_P(Failure, two_threads_on_one_group_take_turns) {
   const Outcomes outcomes = run_well(3, [](Runtime&, Communicator& group) -> Status {
     Status other;
     std::thread second([&] {
-      for (int i = 0; i < 100 && other.is_ok(); ++i) other = allreduce(group, 3000);
+      for (int i = 0; i < 100 && other.is_ok(); ++i) other = right_allreduce(group, 3000);
     });
     Status mine;
-    for (int i = 0; i < 100 && mine.is_ok(); ++i) mine = allreduce(group, 3000);
+    for (int i = 0; i < 100 && mine.is_ok(); ++i) mine = right_allreduce(group, 3000);
     second.join();
     return mine.is_ok() ? other : mine;
   });
@@ -287,10 +263,10 @@ TEST_P(Failure, messages_pass_while_another_thread_is_in_a_collective) {
     Elements x = contribution(DType::kI32, 50'000, 0, 2), y = garbage(DType::kI32, 50'000);
     if (group.rank() == 1) {  // comes to the allreduce only now: rank 0 has waited in it meanwhile
       PC_TRY(group.recv(y.buffer(), 0, 0, -1));
-      return allreduce(group);
+      return right_allreduce(group);
     }
     Status collective;
-    std::thread second([&] { collective = allreduce(group); });
+    std::thread second([&] { collective = right_allreduce(group); });
     const Status message = group.send(x.view(), 1, 0, -1);
     second.join();
     return message.is_ok() ? collective : message;
@@ -302,7 +278,7 @@ TEST_P(Failure, abort_from_another_thread_ends_a_waiting_call) {
   const Outcomes outcomes = run(2, kLong, [](Runtime&, Communicator& group) {
     if (group.rank() == 0) {
       std::thread other([&] { group.abort(Status(Code::kAborted, "the user pressed the red button")); });
-      const Status status = allreduce(group);
+      const Status status = right_allreduce(group);
       other.join();
       return status;
     }
@@ -324,7 +300,7 @@ TEST_P(Failure, other_threads_are_told_that_the_group_ended_and_not_that_they_ti
     Elements x = contribution(DType::kF32, 1, 0, 2);
     Status message;
     std::thread second([&] { message = group.recv(x.buffer(), 1, 7, kLong); });
-    (void)allreduce(group, 4, kShort);  // a timeout ends this call only
+    (void)right_allreduce(group, 4, kShort);  // a timeout ends this call only
     group.abort(Status(Code::kAborted, "the user pressed the red button"));
     second.join();
     over.set_value();
@@ -353,7 +329,7 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
       if (told.code() != Code::kMismatch || !has(told, "call #1")) return told.with_operation("not told");
     }
     PC_TRY(group.resync());
-    return allreduce(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -386,10 +362,10 @@ TEST_P(Failure, work_that_is_dropped_ends_on_the_peers_too_and_the_group_goes_on
       launched.set_value();
     } else {
       launched.get_future().wait();  // else rank 0 could be done with it at once
-      const Status ended = allreduce(group, 100'000);
+      const Status ended = right_allreduce(group, 100'000);
       if (ended.code() != Code::kAborted || ended.peer() != 0) return ended.with_operation("not told");
     }
-    return allreduce(group);
+    return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -405,8 +381,8 @@ TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_th
         if (what == Collective::kReduce) request.out = {};
         PC_TRY(group.run(request));
         if (shuts_down) return runtime.shutdown(Deadline::after(kLong));
-        PC_TRY(allreduce(group));  // or at the one after it: then this call finds out
-        return allreduce(group);
+        PC_TRY(right_allreduce(group));  // or at the one after it: then this call finds out
+        return right_allreduce(group);
       });
       // Who is told second may see the other one go.
       EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)
@@ -464,7 +440,7 @@ TEST_P(Failure, who_waits_for_one_whose_group_has_ended_hears_who_is_gone) {
       Request reduce = request_of(Collective::kReduce, x, out);
       if (group.rank() != 0) reduce.out = {};
       const Status first = group.run(reduce);
-      const Status second = allreduce(group);
+      const Status second = right_allreduce(group);
       both.arrive_and_wait();
       return first.is_ok() || first.code() == Code::kPeerExited ? second : first;
     });
@@ -479,7 +455,7 @@ TEST_P(Failure, after_shutdown_calls_say_so) {
   const Outcomes outcomes = run(2, kLong, [](Runtime& runtime, Communicator& group) -> Status {
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));  // again: nothing left to do
-    const Status later = allreduce(group);
+    const Status later = right_allreduce(group);
     return later.code() == Code::kNotInitialized ? Status::ok() : later;
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -487,7 +463,7 @@ TEST_P(Failure, after_shutdown_calls_say_so) {
 
 TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure) {
   const std::map<std::string, std::function<Status(Runtime&, Communicator&)>> things = {
-      {"allreduce", [](Runtime&, Communicator& group) { return allreduce(group); }},
+      {"allreduce", [](Runtime&, Communicator& group) { return right_allreduce(group); }},
       {"recv",
        [](Runtime&, Communicator& group) {
          std::byte data[8];
@@ -500,8 +476,8 @@ TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure
     const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
       if (group.rank() == 1) {
         while (!aborted) std::this_thread::yield();
-        PC_TRY(allreduce(group));  // may end well: rank 0's part of it may have come before
-        return allreduce(group);
+        PC_TRY(right_allreduce(group));  // may end well: rank 0's part of it may have come before
+        return right_allreduce(group);
       }
       std::atomic<bool> begun = false;
       std::thread other([&] {
@@ -524,11 +500,11 @@ TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure
 TEST_P(Failure, who_quits_a_group_ends_it_alone_and_the_members_hear_of_it) {
   const Outcomes outcomes = run_well(3, [](Runtime& runtime, Communicator& world) -> Status {
     PC_ASSIGN_OR_RETURN(Communicator* const part, runtime.make_group(runtime.next_group_id(), {0, 1, 2}));
-    PC_TRY(allreduce(*part));
+    PC_TRY(right_allreduce(*part));
     if (world.rank() == 1) part->quit(Status(Code::kAborted, "this rank has aborted the group"));
-    const Status ended = allreduce(*part);
+    const Status ended = right_allreduce(*part);
     const Code wanted = world.rank() == 1 ? Code::kAborted : Code::kPeerExited;
-    PC_TRY(allreduce(world));
+    PC_TRY(right_allreduce(world));
     return ended.code() == wanted ? Status::ok() : Status(Code::kSystem, "it ended with " + ended.message());
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -538,7 +514,7 @@ TEST_P(Failure, ranks_leave_one_after_the_other_without_errors) {
   for (int round = 0; round < 5; ++round) {
     const Outcomes outcomes =
         run_world({.over = GetParam(), .size = 4, .timeout_s = kLong},
-                  [](Runtime&, Communicator& group) { return allreduce(group, 50'000); });
+                  [](Runtime&, Communicator& group) { return right_allreduce(group, 50'000); });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
 }

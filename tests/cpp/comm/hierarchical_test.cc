@@ -15,28 +15,33 @@
 namespace pc::testing {
 namespace {
 
-using Sizes = std::vector<Rank>;
+using IslandSizes = std::vector<Rank>;
 
-Rank size_of(const Sizes& islands) {
+Rank size_of(const IslandSizes& islands) {
   Rank size = 0;
   for (const Rank of : islands) size += of;
   return size;
 }
-WorldOptions world_of(const Sizes& islands) {
-  return {
-      .over = Over::kIslands, .size = size_of(islands), .islands = islands, .timeout_s = kLong, .log_fd = -1};
+WorldOptions world_of(const IslandSizes& islands) {
+  return {.over = Over::kIslands,
+          .size = size_of(islands),
+          .islands = islands,
+          .timeout_s = kManyCallsS,
+          .log_fd = -1};
 }
-std::string name_of(const Sizes& islands) {
+std::string name_of(const IslandSizes& islands) {
   std::string name;
   for (const Rank of : islands) name += (name.empty() ? "" : "_") + std::to_string(of);
   return name;
 }
-Status failed(const std::string& why) { return Status(Code::kInternal, why); }
 
-class Hierarchical : public ::testing::TestWithParam<Sizes> {};
+class Hierarchical : public ::testing::TestWithParam<IslandSizes> {};
 INSTANTIATE_TEST_SUITE_P(Islands, Hierarchical,
-                         ::testing::Values(Sizes{2, 1}, Sizes{2, 2}, Sizes{1, 3}, Sizes{2, 2, 2}),
-                         [](const ::testing::TestParamInfo<Sizes>& each) { return name_of(each.param); });
+                         ::testing::Values(IslandSizes{2, 1}, IslandSizes{2, 2}, IslandSizes{1, 3},
+                                           IslandSizes{2, 2, 2}),
+                         [](const ::testing::TestParamInfo<IslandSizes>& each) {
+                           return name_of(each.param);
+                         });
 
 TEST_P(Hierarchical, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
@@ -54,7 +59,7 @@ TEST_P(Hierarchical, explain_says_so_and_what_runs_plans_says_that) {
       call.nbytes = 1 << 20;
       PC_ASSIGN_OR_RETURN(const std::string text, group.explain(call));
       const bool says_so = text.find("algorithm: hierarchical") != std::string::npos;
-      if (says_so != (collective == Collective::kAllreduce)) return failed(text);
+      if (says_so != (collective == Collective::kAllreduce)) return wrong(text);
     }
     return Status::ok();
   });
@@ -73,7 +78,7 @@ TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
       Request request = request_of(Collective::kBroadcast, theirs, theirs, 0);
       if (group.rank() != 0) request.in = {};
       PC_TRY(group.run(request));
-      if (std::memcmp(sum.data(), theirs.data(), count * sizeof(float)) != 0) return failed("other bits");
+      if (std::memcmp(sum.data(), theirs.data(), count * sizeof(float)) != 0) return wrong("other bits");
     }
     return Status::ok();
   });
@@ -96,7 +101,7 @@ TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
         }
         PC_TRY(group.run(request));
         if (group.rank() == root) returned = root + 1;
-        if (x != array_of(root, 0, count)) return failed("wrong result");
+        if (x != array_of(root, 0, count)) return wrong("wrong result");
       }
       return Status::ok();
     });
@@ -189,7 +194,7 @@ TEST_P(Hierarchical, refused_arguments_leave_the_group_as_it_was) {
     for (uint64_t call = 0; call < 20; ++call) {
       if (group.rank() == static_cast<Rank>(call) % group.size() &&
           group.run(request_of(Collective::kAllreduce, x, y, 0)).code() != Code::kInvalidArgument)
-        return failed("it was not refused");
+        return wrong("it was not refused");
       PC_TRY(make_and_check(group, call, count_for(call)));
     }
     return Status::ok();

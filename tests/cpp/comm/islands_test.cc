@@ -24,7 +24,6 @@ namespace pc::testing {
 namespace {
 
 constexpr double kPatienceS = 20;
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // What one rank came to know.
 struct Found {

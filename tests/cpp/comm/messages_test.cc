@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kCounts[] = {0, 1, 1000, 16'384, 16'385, 300'001};  // of float32: eager until 64 KiB
 
-Status expect(bool truth, const std::string& what) {
-  return truth ? Status::ok() : Status(Code::kInternal, "not so: " + what);
+Status must_hold(bool truth, const std::string& what) {
+  return truth ? Status::ok() : wrong("not so: " + what);
 }
 
 Elements empty_for(const ArrayDescription& array) {
@@ -54,10 +54,10 @@ TEST_P(Messages, a_receiver_learns_dtype_and_shape_and_gets_the_elements) {
           return group.find(0, 7);
         }());
         PC_ASSIGN_OR_RETURN(const ArrayDescription array, described_array(found.description, found.nbytes));
-        PC_TRY(expect(array.dtype == DType::kF32 && array.shape == shape, "dtype and shape"));
+        PC_TRY(must_hold(array.dtype == DType::kF32 && array.shape == shape, "dtype and shape"));
         Elements got = empty_for(array);
         PC_TRY(group.recv(got.buffer(), found));
-        PC_TRY(expect(got.bytes == x.bytes, "the elements"));
+        PC_TRY(must_hold(got.bytes == x.bytes, "the elements"));
         if (send_first && count >= 10'000) PC_TRY(group.run(Request{}));
       }
     }
@@ -85,7 +85,7 @@ TEST_P(Messages, from_any_rank_every_message_is_received_once) {
         PC_TRY(group.recv({reinterpret_cast<std::byte*>(x.data()), x.size(), DType::kI32}, found));
         const std::lock_guard lock(mutex);
         const auto peer = static_cast<std::size_t>(found.peer);
-        PC_TRY(expect(x.front() / 1000 == found.peer && x.front() == x.back(), "who sent it"));
+        PC_TRY(must_hold(x.front() / 1000 == found.peer && x.front() == x.back(), "who sent it"));
         ++received[peer];
       }
       return Status::ok();
@@ -96,7 +96,7 @@ TEST_P(Messages, from_any_rank_every_message_is_received_once) {
     second.join();
     PC_TRY(mine);
     PC_TRY(other);
-    return expect(received == std::vector<int>({0, kEach, kEach, kEach}), "all of each");
+    return must_hold(received == std::vector<int>({0, kEach, kEach, kEach}), "all of each");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -113,7 +113,7 @@ TEST_P(Messages, from_any_rank_nobody_who_sends_all_the_time_keeps_the_others_wa
       PC_TRY(group.recv({&x, 1, DType::kU8}, found));
       if (found.peer == 2) first_of_two = i;
     }
-    return expect(group.rank() != 0 || (first_of_two >= 0 && first_of_two < 3), "in turn");
+    return must_hold(group.rank() != 0 || (first_of_two >= 0 && first_of_two < 3), "in turn");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -139,7 +139,7 @@ TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_someb
     PC_TRY(named.value()->wait({Deadline::after(20)}));
     second.join();
     PC_TRY(other);
-    return expect(static_cast<int>(got) + static_cast<int>(any) == 3, "one each");
+    return must_hold(static_cast<int>(got) + static_cast<int>(any) == 3, "one each");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -150,10 +150,10 @@ TEST_P(Messages, what_was_put_back_or_not_found_in_time_is_received_later) {
     if (group.rank() == 0) {
       for (const Rank source : {Rank{1}, kAnyRank}) {
         const Result<FoundMessage> none = group.find(source, 4, 0.05);
-        PC_TRY(expect(none.status().code() == Code::kTimeout, none.status().to_string()));
-        PC_TRY(
-            expect(none.status().to_string().find(source == 1 ? "rank 1" : "any rank") != std::string::npos,
-                   none.status().to_string()));
+        PC_TRY(must_hold(none.status().code() == Code::kTimeout, none.status().to_string()));
+        PC_TRY(must_hold(
+            none.status().to_string().find(source == 1 ? "rank 1" : "any rank") != std::string::npos,
+            none.status().to_string()));
       }
       PC_TRY(group.run(Request{}));
       PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(1, 4));
@@ -170,7 +170,7 @@ TEST_P(Messages, a_search_ends_when_everybody_it_waits_for_has_left) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
     if (group.rank() != 0) return Status::ok();  // to shutdown
     const Status ended = group.find(kAnyRank, 4, 15).status();
-    return expect(ended.code() == Code::kPeerExited, ended.to_string());
+    return must_hold(ended.code() == Code::kPeerExited, ended.to_string());
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -182,15 +182,15 @@ TEST_P(Messages, what_is_received_as_something_else_is_a_mismatch_on_both_sides_
       const std::vector<std::byte> before = other.bytes;
       if (group.rank() == 0) {
         const Status sent = group.send(x.view(), 1, 6);
-        if (count > 20'000) PC_TRY(expect(sent.code() == Code::kMismatch, sent.to_string()));
+        if (count > 20'000) PC_TRY(must_hold(sent.code() == Code::kMismatch, sent.to_string()));
         PC_TRY(group.send(x.view(), 1, 6));
       } else {
         PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(kAnyRank, 6));
         const Status status = group.recv(other.buffer(), found);
-        PC_TRY(expect(status.code() == Code::kMismatch && other.bytes == before, status.to_string()));
+        PC_TRY(must_hold(status.code() == Code::kMismatch && other.bytes == before, status.to_string()));
         Elements got = garbage(DType::kF32, count);
         PC_TRY(group.recv(got.buffer(), 0, 6));
-        PC_TRY(expect(got.bytes == x.bytes, "the next one"));
+        PC_TRY(must_hold(got.bytes == x.bytes, "the next one"));
       }
     }
     return Status::ok();
@@ -206,12 +206,13 @@ TEST_P(Messages, sendrecv_goes_round_a_ring_at_every_size) {
         const Elements x = contribution(DType::kF32, count, group.rank(), n);
         Elements got = garbage(DType::kF32, count);
         PC_TRY(group.sendrecv({x.view(), next}, got.buffer(), previous, 0));
-        PC_TRY(expect(got.bytes == contribution(DType::kF32, count, previous, n).bytes, "the neighbour's"));
+        PC_TRY(
+            must_hold(got.bytes == contribution(DType::kF32, count, previous, n).bytes, "the neighbour's"));
       }
       Elements x = contribution(DType::kF32, 8, 0, n), short_one = garbage(DType::kF32, 7);
       const Buffer part{x.buffer().data + 4, 7, DType::kF32};
       const Status overlapping = group.sendrecv({x.view(), next}, part, previous, 0);
-      PC_TRY(expect(overlapping.code() == Code::kInvalidArgument, overlapping.to_string()));
+      PC_TRY(must_hold(overlapping.code() == Code::kInvalidArgument, overlapping.to_string()));
       return Status::ok();
     });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "../world.h"
+#include "world.h"
 
 namespace pc::testing {
 
-inline constexpr double kLong = 60;
+inline constexpr double kManyCallsS = 60;  // for a world that makes many
 
 // Element i of a rank's array in a call; sums of a few ranks are exact.
 inline float value(Rank rank, uint64_t call, std::size_t i) {
@@ -45,7 +45,7 @@ inline Status expect(std::span<const float> got, std::size_t at, float wanted, u
 
 // One call of a mixture that a rank chooses as every other does; its result is looked at.
 inline Status make_and_check(Communicator& group, uint64_t call, std::size_t count,
-                             double timeout_s = kLong) {
+                             double timeout_s = kManyCallsS) {
   const Rank rank = group.rank(), size = group.size();
   const std::size_t ranks = static_cast<std::size_t>(size);
   const Collective kinds[] = {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce,

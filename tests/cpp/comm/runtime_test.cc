@@ -27,9 +27,6 @@ Result<std::unique_ptr<Runtime>> create(RuntimeOptions options) {
   const Deadline deadline = Deadline::after(options.timeout_s);
   return Runtime::create(std::move(options), deadline);
 }
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 
 // Creates a runtime per given (rank, size), at the same time.
 Outcomes create_all(const std::vector<std::pair<Rank, Rank>>& ranks, double timeout_s) {

@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SharedMemory, ::testing::Values(2, 3, 4, 5),
                          });
 
 TEST_P(SharedMemory, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
     for (uint64_t call = 0; call < 216; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
     return Status::ok();
@@ -39,7 +39,7 @@ TEST_P(SharedMemory, calls_are_exact_at_the_ends_of_all_limits) {
     for (const shm::LimitRow& row : shm::limit_table())
       tuning += ranks + std::string(row.name) + "=" + std::to_string(least ? row.least : row.most) + "|";
     const WorldOptions world = {
-        .over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .tuning = tuning};
+        .over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS, .tuning = tuning};
     const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
       for (uint64_t call = 0; call < 144; ++call) PC_TRY(make_and_check(group, call, count_for(call)));
       return Status::ok();
@@ -50,7 +50,7 @@ TEST_P(SharedMemory, calls_are_exact_at_the_ends_of_all_limits) {
 
 // Ranks that are not waited for are ahead by as much as the protocol allows.
 TEST_P(SharedMemory, a_root_that_runs_ahead_overwrites_nothing) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
     for (uint64_t call = 0; call < 400; ++call) {
       const std::size_t count = count_for(call);
@@ -71,7 +71,8 @@ TEST_P(SharedMemory, a_root_that_runs_ahead_overwrites_nothing) {
 
 // A rank skips a call, or lets go of one in the middle: the others give it up wherever they are. What follows is right.
 TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_exact) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .log_fd = -1};
+  const WorldOptions world = {
+      .over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS, .log_fd = -1};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
     std::mt19937 all(7);  // chooses alike on all ranks
     std::mt19937 own(static_cast<unsigned>(group.rank()) + 1);
@@ -112,7 +113,7 @@ Status broadcast_in_vain(Communicator& group, std::vector<float>& x, std::shared
     is_over.wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long the news may take
   }
-  const Status ended = group.run(request, group.rank() == 0 ? 0.2 : kLong);
+  const Status ended = group.run(request, group.rank() == 0 ? 0.2 : kManyCallsS);
   return ended.is_ok() ? Status(Code::kInternal, "it was not in vain") : Status::ok();
 }
 
@@ -121,7 +122,8 @@ TEST_P(SharedMemory, a_broadcast_that_timed_out_at_its_root_leaves_room_for_the_
   for (const std::size_t next : {std::size_t{2'000'000}, std::size_t{100}}) {
     std::promise<void> over;
     const std::shared_future<void> is_over = over.get_future().share();
-    const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong, .log_fd = -1};
+    const WorldOptions world = {
+        .over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS, .log_fd = -1};
     const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
       PC_TRY(make_and_check(group, 0, 10));
       std::vector<float> x = array_of(0, 1, 2'000'000);
@@ -136,7 +138,7 @@ TEST_P(SharedMemory, a_broadcast_that_timed_out_at_its_root_leaves_room_for_the_
 }
 
 TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
     std::vector<Rank> everybody(static_cast<std::size_t>(group.size()));
     for (Rank r = 0; r < group.size(); ++r) everybody[static_cast<std::size_t>(r)] = group.size() - 1 - r;
@@ -152,7 +154,7 @@ TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {
 
 // Parts of very different sizes: some ranks combine few rounds and put many.
 TEST_P(SharedMemory, uneven_reduce_scatters_end_and_are_exact) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
     for (Rank large = 0; large < group.size(); ++large) {
       std::vector<uint64_t> counts(static_cast<std::size_t>(group.size()), 1000);
@@ -181,7 +183,7 @@ TEST_P(SharedMemory, uneven_reduce_scatters_end_and_are_exact) {
 // Sizes that only sender and receiver know are compared by these two.
 TEST(SharedMemoryOfTwo, an_alltoall_whose_receiver_expects_another_size_is_a_mismatch) {
   for (const uint64_t expected : {0UL, 1UL, 3UL, 6UL, 1'000'000UL}) {
-    const WorldOptions world = {.over = Over::kShared, .size = 2, .timeout_s = kLong, .log_fd = -1};
+    const WorldOptions world = {.over = Over::kShared, .size = 2, .timeout_s = kManyCallsS, .log_fd = -1};
     std::array<Status, 2> ended;
     const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
       const bool receives = group.rank() == 1;
@@ -264,7 +266,7 @@ Status heap_calls(Runtime& runtime, Communicator& group, unsigned who, std::size
 }
 
 TEST_P(SharedMemory, arrays_in_the_heap_and_others_go_together) {
-  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kLong};
+  const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
     const unsigned all = (1U << group.size()) - 1;
     for (const unsigned who : {0U, 1U, all - 1, all}) {

@@ -6,13 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "conformance/elements.h"
-#include "world.h"
+#include "comm/requests.h"
 
 namespace pc::testing {
 namespace {
-
-constexpr double kLong = 20;  // a timeout that shall not expire
 
 class Strict : public ::testing::TestWithParam<Over> {
  protected:
@@ -37,15 +34,6 @@ struct Call {
   Elements x;
   Request request;
 };
-Status right_allreduce(Communicator& group) {
-  Call call(group, Collective::kAllreduce);
-  PC_TRY(group.run(call.request));
-  const bool right = call.x.bytes == reduced(DType::kF32, ReduceOp::kSum, 4, group.size()).bytes;
-  return right ? Status::ok() : Status(Code::kInternal, "wrong result");
-}
-Status unexpected(const Status& status, const std::string& what) {
-  return Status(Code::kInternal, what + ": " + (status.is_ok() ? "no error" : status.to_string()));
-}
 
 constexpr Collective kAll[] = {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce,
                                Collective::kBarrier};

@@ -13,11 +13,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <numeric>
 
 #include "conformance/world.h"
+#include "descriptors.h"
 
 namespace pc::testing {
 
@@ -26,11 +25,6 @@ class TransportSuite : public ::testing::TestWithParam<TransportKind> {};
 constexpr std::size_t kSizes[] = {
     0, 1, 7, 8, 4096, 65535, 65536, 65537, 256 * 1024, 256 * 1024 + 1, 1024 * 1024 + 3, 16 * 1024 * 1024};
 constexpr std::size_t kLarge = 300 * 1000;  // above the eager limit, more than one segment
-
-inline std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
-                       std::filesystem::directory_iterator());
-}
 
 TEST_P(TransportSuite, MessagesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
   World world(GetParam(), 2);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "bytes.h"
 #include "transport/reactor.h"
 #include "transport/transport.h"
 #include "wire/link.h"
@@ -27,16 +28,6 @@ struct TransportKind {
   std::function<std::vector<std::unique_ptr<Transport>>(Rank size, const LinkLimits& limits)> make;
 };
 inline void PrintTo(const TransportKind& kind, std::ostream* out) { *out << kind.name; }
-
-inline std::vector<std::byte> pattern(std::size_t nbytes, uint64_t seed) {
-  std::vector<std::byte> bytes(nbytes);
-  uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;
-  for (std::byte& byte : bytes) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    byte = static_cast<std::byte>(state >> 56);
-  }
-  return bytes;
-}
 
 inline MessageId message(uint32_t tag, uint64_t sequence, uint64_t digest = 0) {
   return {.stream = {.group = 1, .klass = StreamClass::kPointToPoint, .tag = tag},

@@ -34,11 +34,11 @@ TEST(KernelChoice, what_the_cpu_can_reduce_has_a_kernel_and_nothing_else_has) {
     EXPECT_TRUE(used.contains(std::string(name))) << name << " is of no use";
 }
 
-alignas(64) std::byte memory[16][64];
+alignas(64) std::byte places[16][64];
 
 Status refusal(std::size_t sources, std::size_t outputs, DType dtype, ReduceOp op, std::size_t offset = 0) {
-  std::vector<const void*> from(sources, memory[0] + offset);
-  std::vector<void*> to(outputs, memory[1]);
+  std::vector<const void*> from(sources, places[0] + offset);
+  std::vector<void*> to(outputs, places[1]);
   return reduce_arguments({from, to, 2, dtype, op}).status();
 }
 
@@ -53,12 +53,12 @@ TEST(KernelChoice, what_no_kernel_can_do_is_refused_with_the_reason) {
             "float32 in a GPU's memory must be aligned to 4 bytes: copy the array");
   EXPECT_TRUE(refusal(2, 1, DType::kC64, kSum, 4).is_ok());
   EXPECT_TRUE(refusal(2, 1, DType::kF16, kSum, 2).is_ok());
-  const void* const from[] = {memory[0], memory[1]};
-  void* const to[] = {memory[2]};
+  const void* const from[] = {places[0], places[1]};
+  void* const to[] = {places[2]};
   const uint32_t one[] = {1};
   EXPECT_EQ(reduce_arguments({from, to, 2, DType::kF32, kSum, one}).status().message(),
             "1 numbers of contributions for 2 sources");
-  EXPECT_FALSE(copy_arguments({}, memory[0], 1).is_ok());
+  EXPECT_FALSE(copy_arguments({}, places[0], 1).is_ok());
 }
 
 TEST(KernelChoice, a_launch_has_a_thread_for_each_vector_until_the_gpu_is_full) {

@@ -15,8 +15,6 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kPad = 64;
-
 // Memory with room on both sides, whose array begins at a known distance from an address that all vectors like.
 struct Placed {
   Bytes memory;

@@ -12,8 +12,6 @@
 namespace pc::testing {
 namespace {
 
-constexpr std::size_t kPad = 64;  // on both sides of an array: nothing may be written there
-
 // An array in the GPU's memory, in front of which and behind which there is something else.
 struct Placed {
   Bytes before;  // all of it, as it was

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <ostream>
 #include <string>
-#include <vector>
 
+#include "bytes.h"
 #include "kernels/copy_impl.h"
 
 namespace pc {
@@ -15,10 +15,6 @@ namespace pc {
 void PrintTo(const CopyTarget& target, std::ostream* out) { *out << target.name; }  // in failures
 
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-constexpr std::size_t kPad = 64;
 
 // No two neighbours in any distance up to 255 are alike.
 Bytes counting(std::size_t n) {
@@ -41,8 +37,7 @@ class EveryCopy : public testing::TestWithParam<CopyTarget> {
     }
   }
 };
-std::vector<CopyTarget> all_targets() { return {copy_targets().begin(), copy_targets().end()}; }
-INSTANTIATE_TEST_SUITE_P(Copy, EveryCopy, testing::ValuesIn(all_targets()),
+INSTANTIATE_TEST_SUITE_P(Copy, EveryCopy, testing::ValuesIn(copy_targets().begin(), copy_targets().end()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(EveryCopy, moves_every_number_of_bytes_and_not_one_beside_them) {

@@ -14,7 +14,6 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kPad = 64;
 constexpr int kNowhere = -2, kApart = -1;  // or the number of the source that `out` is
 
 // Sources of `count` elements, at alignments of all kinds, and what the portable chain makes of them.

@@ -12,6 +12,7 @@
 
 #include "kernels/float8.h"
 #include "kernels/kernel_table.h"
+#include "kernels/same_bits.h"
 
 namespace pc {
 namespace {
@@ -21,7 +22,6 @@ struct Case {
   Weights weights;
   double factor;
 };
-constexpr double kFactor = 0.3;  // has no end in binary: each product is rounded
 
 bool truth(ReduceOp op, bool a, bool b) {
   return op == ReduceOp::kLAnd ? a && b : op == ReduceOp::kLOr ? a || b : a != b;
@@ -176,8 +176,6 @@ std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
   }
   return values;
 }
-
-constexpr std::size_t kPad = 32;
 
 // At an address that fits nothing, into a buffer of its own, into a and into b.
 template <class T>

@@ -147,7 +147,7 @@ TEST(ReduceSameBits, a_factor_that_is_nan) {
 // Every count up to several vectors, at every alignment that matters, out of place and in place; not a byte beyond.
 TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
   std::mt19937_64 random(2);
-  constexpr std::size_t kMost = 67 * 16, kPad = 64;
+  constexpr std::size_t kMost = 67 * 16;
   for_every_weighted_kernel([&](DType dtype, const Reduction& op, const Weights& weights,
                                 const std::string& name) {
     const Bytes a = random_bytes(random, kMost + 2 * kPad), b = random_bytes(random, kMost + 2 * kPad);

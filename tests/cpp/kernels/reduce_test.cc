@@ -27,8 +27,8 @@ std::vector<T> run(std::string_view target, const std::vector<T>& a, const std::
 
 class EveryTarget : public testing::TestWithParam<std::string_view> {};
 
-std::vector<std::string_view> all_targets() { return {reduce_targets().begin(), reduce_targets().end()}; }
-INSTANTIATE_TEST_SUITE_P(Reduce, EveryTarget, testing::ValuesIn(all_targets()),
+INSTANTIATE_TEST_SUITE_P(Reduce, EveryTarget,
+                         testing::ValuesIn(reduce_targets().begin(), reduce_targets().end()),
                          [](const auto& test) { return std::string(test.param); });
 
 // Enough elements that vectors and what is left over after them both take part.

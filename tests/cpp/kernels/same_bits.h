@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 #include <string>
-#include <vector>
 
+#include "bytes.h"
 #include "kernels/reduce.h"
 
 namespace pc {
-
-using Bytes = std::vector<std::byte>;
 
 // What is compared and made one by one: complex numbers by their parts.
 inline DType part_of(DType dtype) {
@@ -48,7 +45,7 @@ inline void expect_same(const std::byte* expected, const std::byte* found, std::
   }
 }
 
-constexpr double kFactor = 0.3;
+inline constexpr double kFactor = 0.3;  // has no end in binary: each product is rounded
 
 // Calls check(dtype, how, name).
 template <class Check>
@@ -63,16 +60,6 @@ void for_every_kernel(Check check) {
             std::string(name_of(dtype)) + " " + std::string(name_of(op)));
     }
   }
-}
-
-inline Bytes random_bytes(std::mt19937_64& random, std::size_t n) {
-  Bytes data((n + 7) / 8 * 8);
-  for (std::size_t i = 0; i < data.size(); i += 8) {
-    const uint64_t bits = random();
-    std::memcpy(&data[i], &bits, sizeof bits);
-  }
-  data.resize(n);
-  return data;
 }
 
 }  // namespace pc

@@ -12,7 +12,7 @@
 namespace pc::nccl::testing {
 namespace {
 
-constexpr std::size_t kCount = 5;
+constexpr std::size_t kFew = 5;
 
 class NcclFakeStreams : public ::testing::Test {
  protected:
@@ -51,7 +51,7 @@ class NcclFakeStreams : public ::testing::Test {
                        Communicator::init({library.shared_api(), &clock, Logger(LogLevel::kError)},
                                           {id, rank, size}, {}, soon())
                            .value(),
-                       std::vector<float>(kCount, static_cast<float>(rank + 1))});
+                       std::vector<float>(kFew, static_cast<float>(rank + 1))});
     }
   }
   static ConstBuffer in(const std::vector<float>& x) {
@@ -101,7 +101,7 @@ TEST_F(NcclFakeStreams, a_collective_runs_when_the_streams_of_all_ranks_have_com
 
 TEST_F(NcclFakeStreams, what_is_grouped_goes_at_once_so_that_messages_pass_each_other) {
   make_ranks(3);
-  std::vector<std::vector<float>> received(3, std::vector<float>(kCount));
+  std::vector<std::vector<float>> received(3, std::vector<float>(kFew));
   for (Rank r = 0; r < 3; ++r) {
     OnGpu& rank = ranks[static_cast<std::size_t>(r)];
     const Status issued =
@@ -121,7 +121,7 @@ TEST_F(NcclFakeStreams, what_is_grouped_goes_at_once_so_that_messages_pass_each_
 TEST_F(NcclFakeStreams, a_message_waits_for_the_stream_of_its_peer) {
   make_ranks(2);
   fake.hold_stream(ranks[1].stream.get());
-  std::vector<float> received(kCount);
+  std::vector<float> received(kFew);
   EXPECT_TRUE(issue_send(*ranks[0].communicator, in(ranks[0].x), 1, ranks[0].stream.get(), soon()).is_ok());
   EXPECT_TRUE(issue_recv(*ranks[1].communicator, out(received), 0, ranks[1].stream.get(), soon()).is_ok());
   EXPECT_EQ(queued(ranks[0]), 1);
@@ -203,11 +203,11 @@ TEST_F(NcclFakeStreams, what_is_refused_is_on_no_stream) {
 TEST_F(NcclFakeStreams, a_group_on_several_streams_is_more_than_they_play) {
   make_ranks(1);
   OnGpu& rank = ranks[0];
-  std::vector<float> received(kCount);
+  std::vector<float> received(kFew);
   const Status issued = rank.communicator->grouped(soon(), [&](Issue& issue) {
-    issue.took("ncclSend", issue.api().send(rank.x.data(), kCount, DataType::kFloat32, 0, issue.comm(),
-                                            rank.stream.get()));
-    issue.took("ncclRecv", issue.api().recv(received.data(), kCount, DataType::kFloat32, 0, issue.comm(),
+    issue.took("ncclSend",
+               issue.api().send(rank.x.data(), kFew, DataType::kFloat32, 0, issue.comm(), rank.stream.get()));
+    issue.took("ncclRecv", issue.api().recv(received.data(), kFew, DataType::kFloat32, 0, issue.comm(),
                                             rank.beside.get()));
   });
   EXPECT_TRUE(issued.is_ok()) << issued.to_string();

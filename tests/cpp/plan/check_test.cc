@@ -44,11 +44,8 @@ TEST_P(Catalogued, is_found_by_its_name) {
   EXPECT_EQ(found->build({GetParam().collective, 0, 4, 0, 2}).algorithm, GetParam().name);
 }
 
-std::string test_name(const testing::TestParamInfo<Algorithm>& info) {
-  return std::string(info.param.name) + "_" + std::string(name_of(info.param.collective));
-}
 INSTANTIATE_TEST_SUITE_P(Plans, Catalogued, testing::ValuesIn(algorithms().begin(), algorithms().end()),
-                         test_name);
+                         [](const auto& test) { return title_of(test.param); });
 
 TEST(Catalog, does_not_find_what_is_not_there) {
   EXPECT_EQ(find_algorithm(Collective::kBarrier, "ring"), nullptr);

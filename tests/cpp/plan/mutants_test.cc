@@ -163,7 +163,6 @@ TEST_P(MediumWorlds, have_mutants_that_are_judged_the_same_with_and_without_redu
               compared, reduced_states, all_states);
 }
 
-std::string test_name(const testing::TestParamInfo<Family>& info) { return info.param.name; }
 // Every family's worlds with no more steps than that, all ranks together.
 std::vector<Family> families(std::size_t most_steps) {
   std::vector<Family> result;
@@ -180,9 +179,10 @@ std::vector<Family> families(std::size_t most_steps) {
   }
   return result;
 }
-INSTANTIATE_TEST_SUITE_P(Plans, Mutants, testing::ValuesIn(families(1000)), test_name);
-INSTANTIATE_TEST_SUITE_P(Plans, SmallWorlds, testing::ValuesIn(families(8)), test_name);
-INSTANTIATE_TEST_SUITE_P(Plans, MediumWorlds, testing::ValuesIn(families(16)), test_name);
+constexpr auto kNameOfFamily = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(Plans, Mutants, testing::ValuesIn(families(1000)), kNameOfFamily);
+INSTANTIATE_TEST_SUITE_P(Plans, SmallWorlds, testing::ValuesIn(families(8)), kNameOfFamily);
+INSTANTIATE_TEST_SUITE_P(Plans, MediumWorlds, testing::ValuesIn(families(16)), kNameOfFamily);
 
 }  // namespace
 }  // namespace pc

@@ -50,11 +50,8 @@ TEST_P(Simulated, one_pass_accepts_every_algorithm_that_it_can_follow) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<Algorithm>& info) {
-  return std::string(info.param.name) + "_" + std::string(name_of(info.param.collective));
-}
 INSTANTIATE_TEST_SUITE_P(Plans, Simulated, testing::ValuesIn(algorithms().begin(), algorithms().end()),
-                         test_name);
+                         [](const auto& test) { return title_of(test.param); });
 
 std::vector<Plan> edited(const char* name, Rank size, void (*edit)(std::vector<Plan>&)) {
   std::vector<Plan> plans = build_all(*find_algorithm(Collective::kAllreduce, name), size);

@@ -18,6 +18,11 @@ inline std::vector<Plan> build_all(const Algorithm& algorithm, Rank size, Rank r
   return plans;
 }
 
+// "ring_allreduce", in the names of tests.
+inline std::string title_of(const Algorithm& algorithm) {
+  return std::string(algorithm.name) + "_" + std::string(name_of(algorithm.collective));
+}
+
 // Plans that belong together, under one name in the tests' output.
 struct Family {
   std::string name;

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "bytes.h"
+
 namespace pc {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 enum class Kind { kPlain, kAes, kChaCha };
 
 std::unique_ptr<Seal> seal(Kind kind, int sends, int receives) {
@@ -34,14 +35,8 @@ struct Ends {
   ByteStream a, b;
 };
 
-Bytes random_bytes(std::mt19937& random, std::size_t nbytes) {
-  Bytes bytes(nbytes);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 0xff);
-  return bytes;
-}
-
 // Cuts `bytes` into at most three parts of any size, the empty one included.
-std::vector<iovec> cut(std::mt19937& random, std::byte* bytes, std::size_t nbytes) {
+std::vector<iovec> cut(std::mt19937_64& random, std::byte* bytes, std::size_t nbytes) {
   std::vector<iovec> parts;
   for (int i = 0; i < 2; ++i) {
     const std::size_t count = random() % (nbytes + 1);
@@ -62,7 +57,7 @@ class ByteStreamTest : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(All, ByteStreamTest, ::testing::Values(Kind::kPlain, Kind::kAes, Kind::kChaCha));
 
 TEST_P(ByteStreamTest, WhatGoesInComesOutHoweverItIsCut) {
-  std::mt19937 random(1);
+  std::mt19937_64 random(1);
   for (int round = 0; round < 20; ++round) {
     Ends ends(GetParam());
     Bytes sent = random_bytes(random, random() % 300'000), got(sent.size() + 1);

@@ -202,7 +202,7 @@ TEST_F(TcpStore, a_stranger_that_stops_halfway_is_cut_off) {
     Handshake handshake = Handshake::initiator(kJob, kClient).value();
     RawConnection half = stranger();
     half.say(handshake.output());
-    if (half.hear(kAnswerBytes) != kAnswerBytes) continue;
+    if (half.hear(kHelloAnswerBytes) != kHelloAnswerBytes) continue;
     EXPECT_TRUE(half.is_cut_off());
     return;
   }

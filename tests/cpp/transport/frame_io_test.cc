@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <random>
 #include <vector>
 
 #include "base/fd.h"
+#include "bytes.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 #include "wire/link.h"
@@ -60,18 +60,11 @@ struct Ends {
   End a{0}, b{1};
 };
 
-MessageId message(uint64_t sequence) { return {{0, StreamClass::kPointToPoint, 0}, sequence, 0, 1}; }
-
-std::vector<std::byte> random_bytes(std::size_t nbytes) {
-  std::mt19937 random(static_cast<uint32_t>(nbytes));
-  std::vector<std::byte> data(nbytes);
-  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
-  return data;
-}
+MessageId numbered(uint64_t sequence) { return {{0, StreamClass::kPointToPoint, 0}, sequence, 0, 1}; }
 
 // Of many lengths, so that headers and descriptions are cut everywhere.
 std::span<const std::byte> description(std::size_t i) {
-  static const std::vector<std::byte> kBytes = random_bytes(kMaxDescriptionBytes);
+  static const std::vector<std::byte> kBytes = pattern(kMaxDescriptionBytes, 1);
   return std::span(kBytes).first(i % 3 == 0 ? i * 7 % (kMaxDescriptionBytes + 1) : 0);
 }
 
@@ -82,12 +75,12 @@ TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   sizes.insert(sizes.end(), 600, 100);
   std::vector<std::vector<std::byte>> data, got;
   for (const std::size_t nbytes : sizes) {
-    data.push_back(random_bytes(nbytes));
+    data.push_back(pattern(nbytes, nbytes));
     got.emplace_back(nbytes);
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    ends.b.link.post_recv({message(i), got[i], got[i].size(), nullptr, &ends.b.recvs, i});
-    ends.a.link.post_send({message(i), data[i], &ends.a.sends, i, description(i)});
+    ends.b.link.post_recv({numbered(i), got[i], got[i].size(), nullptr, &ends.b.recvs, i});
+    ends.a.link.post_send({numbered(i), data[i], &ends.a.sends, i, description(i)});
   }
   while (ends.a.move() | ends.b.move()) {
   }
@@ -103,15 +96,15 @@ TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
   Scattered list;
   std::vector<std::byte> sent, got;
   for (const std::size_t nbytes : {1, 100, 9'000, 1, 300'000, 7, 63, 1'000'000, 8'192, 5}) {
-    for (int i = 0; i < 30; ++i) memory.push_back(random_bytes(nbytes + static_cast<std::size_t>(i)));
+    for (std::size_t i = 0; i < 30; ++i) memory.push_back(pattern(nbytes + i, i));
   }
   for (std::vector<std::byte>& piece : memory) {
     list.add(piece.data(), piece.size());
     sent.insert(sent.end(), piece.begin(), piece.end());
   }
   got.resize(sent.size());
-  ends.b.link.post_recv({message(0), got, got.size(), nullptr, &ends.b.recvs, 0});
-  ends.a.link.post_send({message(0), Gather({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
+  ends.b.link.post_recv({numbered(0), got, got.size(), nullptr, &ends.b.recvs, 0});
+  ends.a.link.post_send({numbered(0), Gather({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
   for (int turn = 0; turn < 20; ++turn) static_cast<void>(ends.a.move() | ends.b.move());
   ends.a.writer.keep_unsent();  // as if something had been given up meanwhile
   while (ends.a.move() | ends.b.move()) {
@@ -123,15 +116,15 @@ TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
 // A send or receive is given up at every moment of a message's journey: whatever was begun is finished without its memory.
 TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
   constexpr std::size_t kBytes = 700'000;
-  const std::vector<std::byte> next = random_bytes(100'000);
+  const std::vector<std::byte> next = pattern(100'000, 1);
   for (int moves = 0; moves < 120; ++moves) {
     for (const bool by_sender : {true, false}) {
       SCOPED_TRACE(::testing::Message() << moves << " moves, by the " << (by_sender ? "sender" : "receiver"));
       Ends ends;
-      std::vector<std::byte> out = random_bytes(kBytes), in(kBytes), next_in(next.size());
+      std::vector<std::byte> out = pattern(kBytes, 2), in(kBytes), next_in(next.size());
       Endings sends, recvs;
-      ends.b.link.post_recv({message(0), in, kBytes, nullptr, &recvs, 0});
-      ends.a.link.post_send({message(0), out, &sends, 0});
+      ends.b.link.post_recv({numbered(0), in, kBytes, nullptr, &recvs, 0});
+      ends.a.link.post_send({numbered(0), out, &sends, 0});
       for (int i = 0; i < moves; ++i) i % 2 == 0 ? ends.b.move() : ends.a.move();
       const bool over = by_sender ? !sends.codes.empty() : !recvs.codes.empty();
       End& quits = by_sender ? ends.a : ends.b;
@@ -139,8 +132,8 @@ TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
       std::vector<std::byte>& memory = by_sender ? out : in;
       const std::vector<std::byte> others(memory.size(), std::byte{0xDD});
       if (!over) memory = others;
-      ends.a.link.post_send({message(1), next, &ends.a.sends, 1});
-      ends.b.link.post_recv({message(1), next_in, next_in.size(), nullptr, &ends.b.recvs, 1});
+      ends.a.link.post_send({numbered(1), next, &ends.a.sends, 1});
+      ends.b.link.post_recv({numbered(1), next_in, next_in.size(), nullptr, &ends.b.recvs, 1});
       while (ends.a.move() | ends.b.move()) {
       }
       EXPECT_EQ(ends.b.recvs.tokens, std::vector<uint64_t>{1});
@@ -158,9 +151,9 @@ TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
 
 TEST(FrameIo, ASendIsNotDoneBeforeTheSocketHasAllOfIt) {
   Ends ends;
-  const std::vector<std::byte> large = random_bytes(60'000), small = random_bytes(10);
-  ends.a.link.post_send({message(0), large, &ends.a.sends, 0});
-  ends.a.link.post_send({message(1), small, &ends.a.sends, 1});
+  const std::vector<std::byte> large = pattern(60'000, 1), small = pattern(10, 2);
+  ends.a.link.post_send({numbered(0), large, &ends.a.sends, 0});
+  ends.a.link.post_send({numbered(1), small, &ends.a.sends, 1});
   ASSERT_TRUE(ends.a.writer.write(ends.a.stream, ends.a.link, kPlenty).is_ok());
   EXPECT_TRUE(ends.a.writer.pending());
   EXPECT_TRUE(ends.a.sends.tokens.empty());

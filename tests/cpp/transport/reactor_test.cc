@@ -20,11 +20,12 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "conformance/world.h"
 
 namespace pc {
 namespace {
 
-constexpr double kPatience = 20.0;
+using testing::kPatience;
 
 Completion completion(uint64_t token) { return {.token = token, .status = {}, .found = {}, .nbytes = 0}; }
 

@@ -16,7 +16,6 @@
 namespace pc::testing {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 constexpr int kSockets = 3;
 
 std::unique_ptr<Transport> tcp_of(int sockets, Rank rank) {

@@ -24,8 +24,6 @@
 namespace pc::testing {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
 std::unique_ptr<Transport> tcp(Rank rank, Rank size, int job = 1) {
   Result<std::unique_ptr<Transport>> made =
       make_tcp_transport({.rank = rank, .size = size, .credentials = credentials_of(job)});

@@ -4,13 +4,12 @@
 
 #include <random>
 
+#include "bytes.h"
 #include "wire/crc32c.h"
 #include "wire/little_endian.h"
 
 namespace pc {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 ControlMessage notice() {
   ControlMessage m;

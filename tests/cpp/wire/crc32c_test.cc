@@ -6,10 +6,10 @@
 #include <cctype>
 #include <cstring>
 #include <ostream>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "bytes.h"
 #include "wire/crc32c_impl.h"
 
 namespace pc {
@@ -18,27 +18,20 @@ void PrintTo(const Crc32cTarget& target, std::ostream* out) { *out << target.nam
 
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-Bytes random_bytes(std::size_t n) {
-  std::mt19937_64 random(n + 1);
-  Bytes data(n);
-  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
-  return data;
-}
-
 class EveryCrc : public testing::TestWithParam<Crc32cTarget> {
  protected:
   uint32_t crc(std::span<const std::byte> data, uint32_t before = 0, std::byte* to = nullptr) const {
     return ~GetParam().update(~before, to, data.data(), data.size());
   }
 };
-std::vector<Crc32cTarget> all_targets() { return {crc32c_targets().begin(), crc32c_targets().end()}; }
-INSTANTIATE_TEST_SUITE_P(Crc32c, EveryCrc, testing::ValuesIn(all_targets()), [](const auto& test) {
-  std::string name;
-  for (const char c : test.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Crc32c, EveryCrc,
+                         testing::ValuesIn(crc32c_targets().begin(), crc32c_targets().end()),
+                         [](const auto& test) {
+                           std::string name;
+                           for (const char c : test.param.name)
+                             name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
 
 TEST_P(EveryCrc, gives_the_published_values) {  // RFC 3720 B.4, and the customary check value
   Bytes rising(32), falling(32);
@@ -56,7 +49,7 @@ TEST_P(EveryCrc, gives_the_published_values) {  // RFC 3720 B.4, and the customa
 }
 
 TEST_P(EveryCrc, continues_where_it_was_cut_whatever_the_place) {
-  const Bytes data = random_bytes(4500);
+  const Bytes data = pattern(4500, 1);
   const uint32_t whole = crc32c_portable(data);
   for (std::size_t cut = 0; cut <= data.size(); ++cut) {
     const std::span<const std::byte> all(data);
@@ -66,7 +59,7 @@ TEST_P(EveryCrc, continues_where_it_was_cut_whatever_the_place) {
 
 // Lengths around every boundary inside the implementations (1, 8, 384, 3968, 4032 and 512 bytes, of which 4 at least).
 TEST_P(EveryCrc, equals_the_portable_one_at_every_length_and_alignment) {
-  const Bytes data = random_bytes(70000);
+  const Bytes data = pattern(70000, 1);
   std::vector<std::size_t> lengths;
   for (std::size_t n = 0; n <= 1300; ++n) lengths.push_back(n);
   for (const std::size_t around : {2048u, 2560u, 3968u, 4032u, 4096u, 7936u, 8064u, 8192u, 11904u, 65536u}) {
@@ -79,7 +72,7 @@ TEST_P(EveryCrc, equals_the_portable_one_at_every_length_and_alignment) {
 }
 
 TEST_P(EveryCrc, copies_exactly_what_it_checks) {
-  const Bytes data = random_bytes(20000);
+  const Bytes data = pattern(20000, 1);
   for (const std::size_t n : {0u, 1u, 7u, 8u, 63u, 383u, 384u, 1000u, 2047u, 2048u, 3967u, 3968u, 4031u,
                               4032u, 4097u, 9000u, 19900u}) {
     for (const std::size_t at : {0u, 1u, 13u, 64u}) {
@@ -95,7 +88,7 @@ TEST_P(EveryCrc, copies_exactly_what_it_checks) {
 }
 
 TEST_P(EveryCrc, notices_every_single_flipped_bit) {
-  Bytes data = random_bytes(3000);
+  Bytes data = pattern(3000, 1);
   const uint32_t before = crc(data);
   for (std::size_t bit = 0; bit < 8 * data.size(); bit += 11) {
     const std::byte mask = static_cast<std::byte>(1u << (bit % 8));
@@ -106,7 +99,7 @@ TEST_P(EveryCrc, notices_every_single_flipped_bit) {
 }
 
 TEST(Crc32c, public_functions_use_the_best_target_and_agree) {
-  const Bytes data = random_bytes(10000);
+  const Bytes data = pattern(10000, 1);
   Bytes to(data.size());
   EXPECT_EQ(crc32c(data), crc32c_portable(data));
   EXPECT_EQ(crc32c_copy(to.data(), data), crc32c_portable(data));

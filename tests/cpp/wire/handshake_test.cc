@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "bytes.h"
 #include "conformance/raw_connection.h"
 
 namespace pc {
 namespace {
 
 using testing::credentials_of;
-using Bytes = std::vector<std::byte>;
 // Sees, and may change, what goes over the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 verdict.
 using Middle = std::function<void(int turn, Bytes& bytes)>;
 
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Encrypted, HandshakeBits, ::testing::Values(true));
 
 TEST_P(HandshakeBits, EverySingleFlippedBitIsRefused) {
   const Credentials ours = credentials_of(1, 1, GetParam());
-  const std::size_t lengths[] = {kHelloBytes, kAnswerBytes, kProofBytes, kVerdictBytes};
+  const std::size_t lengths[] = {kHelloBytes, kHelloAnswerBytes, kProofBytes, kVerdictBytes};
   for (int turn = 0; turn < 4; ++turn) {
     for (std::size_t bit = 0; bit < 8 * lengths[turn]; ++bit) {
       const Outcome out = shake(ours, ours, kCaller, kCalled, [&](int now, Bytes& bytes) {
@@ -240,9 +240,9 @@ TEST(Handshake, AMirrorIsNoMember) {
   Handshake b = Handshake::initiator(kOurs, {.role = Role::kStore}).value();
   Bytes mirrored = take(a);
   Bytes other = take(b);
-  mirrored.resize(kAnswerBytes);
+  mirrored.resize(kHelloAnswerBytes);
   EXPECT_FALSE(give(a, mirrored).is_ok());
-  other.resize(kAnswerBytes);
+  other.resize(kHelloAnswerBytes);
   EXPECT_FALSE(give(b, other).is_ok());
 }
 
@@ -275,7 +275,7 @@ TEST(Handshake, ARefusalIsProvenAndSaysWhy) {
 
 TEST(Handshake, NeverAsksForMoreBytesThanAHandshakeHas) {
   Handshake a = Handshake::initiator(kOurs, kCaller).value();
-  EXPECT_EQ(a.input().size(), kAnswerBytes);
+  EXPECT_EQ(a.input().size(), kHelloAnswerBytes);
   Handshake b = Handshake::acceptor(kOurs, kCalled).value();
   EXPECT_EQ(b.input().size(), kHelloBytes);
   ASSERT_TRUE(give(b, take(a)).is_ok());

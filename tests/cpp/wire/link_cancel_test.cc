@@ -8,8 +8,6 @@
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
 const Status kInterrupted(Code::kInterrupted, "Ctrl-C");
 constexpr std::byte kPoison{0xDD};
 
@@ -291,7 +289,7 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
       std::size_t combinations = 1;
       for (std::size_t i = 0; i < 3 && order[i] != 0; ++i) combinations *= kMoves.size();
       for (std::size_t i = 0; i < combinations; ++i) {
-        SCOPED_TRACE(testing::Message() << order << " of " << nbytes << " bytes, moves " << i);
+        SCOPED_TRACE(::testing::Message() << order << " of " << nbytes << " bytes, moves " << i);
         Exchange exchange(nbytes, 1 + i % 4);
         std::size_t rest = i;
         for (const char* event = order; *event != 0; ++event) {
@@ -300,7 +298,7 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
           rest /= kMoves.size();
         }
         exchange.finish();
-        if (testing::Test::HasFailure()) return;
+        if (::testing::Test::HasFailure()) return;
       }
     }
   }
@@ -487,9 +485,9 @@ class Calls {
 
 TEST(LinkCancel, RandomCollectivesThatAreGivenUpLeaveNothing) {
   for (uint32_t seed = 1; seed <= 2000; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Calls(seed).run();
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 
@@ -545,9 +543,9 @@ void give_up_at_random(uint32_t seed) {
 
 TEST(LinkCancel, RandomMessagesThatAreGivenUpLeaveNothing) {
   for (uint32_t seed = 1; seed <= 2000; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     give_up_at_random(seed);
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

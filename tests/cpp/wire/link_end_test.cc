@@ -5,9 +5,6 @@
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
-
 TEST(LinkEnd, FailCompletesEverythingPostedNowAndLaterWithTheFirstCause) {
   LinkPair pair(kSmall);
   std::vector<std::byte> small(8), large(4096), got(4096), got2(4096);

@@ -5,9 +5,6 @@
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
-
 TEST(LinkFlow, ASmallMessageWaitsForOneSegmentOfALargeOne) {
   LinkPair pair;
   std::vector<std::byte> large(64 << 20), got(64 << 20), small(8);
@@ -236,7 +233,7 @@ std::vector<Message> conversation(std::mt19937& random, int count) {
 }
 
 void converse(uint32_t seed, int count, std::size_t window) {
-  SCOPED_TRACE(testing::Message() << "seed " << seed << " window " << window);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed << " window " << window);
   std::mt19937 random(seed);
   LinkPair pair(kSmall);
   pair.a.most_out = 1 + random() % 5;

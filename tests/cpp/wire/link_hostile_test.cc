@@ -7,9 +7,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size);
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
-
 Frame data(const MessageId& id, uint64_t message_nbytes, uint64_t offset, uint32_t segment_nbytes,
            uint8_t flags = 0) {
   return {{FrameType::kData, flags, 1, id, message_nbytes, offset, segment_nbytes},
@@ -24,7 +21,7 @@ Frame cancel(const MessageId& id, int flags, uint64_t reason = 0) {
 }
 const MessageId kNoMessage = {{0, StreamClass::kControl, 0}, 0, 0, 0};
 
-class LinkHostile : public testing::Test {
+class LinkHostile : public ::testing::Test {
  protected:
   Status arrive(const Frame& frame) { return LinkPair::arrive(us.link, frame); }
   void expect_refused(const Frame& frame, const std::string& reason) {

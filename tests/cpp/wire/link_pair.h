@@ -105,6 +105,10 @@ struct Side final : Mover {
   std::span<std::byte> arriving;    // where it goes
 };
 
+// Limits that a few messages reach.
+inline constexpr LinkLimits kSmall = {
+    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
+
 class LinkPair {
  public:
   explicit LinkPair(const LinkLimits& limits = {}) : a(0, 1, limits), b(1, 0, limits) {}

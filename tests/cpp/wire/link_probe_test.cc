@@ -5,8 +5,6 @@
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
 constexpr std::size_t kEager = 100, kAnnounced = 2000;
 
 struct Found {
@@ -23,7 +21,7 @@ struct Found {
 TEST(LinkProbe, FindsWhatHasComeAndWhatComesLater) {
   for (const std::size_t nbytes : {std::size_t{0}, kEager, kAnnounced}) {
     for (const bool first : {true, false}) {
-      SCOPED_TRACE(testing::Message() << nbytes << " bytes, probe first: " << first);
+      SCOPED_TRACE(::testing::Message() << nbytes << " bytes, probe first: " << first);
       LinkPair pair(kSmall);
       const std::vector<std::byte> sent = bytes(nbytes);
       std::vector<std::byte> got(nbytes);

@@ -6,16 +6,14 @@
 namespace pc {
 namespace {
 
-constexpr LinkLimits kSmall = {
-    .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
 constexpr std::size_t kSizes[] = {0,    1,    8,    63,   64,   65,   511,   512,   513,
                                   1023, 1024, 1025, 2048, 3072, 3073, 10240, 100001};
 
 enum class Order { kSendFirst, kRecvFirst, kCrossing };
 
 void transfer(const LinkLimits& limits, std::size_t nbytes, Order order, bool consume, bool by_view) {
-  SCOPED_TRACE(testing::Message() << nbytes << " bytes, order " << static_cast<int>(order) << " consume "
-                                  << consume << by_view);
+  SCOPED_TRACE(::testing::Message() << nbytes << " bytes, order " << static_cast<int>(order) << " consume "
+                                    << consume << by_view);
   LinkPair pair(limits);
   const std::vector<std::byte> sent = bytes(nbytes);
   std::vector<std::byte> got(nbytes);
@@ -155,7 +153,7 @@ TEST(Link, DisagreementIsAMismatchOnBothSidesAndTheLinkLivesOn) {
                                                         {8, 4096}, {4096, 8}, {4096, 4096}, {4096, 8192}};
   for (const auto& [sent, wanted] : kPairs) {
     for (const Order order : {Order::kSendFirst, Order::kRecvFirst, Order::kCrossing}) {
-      SCOPED_TRACE(testing::Message()
+      SCOPED_TRACE(::testing::Message()
                    << sent << " sent, " << wanted << " wanted, order " << static_cast<int>(order));
       LinkPair pair(kSmall);
       const std::vector<std::byte> data = bytes(sent);

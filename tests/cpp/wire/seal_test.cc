@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "bytes.h"
+
 namespace pc {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 struct Pair {
   explicit Pair(Cipher cipher, int number = 1) : sends(cipher, key(number)), receives(cipher, key(number)) {}

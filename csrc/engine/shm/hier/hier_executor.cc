@@ -29,23 +29,6 @@ IslandMembers members_of(const HierExecutor::Parts& parts, const Launch& launch)
   return members;
 }
 
-struct HierGroup {
-  HierGroup(const HierExecutor::Parts& parts, const Launch& launch)
-      : members(members_of(parts, launch)),
-        group(*parts.host, launch.group, members.table.own_place(), members.worlds,
-              limits_for(parts.limits, static_cast<std::size_t>(members.shape.most)),
-              members.table.members()),
-        waiter(parts.crowded, Waiter::kSockets, parts.core),
-        line(*parts.reactor, launch.group,
-             [transport = parts.transport, id = launch.group](uint64_t sequence) {
-               transport->discard(id, sequence);
-             }) {}
-  const IslandMembers members;
-  Group group;     // the baton's
-  Waiter waiter;   // likewise
-  GroupLine line;  // its runs use the rest
-};
-
 }  // namespace
 
 const Algorithm& by_islands(Collective collective) {
@@ -69,6 +52,23 @@ const Algorithm& by_islands(Collective collective) {
 }
 
 struct HierExecutor::State {
+  struct HierGroup {
+    HierGroup(const HierExecutor::Parts& parts, const Launch& launch)
+        : members(members_of(parts, launch)),
+          group(*parts.host, launch.group, members.table.own_place(), members.worlds,
+                limits_for(parts.limits, static_cast<std::size_t>(members.shape.most)),
+                members.table.members()),
+          waiter(parts.crowded, Waiter::kSockets, parts.core),
+          line(*parts.reactor, launch.group,
+               [transport = parts.transport, id = launch.group](uint64_t sequence) {
+                 transport->discard(id, sequence);
+               }) {}
+    const IslandMembers members;
+    Group group;     // the baton's
+    Waiter waiter;   // likewise
+    GroupLine line;  // its runs use the rest
+  };
+
   explicit State(Parts given) : parts(std::move(given)) {}
   HierGroup* find(uint32_t id) {  // mutex held
     const auto known =
@@ -87,7 +87,7 @@ struct HierExecutor::State {
   Status aborted;
 };
 
-HierGroup& HierExecutor::State::group_of(const Launch& launch) {
+HierExecutor::State::HierGroup& HierExecutor::State::group_of(const Launch& launch) {
   HierGroup* const recent = used_last.load(std::memory_order_acquire);
   if (recent != nullptr && recent->line.group() == launch.group) return *recent;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -113,7 +113,7 @@ bool HierExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const Launch& launch) {
-  HierGroup& group = state_->group_of(launch);
+  State::HierGroup& group = state_->group_of(launch);
   auto work = std::make_unique<LineWork>(state_, group.line);  // first: once it runs, somebody must own it
   std::unique_ptr<Run> run;
   if (launch.algorithm == &by_islands(request.collective)) {
@@ -137,7 +137,7 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
 
 void HierExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (HierGroup* const known = state_->find(group)) return known->line.cancel(sequence, why);
+  if (State::HierGroup* const known = state_->find(group)) return known->line.cancel(sequence, why);
   state_->parts.transport->discard(group, sequence);  // nothing of the group is in line before it
 }
 
@@ -145,7 +145,7 @@ void HierExecutor::peer_left(Rank world) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (std::find(state_->left.begin(), state_->left.end(), world) != state_->left.end()) return;
   state_->left.push_back(world);
-  for (const std::unique_ptr<HierGroup>& group : state_->groups) {
+  for (const std::unique_ptr<State::HierGroup>& group : state_->groups) {
     group->group.note_left(world);
     group->line.wake();
   }
@@ -154,13 +154,13 @@ void HierExecutor::peer_left(Rank world) {
 void HierExecutor::abort(uint32_t group, const Status& why) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->ended_groups.try_emplace(group, why);
-  if (HierGroup* const known = state_->find(group)) known->line.abort(why);
+  if (State::HierGroup* const known = state_->find(group)) known->line.abort(why);
 }
 
 void HierExecutor::abort(const Status& why) noexcept {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (state_->aborted.is_ok()) state_->aborted = why;
-  for (const std::unique_ptr<HierGroup>& group : state_->groups) group->line.abort(why);
+  for (const std::unique_ptr<State::HierGroup>& group : state_->groups) group->line.abort(why);
 }
 
 }  // namespace pc::shm

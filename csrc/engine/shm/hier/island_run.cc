@@ -6,7 +6,7 @@ namespace pc::shm {
 namespace {
 
 // What a rank of each island is to do with its sums. The sum of wide elements is divided once, at the very end.
-Reduction inside(const Request& request) {
+Reduction reduction_in_island(const Request& request) {
   const bool is_mean_of_wide = request.op == ReduceOp::kAvg && size_of(request.in.dtype) >= 4;
   return is_mean_of_wide ? Reduction(ReduceOp::kSum) : request.op;
 }
@@ -30,7 +30,7 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
              is_rooted = pc::is_rooted(whole.collective);
 
   Request near = whole;
-  near.op = inside(whole);
+  near.op = reduction_in_island(whole);
   Division division{slices_of(whole.collective, members_.shape), members_.shape.most,
                     of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
   std::vector<Rank> ranks;

@@ -6,35 +6,14 @@
 #include <array>
 #include <memory>
 
-#include "engine/shm/host.h"
-#include "transport/shm/thread_neighbours.h"
+#include "engine/shm/member.h"
 
 namespace pc::shm {
 namespace {
 
-constexpr std::array<Rank, 3> kWorld = {0, 1, 2};
-
-struct Member {
-  Member(ThreadHost& memory, Rank rank)
-      : neighbours(memory.neighbours_of(rank)),
-        doorbell(Doorbell::create(*neighbours, rank, 3).value()),
-        host(Host::create(*neighbours, *doorbell).value()),
-        group(*host, 0, rank, kWorld, usual_limits(3)) {}
-  bool joins() {
-    group.awaited().clear();
-    const Result<bool> joined = group.join();
-    EXPECT_TRUE(joined.is_ok()) << joined.status().to_string();
-    return joined.is_ok() && joined.value();
-  }
-  std::unique_ptr<Neighbours> neighbours;
-  std::unique_ptr<Doorbell> doorbell;
-  std::unique_ptr<Host> host;
-  Group group;
-};
-
 TEST(SharedGroup, who_sleeps_until_the_first_comes_wakes_and_then_waits_for_the_next) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  Member first(*memory, 0), second(*memory, 1);
+  Member first(*memory, 0, 3), second(*memory, 1, 3);
   ASSERT_FALSE(first.joins());
   EXPECT_EQ(first.group.awaited().back().peer, 1);
 
@@ -53,7 +32,7 @@ TEST(SharedGroup, who_sleeps_until_the_first_comes_wakes_and_then_waits_for_the_
 
 TEST(SharedGroup, what_was_read_in_an_array_counts_only_if_its_rank_has_not_given_the_call_up) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  Member reader(*memory, 0), lender(*memory, 1), other(*memory, 2);
+  Member reader(*memory, 0, 3), lender(*memory, 1, 3), other(*memory, 2, 3);
   for (Member* const member : {&reader, &lender, &other, &reader, &lender, &other}) member->joins();
   ASSERT_TRUE(reader.joins());
   for (Member* const member : {&reader, &lender}) {
@@ -69,7 +48,7 @@ TEST(SharedGroup, what_was_read_in_an_array_counts_only_if_its_rank_has_not_give
 
 TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_up_too) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  Member reader(*memory, 0), lender(*memory, 1), other(*memory, 2);
+  Member reader(*memory, 0, 3), lender(*memory, 1, 3), other(*memory, 2, 3);
   for (Member* const member : {&reader, &lender, &other, &reader, &lender, &other}) member->joins();
   for (Member* const member : {&reader, &lender, &other}) {
     ASSERT_TRUE(member->group.catch_up(1));
@@ -104,7 +83,7 @@ struct Three {
     }
   }
   std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  std::array<Member, 3> members = {Member(*memory, 0), Member(*memory, 1), Member(*memory, 2)};
+  std::array<Member, 3> members = {Member(*memory, 0, 3), Member(*memory, 1, 3), Member(*memory, 2, 3)};
 };
 
 TEST(SharedGroup, calls_that_are_not_made_here_cost_no_exchange) {

@@ -7,25 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "engine/shm/member.h"
 #include "engine/shm/shared_run.h"
-#include "transport/shm/thread_neighbours.h"
 
 namespace pc::shm {
 namespace {
-
-constexpr std::array<Rank, 2> kWorld = {0, 1};
-
-struct Member {
-  Member(ThreadHost& memory, Rank rank)
-      : neighbours(memory.neighbours_of(rank)),
-        doorbell(Doorbell::create(*neighbours, rank, 2).value()),
-        host(Host::create(*neighbours, *doorbell).value()),
-        group(*host, 0, rank, kWorld, usual_limits(2)) {}
-  std::unique_ptr<Neighbours> neighbours;
-  std::unique_ptr<Doorbell> doorbell;
-  std::unique_ptr<Host> host;
-  Group group;
-};
 
 // Two hosts of two ranks. What is exchanged is done as soon as somebody looks.
 class PromptBeyond final : public Beyond {
@@ -50,7 +36,7 @@ class PromptBeyond final : public Beyond {
 // The other hosts may need what this rank's plans do next, and cannot know of its neighbour.
 TEST(SharedBeyond, rounds_go_on_while_a_neighbour_is_late) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(2).value();
-  Member early(*memory, 0), late(*memory, 1);
+  Member early(*memory, 0, 2), late(*memory, 1, 2);
   for (Member* const member : {&early, &late, &early}) ASSERT_TRUE(member->group.join().is_ok());
 
   std::vector<float> own(100'000), all(4 * own.size());
@@ -62,7 +48,7 @@ TEST(SharedBeyond, rounds_go_on_while_a_neighbour_is_late) {
   launch.sequence = 1;
   launch.digest = 99;
   launch.size = 2;
-  launch.world_ranks = kWorld.data();
+  launch.world_ranks = kRanks.data();
   PromptBeyond beyond;
   Waiter waiter;
   SharedRun run(*early.host, early.group, waiter);

@@ -21,29 +21,26 @@
 #include <thread>
 #include <vector>
 
+#include "bytes.h"
+#include "descriptors.h"
+#include "statuses.h"
 #include "transport/shm/descriptor_message.h"
 #include "transport/shm/gathering_words.h"
 
 namespace pc {
 namespace {
 
+using testing::has;
+using testing::open_descriptors;
+
 constexpr uint32_t kEpoch = 7;
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr double kPatienceS = 20;
 WaitContext patience(double seconds = kPatienceS) { return {Deadline::after(seconds)}; }
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 std::set<Rank> others(Rank size, Rank self) {
   std::set<Rank> ranks;
   for (Rank rank = 0; rank < size; ++rank) ranks.insert(rank);
   ranks.erase(self);
   return ranks;
-}
-int open_descriptors() {
-  int count = 0;
-  for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) != -1 ? 1 : 0;
-  return count;
 }
 
 // Until this is so; false at the deadline.
@@ -172,7 +169,7 @@ TEST(Gathering, more_ranks_than_one_message_has_descriptors_for) {
 }
 
 TEST(Gathering, leaves_no_descriptor_open) {
-  const int before = open_descriptors();
+  const std::ptrdiff_t before = open_descriptors();
   must_share(gather(4));
   EXPECT_EQ(open_descriptors(), before);
 }
@@ -271,7 +268,7 @@ class Door : public ::testing::Test {
   std::vector<int> both() const { return {part.memory.fd(), part.bell.fd()}; }
   // That one who says this is hung up on, and nothing of his kept.
   void must_be_turned_away(const JoinBytes& bytes, const std::vector<int>& descriptors) {
-    const int before = open_descriptors();
+    const std::ptrdiff_t before = open_descriptors();
     {
       const Fd socket = stranger_at(place.invitation());
       ASSERT_TRUE(socket.valid());
@@ -310,7 +307,7 @@ TEST_F(Door, stays_shut_for_too_few_and_too_many_descriptors) {
 }
 
 TEST_F(Door, stays_shut_for_messages_of_another_size) {
-  const int before = open_descriptors();
+  const std::ptrdiff_t before = open_descriptors();
   for (const std::size_t size : {std::size_t{1}, kJoinBytes - 1, kJoinBytes + 1, std::size_t{60000}}) {
     const Fd socket = stranger_at(place.invitation());
     std::vector<std::byte> bytes(size);
@@ -456,7 +453,7 @@ class FalseLeader : public ::testing::Test {
 TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
   const SharedPart part = SharedPart::create().value();
   const std::vector<int> both = {part.memory.fd(), part.bell.fd()};
-  const int before = open_descriptors();
+  const std::ptrdiff_t before = open_descriptors();
   struct Lie {
     PartsWord word;
     std::vector<int> descriptors;
@@ -527,7 +524,8 @@ TEST(Gathering, a_rank_that_can_open_no_more_descriptors_says_so) {
 TEST(GatheringWords, answers_are_one_line_whatever_comes) {
   EXPECT_EQ(decode_answer(encode_answer("")).value(), "");
   EXPECT_EQ(decode_answer(encode_answer("a\nb\x80")).value(), "a?b?");
-  EXPECT_EQ(decode_answer(encode_answer(std::string(9999, 'x'))).value(), std::string(kAnswerBytes - 8, 'x'));
+  EXPECT_EQ(decode_answer(encode_answer(std::string(9999, 'x'))).value(),
+            std::string(sizeof(AnswerBytes) - 8, 'x'));
   AnswerBytes longer = encode_answer("x");
   longer[5] = std::byte{255};
   EXPECT_EQ(decode_answer(longer).status().code(), Code::kMismatch);

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <string>
 
+#include "bytes.h"
+
 namespace pc {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class MemoryRoom : public ::testing::Test {
  protected:

@@ -10,16 +10,16 @@
 #include <thread>
 #include <vector>
 
+#include "descriptors.h"
 #include "transport/shm/process_neighbours.h"
 #include "transport/shm/thread_neighbours.h"
 
 namespace pc {
 namespace {
 
+using testing::duplicate;
 enum class Kind : uint8_t { kThreads, kProcesses };
 using All = std::vector<std::unique_ptr<Neighbours>>;  // by rank
-
-Fd second(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 All make(Kind kind, Rank size) {
   All all;
@@ -34,8 +34,8 @@ All make(Kind kind, Rank size) {
   for (std::size_t to = 0; to < parts.size(); ++to) {
     for (std::size_t from = 0; from < parts.size(); ++from) {
       if (from == to) continue;
-      peers[to].push_back(PeerPart::adopt(static_cast<Rank>(from), second(parts[from].memory.fd()),
-                                          second(parts[from].bell.fd()))
+      peers[to].push_back(PeerPart::adopt(static_cast<Rank>(from), duplicate(parts[from].memory.fd()),
+                                          duplicate(parts[from].bell.fd()))
                               .value());
     }
   }

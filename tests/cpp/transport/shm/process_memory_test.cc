@@ -11,17 +11,15 @@
 #include <cstring>
 #include <vector>
 
+#include "bytes.h"
+
 namespace pc {
 namespace {
 
-std::vector<std::byte> pattern() {
-  std::vector<std::byte> bytes(3UL * 1024 * 1024 + 17);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 4096);
-  return bytes;
-}
+constexpr std::size_t kNbytes = 3 * kMiB + 17;
 
 TEST(ProcessMemory, a_living_process_s_array_is_read_and_a_dead_one_s_is_not) {
-  const std::vector<std::byte> bytes = pattern();
+  const std::vector<std::byte> bytes = pattern(kNbytes, 1);
   const pid_t child = ::fork();
   if (child == 0) {
     for (;;) ::pause();  // with a copy of everything
@@ -41,7 +39,7 @@ TEST(ProcessMemory, a_living_process_s_array_is_read_and_a_dead_one_s_is_not) {
 }
 
 TEST(ProcessMemory, threads_of_one_process_read_each_other) {
-  const std::vector<std::byte> bytes = pattern();
+  const std::vector<std::byte> bytes = pattern(kNbytes, 1);
   std::vector<std::byte> here(bytes.size());
   ASSERT_TRUE(read_process_memory(::getpid(), reinterpret_cast<uintptr_t>(bytes.data()), here).is_ok());
   EXPECT_EQ(here, bytes);

@@ -18,17 +18,17 @@
 #include <utility>
 #include <vector>
 
+#include "bytes.h"
+#include "descriptors.h"
+#include "statuses.h"
 #include "transport/shm/bell.h"
 
 namespace pc {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using testing::duplicate;
+using testing::has;
 
-Fd second(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
-bool has(const Status& status, const std::string& part) {
-  return status.to_string().find(part) != std::string::npos;
-}
 OwnSegment new_segment() { return OwnSegment::create().value(); }
 blkcnt_t pages_in(int fd) {
   struct stat file {};
@@ -47,7 +47,7 @@ TEST(Segment, what_one_rank_writes_the_other_reads_at_the_same_offset) {
   const SharedRange first = own.grow(4096).value(), next = own.grow(3 * 4096).value();
   EXPECT_EQ(first.offset, 0u);
   EXPECT_EQ(next.offset, 4096u);
-  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   next.memory[17] = std::byte{42};
   const std::span<std::byte> seen = peer.map(4096 + 17, 5).value();
   ASSERT_EQ(seen.size(), 5u);
@@ -72,7 +72,7 @@ TEST(Segment, every_page_is_entered_when_it_is_mapped) {
   const std::span<std::byte> memory = own.grow(4 * kMiB).value().memory;
   // Kernels before Linux 5.14 enter none; then everything works all the same.
   const int pages = ::madvise(memory.data(), memory.size(), 23) == 0 ? 1024 : 0;
-  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   EXPECT_EQ(entered(peer.map(0, 4 * kMiB).value()), pages);
   EXPECT_EQ(entered(own.grow(4 * kMiB).value().memory), pages);
 }
@@ -91,7 +91,7 @@ TEST(Segment, growing_gives_whole_pages_of_zeros_that_are_there) {
 TEST(Segment, what_was_given_stays_where_it_is_when_more_is_given) {
   OwnSegment own = new_segment();
   const SharedRange first = own.grow(4096).value();
-  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   const std::span<std::byte> seen = peer.map(0, 4096).value();
   first.memory[0] = std::byte{1};
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(own.grow(kMiB).is_ok());
@@ -103,7 +103,7 @@ TEST(Segment, what_was_given_stays_where_it_is_when_more_is_given) {
 TEST(Segment, a_piece_of_what_is_mapped_is_not_mapped_again) {
   OwnSegment own = new_segment();
   ASSERT_TRUE(own.grow(kMiB).is_ok());
-  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   const std::byte* const all = peer.map(0, kMiB).value().data();
   EXPECT_EQ(peer.map(5000, 1000).value().data(), all + 5000);
   EXPECT_EQ(peer.map(kMiB - 1, 1).value().data(), all + kMiB - 1);
@@ -119,7 +119,7 @@ TEST(Segment, nobody_can_make_it_shorter_or_seal_it_against_writing) {
 TEST(Segment, a_piece_that_is_not_there_is_a_mismatch) {
   OwnSegment own = new_segment();
   ASSERT_TRUE(own.grow(8192).is_ok());
-  PeerSegment peer = PeerSegment::adopt(second(own.fd())).value();
+  PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   constexpr uint64_t kMax = UINT64_MAX;
   for (const auto& [offset, nbytes] : {std::tuple<uint64_t, std::size_t>{0, 8193},
                                        {8192, 1},
@@ -277,7 +277,7 @@ TEST(Segment, the_limit_of_file_sizes_is_an_error_and_does_not_end_the_process) 
 
 TEST(Bell, rings_until_it_is_silenced) {
   Bell bell = Bell::create().value();
-  Bell other = Bell::adopt(second(bell.fd())).value();
+  Bell other = Bell::adopt(duplicate(bell.fd())).value();
   const auto readable = [&] {
     pollfd polled = {bell.fd(), POLLIN, 0};
     return ::poll(&polled, 1, 0) == 1;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "conformance/world.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/thread_neighbours.h"
@@ -17,7 +18,7 @@
 namespace pc {
 namespace {
 
-constexpr double kPatience = 20;
+using testing::kPatience;
 
 MessageId message(uint64_t sequence, uint64_t digest = 5) {
   return {{1, StreamClass::kPointToPoint, 2}, sequence, 0, digest};
@@ -100,12 +101,6 @@ class ShmTransportTest : public ::testing::Test {
   }
   std::array<Side, 2> sides;
 };
-
-std::vector<std::byte> pattern(std::size_t nbytes, uint64_t seed) {
-  std::vector<std::byte> bytes(nbytes);
-  for (std::size_t i = 0; i < nbytes; ++i) bytes[i] = static_cast<std::byte>((i * 131 + seed * 7) >> (i % 5));
-  return bytes;
-}
 
 TEST_F(ShmTransportTest, a_small_message_goes_and_comes_at_once_whatever_its_size) {
   begin();

@@ -1,0 +1,17 @@
+// Tables with one row for each value of an enumeration, in which a value's number finds its row.
+#pragma once
+
+#include <cstddef>
+
+namespace pc {
+
+// Whether the row at each place names the value of that number. For a static_assert beside the table.
+template <class Table, class Row, class Value>
+constexpr bool in_enum_order(const Table& table, Value Row::*value) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (static_cast<std::size_t>(table[i].*value) != i) return false;
+  }
+  return true;
+}
+
+}  // namespace pc

@@ -1,0 +1,13 @@
+// Bytes as libsodium takes them: unsigned char.
+#pragma once
+
+#include <cstddef>
+
+namespace pc {
+
+inline const unsigned char* octets(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+inline unsigned char* octets(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+
+}  // namespace pc

@@ -1,0 +1,10 @@
+// How often tests measure.
+#pragma once
+
+#include "bench/measure.h"
+
+namespace pc::bench {
+
+inline constexpr Effort kLittle = {.warm_up = 1, .iterations = 7};
+
+}  // namespace pc::bench

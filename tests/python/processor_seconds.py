@@ -1,0 +1,49 @@
+"""What tests cost: processor seconds (user and system) of each, with all processes that it started and that have ended.
+
+Printed at the end by --processor-seconds. Unlike durations they do not depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+SHOWN = 40
+
+
+class ProcessorSeconds:
+    """A plugin. Under xdist the workers measure, and their reports carry it to the process that prints."""
+
+    def __init__(self) -> None:
+        self.counted = 0.0
+        self.of_test: Counter[str] = Counter()
+
+    def pytest_runtest_logstart(self) -> None:
+        self.counted = so_far()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None]:
+        report = yield
+        before, self.counted = self.counted, so_far()
+        report.processor_s = self.counted - before
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.of_test[report.nodeid] += report.processor_s
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        of_file: Counter[str] = Counter()
+        for test, seconds in self.of_test.items():
+            of_file[test.partition("::")[0]] += seconds
+        terminalreporter.section(f"{self.of_test.total():.1f} processor seconds")
+        for costs in (of_file, self.of_test):
+            for name, seconds in costs.most_common(SHOWN):
+                terminalreporter.line(f"{seconds:8.1f}  {name}")
+            terminalreporter.line("")
+
+
+def so_far() -> float:
+    return sum(os.times()[:4])
