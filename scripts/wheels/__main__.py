@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from .build import build_wheel, prepare
 from .debian import Debian
@@ -24,9 +25,19 @@ def build(options: argparse.Namespace) -> None:
             build_wheel(tools, interpreter, options.cuda, DIST)
 
 
+def make_sdist(folder: Path) -> Path:
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", folder, ROOT)
+    made: Path = max(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    return made
+
+
 def sdist(options: argparse.Namespace) -> None:
-    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, ROOT)
-    say(f"{max(DIST.glob('*.tar.gz'), key=lambda path: path.stat().st_mtime)}")
+    say(f"{make_sdist(DIST)}")
+
+
+def test(options: argparse.Namespace) -> None:
+    pytest = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", ROOT / "tests" / "wheels")
+    run(*pytest, *options.arguments, show=True)
 
 
 def main() -> int:
@@ -46,6 +57,9 @@ def main() -> int:
     one.set_defaults(do=build)
     one = commands.add_parser("sdist", help="the sources, into dist/")
     one.set_defaults(do=sdist)
+    one = commands.add_parser("test", help="prove that what is in dist/ works: tests/wheels")
+    one.add_argument("arguments", nargs=argparse.REMAINDER, help="for pytest")
+    one.set_defaults(do=test)
     options = parser.parse_args()
     try:
         options.do(options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .debian import Debian
 from .interpreters import Interpreter
-from .libraries import HIGHWAY, SODIUM, build_library
+from .libraries import HIGHWAY, SODIUM, STANDARD_LIBRARY, build_library
 from .run import ROOT, Failed, run, say
 from .targets import Target
 from .toolchain import Toolchain
@@ -20,7 +20,7 @@ def prepare(target: Target, work: Path, debian: Debian, *more: tuple[str, str]) 
     """The compiler for a target, and the libraries that it links."""
     tools = Toolchain(target, work / target.name / "tools", work / target.name / "libraries")
     tools.write()
-    for package in (SODIUM, HIGHWAY, *more):
+    for package in (STANDARD_LIBRARY, SODIUM, HIGHWAY, *more):
         build_library(package, debian, tools)
     return tools
 

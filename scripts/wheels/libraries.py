@@ -7,8 +7,9 @@ from pathlib import Path
 
 from .debian import Debian
 from .run import run, say
-from .toolchain import Toolchain
+from .toolchain import LLVM, Toolchain
 
+STANDARD_LIBRARY = ("standard_library", "")
 SODIUM, HIGHWAY, GTEST = ("libsodium", "forky"), ("highway", "trixie"), ("googletest", "trixie")
 PARALLEL = "2"
 
@@ -46,16 +47,19 @@ def cmake_and_ninja(source: Path, build: Path, tools: Toolchain, *options: str) 
 
 
 def build_library(package: tuple[str, str], debian: Debian, tools: Toolchain) -> None:
+    """Compile it, unless that has been done, and install it where the toolchain looks."""
     name, release = package
     stamp = tools.libraries / f"{name}.built"
     if stamp.exists():
         return
-    source = debian.source(name, release)
+    source = debian.source(name, release) if release else Path(__file__).with_name(name)
     say(f"compiling {source.name} for {tools.target.name}")
     build = tools.libraries / "build" / name
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
-    if package == SODIUM:
+    if package == STANDARD_LIBRARY:
+        cmake_and_ninja(source, build, tools, f"-DLLVM={LLVM}")
+    elif package == SODIUM:
         configure_and_make(source, build, tools)
     elif package == HIGHWAY:
         parts = [f"-DHWY_ENABLE_{part}=OFF" for part in ("CONTRIB", "EXAMPLES", "TESTS")]
