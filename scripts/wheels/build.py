@@ -49,13 +49,14 @@ def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Pa
     )
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     run(*pip, "--wheel-dir", made, ROOT, *options)
-    return repaired(next(made.glob("*.whl")), tools.target, dist)
+    return repaired(next(made.glob("*.whl")), tools, dist)
 
 
-def repaired(wheel: Path, target: Target, dist: Path) -> Path:
-    """The wheel under the name that says what it needs; an error if it needs more."""
+def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
+    """The wheel with the C++ library in it, and under the name that says what it needs; an error if it needs more."""
     done = wheel.parent / "repaired"
-    run("auditwheel", "repair", "--plat", target.tag, "--wheel-dir", done, wheel)
+    env = {"LD_LIBRARY_PATH": str(tools.libraries / "lib")}
+    run("auditwheel", "repair", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
     found = next(done.glob("*.whl"))
     nbytes = found.stat().st_size
     if nbytes > MOST_NBYTES:

@@ -22,7 +22,7 @@ def dist() -> Path:
 def with_wheel(root: Root, dist: Path, *packages: str) -> Root:
     root.make()
     assert not any(root.has(compiler) for compiler in ("cc", "gcc", "c++", "g++", "clang"))
-    root.install(root.python_version(), dist, "pycollective", *packages)
+    root.install(dist, *packages)
     return root
 
 

@@ -61,22 +61,31 @@ class Root:
         spaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, "sh")
         return run(*spaces, self.folder, "env", "-i", *words, *command)
 
-    def install(self, version: str, wheels: Path, *packages: str) -> None:
-        """Put packages there, as pip there would choose them: the wheels in a folder, the others from pip's index."""
+    def install(self, dist: Path, *packages: str) -> None:
+        """Put the wheel for its Python there, and other packages, as pip there would choose them."""
+        version = self.run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+        wheel = wheel_for(version, self.target, dist)
         to = self.folder / PACKAGES
         shutil.rmtree(to, ignore_errors=True)
         platforms = [f"--platform=manylinux_2_{minor}_{self.target.machine}" for minor in (28, 27, 17)]
         platforms.append(f"--platform=manylinux2014_{self.target.machine}")
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--no-compile")
-        run(*pip, "--target", to, "--python-version", version, *platforms, "--find-links", wheels, *packages)
-
-    def python_version(self) -> str:
-        return self.run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+        run(*pip, "--target", to, "--python-version", version, *platforms, wheel, *packages)
 
     def has(self, program: str) -> bool:
         return any(
             (self.folder / folder / program).exists() for folder in ("usr/bin", "bin", "usr/local/bin")
         )
+
+
+def wheel_for(version: str, target: Target, dist: Path) -> Path:
+    number = version.replace(".", "")
+    found = sorted(
+        dist.glob(f"pycollective-*-cp{number}-cp{number}-*{target.machine}.whl"),
+        key=lambda path: path.stat().st_mtime,
+    )
+    assert found, f"no wheel for Python {version} on {target.name} in {dist}: scripts/wheel build"
+    return found[-1]
 
 
 def run_aarch64_programs() -> None:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import X86_64
+from roots import wheel_for
 from wheels.run import ROOT, run
 
 NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
@@ -22,19 +24,9 @@ def test_the_python_tests_pass_with_a_wheel(dist: Path, tmp_path: Path) -> None:
     for name in ("tests", "examples", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    wheel = wheel_for(f"{sys.version_info.major}.{sys.version_info.minor}", X86_64, dist)
     run(sys.executable, "-m", "venv", tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--only-binary=:all:",
-        "--find-links",
-        dist,
-        "pycollective",
-        *NEEDS,
-    )
+    run(python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *NEEDS)
     tests = [f"tests/python/test_{module}.py" for module in MODULES]
     print(run(python, "-m", "pytest", "-q", *tests, where=tmp_path))
