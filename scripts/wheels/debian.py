@@ -62,7 +62,7 @@ class Debian:
         if not folder.exists():
             self.update()
             say(f"apt: sources of {package}, {release}")
-            begun = folder.with_suffix(".begun")
+            begun = folder.with_name(f"{folder.name}.begun")
             shutil.rmtree(begun, ignore_errors=True)
             begun.mkdir(parents=True)
             run("apt-get", "source", "--only-source", f"{package}/{release}", where=begun, env=self.env)
@@ -75,7 +75,7 @@ class Debian:
         if not folder.exists():
             self.update()
             say(f"apt: {package} of {release} for {architecture}")
-            begun = folder.with_suffix(".begun")
+            begun = folder.with_name(f"{folder.name}.begun")
             shutil.rmtree(begun, ignore_errors=True)
             begun.mkdir(parents=True)
             run("apt-get", "download", f"{package}:{architecture}/{release}", where=begun, env=self.env)

@@ -39,7 +39,7 @@ class Root:
         if self.folder.exists():
             return
         say(f"debootstrap: {self.release} for {self.target.debian} {self.packages}")
-        begun = self.folder.with_suffix(".begun")
+        begun = self.folder.with_name(f"{self.folder.name}.begun")
         shutil.rmtree(begun, ignore_errors=True)
         begun.parent.mkdir(parents=True, exist_ok=True)
         options = [f"--arch={self.target.debian}", "--variant=minbase"]
