@@ -10,9 +10,14 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define PC_CRC_INSTRUCTION __attribute__((target("sse4.2")))
-#define PC_CRC_BOTH __attribute__((target("sse4.2,avx2,vpclmulqdq,pclmul")))
-#define PC_CRC_FOLDING __attribute__((target("sse4.2,avx512f,avx512vl,vpclmulqdq,pclmul")))
+#if defined(__clang__)  // for it the instruction is a feature beside SSE4.2; not every GCC knows that name
+#define PC_CRC_FEATURES "sse4.2,crc32"
+#else
+#define PC_CRC_FEATURES "sse4.2"
+#endif
+#define PC_CRC_INSTRUCTION __attribute__((target(PC_CRC_FEATURES)))
+#define PC_CRC_BOTH __attribute__((target(PC_CRC_FEATURES ",avx2,vpclmulqdq,pclmul")))
+#define PC_CRC_FOLDING __attribute__((target(PC_CRC_FEATURES ",avx512f,avx512vl,vpclmulqdq,pclmul")))
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 #include <sys/auxv.h>

@@ -1,0 +1,97 @@
+"""The headers of an interpreter: from Debian, or from an interpreter of this machine.
+
+Those of x86-64 serve every 64-bit Linux: what the others say otherwise is for compiling Python itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .debian import Debian
+from .run import Failed
+from .targets import Target
+
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+RELEASE_WITH = {"3.11": "bookworm", "3.13": "trixie", "3.14": "forky"}
+
+ASK = """
+import sys, sysconfig
+print(f"{sys.version_info[0]}.{sys.version_info[1]}{'t' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))}")
+print(sysconfig.get_path("include"))
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A version such as 3.13 or 3.13t, and the folder with its headers."""
+
+    version: str
+    include: Path
+
+    @property
+    def number(self) -> str:
+        return self.version.replace(".", "")
+
+    def suffix(self, target: Target) -> str:
+        return f".cpython-{self.number}-{target.machine}-linux-gnu.so"
+
+    def tag(self, target: Target) -> str:
+        return f"cp{self.number.rstrip('t')}-cp{self.number}-{target.platform}"
+
+
+def asked(program: str) -> Interpreter | None:
+    """What an interpreter of this machine says of itself, if it has its headers."""
+    try:
+        done = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    version, include = done.stdout.split("\n")[:2]
+    return Interpreter(version, Path(include)) if Path(include, "Python.h").exists() else None
+
+
+def installed(version: str) -> Interpreter | None:
+    """An interpreter in PATH, or one that pyenv has built."""
+    built = sorted(Path.home().glob(f".pyenv/versions/{version.rstrip('t')}.*/bin/python{version}"))
+    for program in (f"python{version}", *map(str, reversed(built))):
+        found = asked(program)
+        if found is not None and found.version == version:
+            return found
+    return None
+
+
+def from_debian(version: str, debian: Debian) -> Interpreter:
+    """One folder from the two of Debian's package: the headers, and what they are told of the platform."""
+    plain = version.rstrip("t")
+    files = debian.unpacked(f"libpython{plain}-dev", "amd64", RELEASE_WITH[plain]) / "usr" / "include"
+    include = debian.folder / "include" / f"python{version}"
+    if not include.exists():
+        begun = include.with_name(f"{include.name}.begun")
+        shutil.rmtree(begun, ignore_errors=True)
+        shutil.copytree(files / f"python{plain}", begun)
+        config = (files / "x86_64-linux-gnu" / f"python{plain}" / "pyconfig.h").read_text()
+        if version.endswith("t"):  # all that its headers differ by
+            config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
+        (begun / "pyconfig.h").write_text(config)
+        begun.rename(include)
+    return Interpreter(version, include)
+
+
+def find(wanted: str, debian: Debian) -> Interpreter:
+    """The headers for a version, or of the interpreter at a path."""
+    if "/" in wanted:
+        found = asked(wanted)
+        if found is None:
+            raise Failed(f"{wanted} is no Python that runs here and has its headers")
+        return found
+    if wanted.rstrip("t") in RELEASE_WITH:
+        return from_debian(wanted, debian)
+    found = installed(wanted)
+    if found is None:
+        raise Failed(
+            f"no headers of Python {wanted}: Debian has those of {', '.join(RELEASE_WITH)}, and no python{wanted} "
+            f"with headers is in PATH or in ~/.pyenv. Install one and name it: --python /path/to/python{wanted}"
+        )
+    return found

@@ -1,0 +1,70 @@
+"""What goes into a wheel besides our own code: libsodium and Highway, compiled from Debian's sources as archives."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from .debian import Debian
+from .run import run, say
+from .toolchain import LLVM, Toolchain
+
+STANDARD_LIBRARY = ("standard_library", "")
+SODIUM, HIGHWAY, GTEST = ("libsodium", "forky"), ("highway", "trixie"), ("googletest", "trixie")
+PARALLEL = "2"
+
+
+def configure_and_make(source: Path, build: Path, tools: Toolchain) -> None:
+    run(
+        source / "configure",
+        f"--host={tools.target.machine}-linux-gnu",
+        f"--prefix={tools.libraries}",
+        "--disable-shared",
+        "--disable-dependency-tracking",
+        "--enable-minimal",
+        f"CC={tools.program('cc')}",
+        f"AR={tools.program('ar')}",
+        f"RANLIB={tools.program('ranlib')}",
+        "CFLAGS=-fPIC -fvisibility=hidden",
+        where=build,
+    )
+    run("make", f"-j{PARALLEL}", "install", where=build)
+
+
+def cmake_and_ninja(source: Path, build: Path, tools: Toolchain, *options: str) -> None:
+    run(
+        "cmake",
+        "-GNinja",
+        f"-S{source}",
+        f"-B{build}",
+        f"-DCMAKE_TOOLCHAIN_FILE={tools.file}",
+        f"-DCMAKE_INSTALL_PREFIX={tools.libraries}",
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DCMAKE_CXX_FLAGS=-fPIC -fvisibility=hidden",
+        *options,
+    )
+    run("cmake", "--build", build, "--parallel", PARALLEL, "--target", "install")
+
+
+def build_library(package: tuple[str, str], debian: Debian, tools: Toolchain) -> None:
+    """Compile it, unless that has been done, and install it where the toolchain looks."""
+    name, release = package
+    stamp = tools.libraries / f"{name}.built"
+    if stamp.exists():
+        return
+    source = debian.source(name, release) if release else Path(__file__).with_name(name)
+    say(f"compiling {source.name} for {tools.target.name}")
+    build = tools.libraries / "build" / name
+    shutil.rmtree(build, ignore_errors=True)
+    build.mkdir(parents=True)
+    if package == STANDARD_LIBRARY:
+        cmake_and_ninja(source, build, tools, f"-DLLVM={LLVM}")
+    elif package == SODIUM:
+        configure_and_make(source, build, tools)
+    elif package == HIGHWAY:
+        parts = [f"-DHWY_ENABLE_{part}=OFF" for part in ("CONTRIB", "EXAMPLES", "TESTS")]
+        cmake_and_ninja(source, build, tools, *parts, "-DBUILD_TESTING=OFF")
+    else:
+        cmake_and_ninja(source, build, tools, "-DBUILD_GMOCK=ON")
+    shutil.rmtree(build)
+    stamp.touch()

@@ -1,0 +1,34 @@
+"""The platforms that wheels are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GLIBC = "2.28"  # the oldest with memfd_create (2.27) and getrandom (2.25) that wheels have a name for
+
+
+@dataclass(frozen=True)
+class Target:
+    """One platform: the names that the compiler, Debian and wheels give it."""
+
+    machine: str
+    debian: str
+
+    @property
+    def name(self) -> str:
+        return f"manylinux_{self.machine}"
+
+    @property
+    def platform(self) -> str:
+        return f"linux_{self.machine}"
+
+    @property
+    def compiler(self) -> str:
+        return f"{self.machine}-linux-gnu.{GLIBC}"
+
+    @property
+    def tag(self) -> str:
+        return f"manylinux_{GLIBC.replace('.', '_')}_{self.machine}"
+
+
+TARGETS = {target.name: target for target in (Target("x86_64", "amd64"), Target("aarch64", "arm64"))}

@@ -1,0 +1,96 @@
+"""What is compiled for aarch64 works there: under QEMU, which translates its programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import AARCH64
+from roots import Root
+from wheels.__main__ import WORK
+from wheels.build import prepare
+from wheels.debian import Debian
+from wheels.libraries import GTEST
+from wheels.run import ROOT, run
+
+RANK = Path(__file__).with_name("digest_rank.py")
+
+
+LAYERS = ("base", "kernels", "wire", "session", "store", "transport", "engine", "comm")
+
+
+@pytest.mark.timeout(5400)
+def test_the_layers_on_aarch64(aarch64: Root) -> None:
+    """The C++ tests of all that a GPU is not needed for, whose timeouts QEMU needs more of."""
+    tools = prepare(AARCH64, WORK, Debian(WORK / "apt"), GTEST)
+    build = WORK / AARCH64.name / "tests"
+    defines = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_TOOLCHAIN_FILE": tools.file,
+        "CMAKE_CROSSCOMPILING_EMULATOR": f"qemu-aarch64-static;-L;{aarch64.folder}",
+        "PYCOLLECTIVE_TESTS": "ON",
+        "PYCOLLECTIVE_CUDA": "OFF",
+        "PYCOLLECTIVE_WERROR": "ON",
+        "PYCOLLECTIVE_TEST_TIMEOUT": 600,
+    }
+    run(
+        "cmake",
+        "-GNinja",
+        f"-S{ROOT}",
+        f"-B{build}",
+        *(f"-D{name}={value}" for name, value in defines.items()),
+    )
+    run("cmake", "--build", build, "--parallel", "2", "--target", *(f"test_{layer}" for layer in LAYERS))
+    run(
+        "ctest",
+        "--test-dir",
+        build,
+        "--parallel",
+        "2",
+        "--output-on-failure",
+        "-L",
+        f"^({'|'.join(LAYERS)})$",
+    )
+
+
+@pytest.mark.timeout(1800)
+def test_ranks_on_aarch64(aarch64: Root) -> None:
+    shutil.copy(ROOT / "examples" / "01_hello.py", aarch64.folder / "root")
+    assert "aarch64" in aarch64.run("python3", "-c", "import os, pycollective; print(os.uname().machine)")
+    command = ("python3", "-m", "pycollective", "run", "-n", "2", "--no-prefix", "/root/01_hello.py")
+    lines = aarch64.run(*command, PYCOLLECTIVE_TIMEOUT_S="300").splitlines()
+    assert sorted(lines) == [f"rank {rank} of 2: [3. 3. 3.]" for rank in range(2)]
+
+
+@pytest.mark.timeout(3600)
+def test_ranks_on_both_processors_have_the_bits_of_one(x86_64: Root, aarch64: Root) -> None:
+    alone = digests([x86_64] * 4)
+    mixed = digests([x86_64, aarch64, x86_64, aarch64])
+    assert {each["machine"] for each in mixed} == {"x86_64", "aarch64"}
+    assert {each["digest"] for each in alone} == {alone[0]["digest"]} == {each["digest"] for each in mixed}
+
+
+def digests(roots: list[Root]) -> list[dict[str, str]]:
+    """What each rank of a world found, the first in `roots[0]`, and so on. Over TCP: two processors, two machines."""
+    address = f"127.0.0.1:{free_port()}"
+    with ThreadPoolExecutor(len(roots)) as threads:
+        started = [
+            threads.submit(one_rank, root, address, str(rank), str(len(roots)))
+            for rank, root in enumerate(roots)
+        ]
+        return [json.loads(each.result()) for each in started]
+
+
+def one_rank(root: Root, *place: str) -> str:
+    shutil.copy(RANK, root.folder / "root")
+    return root.run("python3", f"/root/{RANK.name}", *place, PYCOLLECTIVE_TRANSPORT="tcp")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

@@ -1,0 +1,32 @@
+"""The Python tests pass with a wheel: what the runtime throws, the module catches, and so on."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import X86_64
+from roots import wheel_for
+from wheels.run import ROOT, run
+
+NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
+         "cloudpickle>=3", "scikit-learn>=1.3", "expecttest>=0.3")  # fmt: skip
+MODULES = ("arrays", "bad_input", "collectives", "dtypes", "errors", "failures", "groups", "heap",
+           "hostile_arguments", "messages", "objects", "one_rank", "planned", "reproducible", "semantics", "size_one",
+           "bench_binary")  # fmt: skip
+
+
+@pytest.mark.timeout(3600)
+def test_the_python_tests_pass_with_a_wheel(dist: Path, tmp_path: Path) -> None:
+    """In a folder without the package's sources, which Python would take instead."""
+    for name in ("tests", "examples", "docs", "benchmarks"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    wheel = wheel_for(f"{sys.version_info.major}.{sys.version_info.minor}", X86_64, dist)
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *NEEDS)
+    tests = [f"tests/python/test_{module}.py" for module in MODULES]
+    print(run(python, "-m", "pytest", "-q", *tests, where=tmp_path))
