@@ -331,6 +331,7 @@ std::vector<Crc32cTarget> find_targets() {
   return found;
 }
 
+#undef PC_CRC_FEATURES
 #undef PC_CRC_INSTRUCTION
 #undef PC_CRC_BOTH
 #undef PC_CRC_FOLDING
