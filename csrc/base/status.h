@@ -77,7 +77,9 @@ class [[nodiscard]] Status {
   std::shared_ptr<const State> state_;
 };
 
-inline Status invalid_argument(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
+inline Status invalid_argument(std::string message) {
+  return Status(Code::kInvalidArgument, std::move(message));
+}
 inline Status unsupported(std::string message) { return Status(Code::kUnsupported, std::move(message)); }
 // "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call` names the system call and its object.
 Status system_error(std::string_view call, int error_number);

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import sampled
 from forked_ranks import ForkServer
 from processor_seconds import ProcessorSeconds
 
@@ -46,6 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("processor_seconds"):
         config.pluginmanager.register(ProcessorSeconds())
+
+
+def pytest_report_header() -> str:
+    return sampled.header()
 
 
 def _own_descriptors() -> dict[str, str]:
@@ -101,19 +106,24 @@ def no_key_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fork_server(nothing_left_behind: None, no_key_in_the_users_home: None) -> Iterator[ForkServer]:
+def fork_server(
+    nothing_left_behind: None, no_key_in_the_users_home: None, pytestconfig: pytest.Config
+) -> Iterator[ForkServer]:
+    """Forks the ranks of all worlds, but for tests with the mark fresh_ranks and with --fresh-ranks."""
     server = ForkServer(late=LAUNCHER_VARIABLES + LAUNCHER_PREFIXES)
-    yield server
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("fresh_ranks"):
+            patch.setattr(child, "start", server.start)
+        yield server
     server.end()
 
 
 @pytest.fixture(autouse=True)
-def ranks_are_forked(
+def fresh_ranks(
     fork_server: ForkServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not those of tests with the mark fresh_ranks, of fixtures of a module, and with --fresh-ranks."""
-    if not request.config.getoption("fresh_ranks") and not request.node.get_closest_marker("fresh_ranks"):
-        monkeypatch.setattr(child, "start", fork_server.start)
+    if request.node.get_closest_marker("fresh_ranks"):
+        monkeypatch.setattr(child, "start", fork_server.start_fresh)
 
 
 @pytest.fixture(autouse=True)
@@ -129,3 +139,15 @@ def world_of_one() -> Iterator[pc.Group]:
     group = pc.init(timeout=30)
     yield group
     pc.shutdown()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Names the tests that failed once and then passed, for scripts/test, which lists them at its end."""
+    if named := os.environ.get("PYCOLLECTIVE_FLAKES"):
+        failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
+        failed |= {report.nodeid for report in terminalreporter.stats.get("error", [])}
+        with open(named, "a") as file:
+            for test in sorted(
+                {report.nodeid for report in terminalreporter.stats.get("rerun", [])} - failed
+            ):
+                file.write(f"{test}\n")

@@ -28,6 +28,7 @@ IMPORTED = (
     "psutil",
     "torch._dynamo",  # which the first step of any optimizer imports
     "jax.numpy",
+    "sklearn.datasets",
 )
 LONGEST_REQUEST, MOST_DESCRIPTORS = 1 << 20, 64
 PR_SET_PDEATHSIG = 1

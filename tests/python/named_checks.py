@@ -10,7 +10,8 @@
     def test_on_every_rank(size: int, name: str) -> None:
         assert_passed(__name__, size, name)
 
-Every check has a world of its own, which takes milliseconds: one that fails leaves no call over for the next.
+Every check has a world of its own, which takes milliseconds: one that fails leaves no call over for the next. Daily it
+is run in one of its sizes, in the full run in all (sampled.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import traceback
 from collections.abc import Callable
 
 import pytest
+import sampled
 
 import pycollective as pc
 from pycollective import testing
@@ -35,7 +37,8 @@ class Checks:
     """The checks of a module, which has them under the name CHECKS."""
 
     def __init__(self) -> None:
-        self.by_size: dict[int, dict[str, Check]] = {}
+        self.by_name: dict[str, Check] = {}
+        self.sizes: dict[str, tuple[int, ...]] = {}
 
     def on(self, *sizes: int) -> Callable[[Check], Check]:
         """The function is a check in worlds of these sizes; its name tells what it promises."""
@@ -47,13 +50,13 @@ class Checks:
         return add
 
     def add(self, name: str, function: Check, *sizes: int) -> None:
-        for size in sizes:
-            checks = self.by_size.setdefault(size, {})
-            assert name not in checks, name
-            checks[name] = function
+        assert name not in self.by_name, name
+        self.by_name[name], self.sizes[name] = function, sizes
 
     def rows(self) -> list[tuple[int, str]]:
-        return [(size, name) for size, checks in self.by_size.items() for name in checks]
+        return [
+            (size, name) for name, sizes in self.sizes.items() for size in sampled.some(sizes, 1, of=name)
+        ]
 
 
 def assert_passed(module: str, size: int, name: str) -> None:
@@ -65,19 +68,20 @@ def assert_passed(module: str, size: int, name: str) -> None:
 
 @functools.cache
 def _failures(module: str, size: int) -> list[dict[str, str]] | testing.WorldFailed:
+    names = [name for of_size, name in importlib.import_module(module).CHECKS.rows() if of_size == size]
     try:
-        return testing.run(on_this_rank, size, module, size, init=False, timeout_s=100)
+        return testing.run(on_this_rank, size, module, names, init=False, timeout_s=100)
     except testing.WorldFailed as failed:  # returned, so that it is cached: every check would launch again
         return failed
 
 
-def on_this_rank(module: str, size: int) -> dict[str, str]:
+def on_this_rank(module: str, names: list[str]) -> dict[str, str]:
     """The tracebacks of the checks that failed here."""
     checks: Checks = importlib.import_module(module).CHECKS
     failed = {}
-    for name, check in checks.by_size[size].items():
+    for name in names:
         try:
-            _in_a_world(check)
+            _in_a_world(checks.by_name[name])
         except (Exception, pytest.fail.Exception):  # pytest.raises: DID NOT RAISE is no Exception
             failed[name] = traceback.format_exc()
     return failed

@@ -89,11 +89,12 @@ def test_ranks_as_threads_go_by_nccl_and_are_compared_with_its_own_calls(on_fake
 
 @pytest.mark.parametrize("threads", ["2", "3"])
 def test_messages_go_there_and_back_beside_nccls_own(on_fakes: Run, threads: str) -> None:
-    done = on_fakes("sendrecv", "-t", threads, "--sizes", "8,256K", "--raw")
+    few = ("--iters", "5", "-w", "1")
+    done = on_fakes("sendrecv", "-t", threads, "--sizes", "8,256K", *few, "--raw")
     assert [(row[1], row[8], row[12]) for row in table(done)] == [("2", "0", "0"), ("65536", "0", "0")]
     assert ways(done) == ["# way: nccl"]
     assert "# of NCCL's own calls  : 0 OK" in done.stdout
-    staged = on_fakes("sendrecv", "-n", "2", "--sizes", "256K", "--way", "staged")
+    staged = on_fakes("sendrecv", "-n", "2", "--sizes", "256K", *few, "--way", "staged")
     assert (ways(staged), len(table(staged))) == (["# way: staged: --way staged"], 1)
 
 

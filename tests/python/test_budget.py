@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -96,4 +98,26 @@ def test_a_cpp_test_that_fails_once_and_then_passes_is_named(
     assert done.returncode == status
     assert named.read_text() == flakes
     del environment["PYCOLLECTIVE_FLAKES"]
-    assert subprocess.run(["scripts/ctest", "test"], cwd=tmp_path, env=environment, timeout=50).returncode == 1
+    assert (
+        subprocess.run(["scripts/ctest", "test"], cwd=tmp_path, env=environment, timeout=50).returncode == 1
+    )
+
+
+def test_a_sample_has_every_plain_test_and_a_third_of_the_cases_of_each_other() -> None:
+    loader = importlib.machinery.SourceFileLoader("sample_ctest", str(ROOT / "scripts/sample_ctest"))
+    spec = importlib.util.spec_from_loader("sample_ctest", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    plain = ["base.Suite.one", "base.Suite.two"]
+    names = [
+        *plain,
+        *[f"comm.Over/Suite.test/{case}" for case in range(9)],
+        "a.Few/S.test/0",
+        "a.Few/S.test/1",
+    ]
+    parts = [module.chosen(names, 1, part) for part in range(3)]
+    assert all({1, 2, 12, 13} <= set(numbers) and len(numbers) == 7 for numbers in parts)
+    assert set().union(*parts) == set(range(1, 14))  # between them they have every case
+    assert parts[0] == module.chosen(names, 1, 0)
+    assert parts[0] != module.chosen(names, 2, 0)

@@ -1,4 +1,4 @@
-"""The python blocks of the pages in docs/ run, on two and three ranks."""
+"""The python blocks of the pages in docs/ run on two ranks, or on three; in the full run on both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sampled
 from arrays import torch
 
 import pycollective as pc
@@ -14,6 +15,16 @@ from pycollective import testing
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "collectives.md"
+PAGES_WITH_TORCH = (
+    "auto.md",
+    "checkpoint.md",
+    "data.md",
+    "metrics.md",
+    "model-parallel.md",
+    "one-rank.md",
+    "starting.md",
+    "torch.md",
+)
 
 
 def blocks(page: Path = PAGE) -> list[str]:
@@ -26,27 +37,17 @@ def run(folder: Path | None, *texts: str) -> None:
         exec(compile(text, str(DOCS), "exec"), dict(names))
 
 
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("block", range(len(blocks())))
+def sizes(of: object) -> list[int]:
+    return sampled.some([2, 3], 1, of=f"docs {of}")
+
+
+@pytest.mark.parametrize(("block", "n"), [(block, n) for block in range(len(blocks())) for n in sizes(block)])
 def test_the_examples_run(block: int, n: int) -> None:
     testing.run(run, n, None, blocks()[block])
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize(
-    "page",
-    [
-        "auto.md",
-        "checkpoint.md",
-        "data.md",
-        "metrics.md",
-        "model-parallel.md",
-        "one-rank.md",
-        "starting.md",
-        "torch.md",
-    ],
-)
+@pytest.mark.parametrize(("page", "n"), [(page, n) for page in PAGES_WITH_TORCH for n in sizes(page)])
 def test_the_examples_of_a_page_run(page: str, n: int, tmp_path: Path) -> None:
     testing.run(run, n, tmp_path, *blocks(DOCS / page))
 

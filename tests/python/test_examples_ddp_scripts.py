@@ -1,4 +1,7 @@
-"""examples/ddp_scripts: every flag does what its name says, on any number of ranks, and the table is true."""
+"""examples/ddp_scripts: every flag does what its name says, on any number of ranks, and the table is true.
+
+Daily two of three trainings are made, on forked ranks; only ranks started by hand are started as users do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import programs
 import pytest
+import sampled
+from sampled import FULL
 
 import pycollective as pc
 from pycollective.cli import make_parser
@@ -32,7 +38,7 @@ ENVIRONMENT = {
 }
 SHORT = ("--epochs", "3", "--sync-bn")
 EXACT = ("--network", "perceptron", "--dtype", "float64", "--checkpoint")
-FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"  # as scripts/test full has it
+SEEDS = sampled.some(("0", "1", "2"), 2, of="trainings with DDP")
 LEARNED = 0.85  # of the digits; guessing gives 0.1
 pytestmark = [
     pytest.mark.timeout(300),
@@ -45,6 +51,8 @@ pytestmark = [
 
 def train(ranks: int, *flags: str) -> list[str]:
     """What it prints."""
+    if not FULL:
+        return programs.run(ranks, EXAMPLE / "train.py", "--json", *flags)[0].splitlines()
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
     done = subprocess.run(
         [*launcher, EXAMPLE / "train.py", "--json", *flags],
@@ -61,20 +69,20 @@ def runs_of(lines: list[str], ranks: int) -> list[dict[str, float]]:
 
 
 @functools.cache
-def three_seeds(ranks: int) -> list[dict[str, float]]:
-    return runs_of(train(ranks, *SHORT, "--seed", "0", "1", "2"), ranks)
+def each_seed(ranks: int) -> list[dict[str, float]]:
+    return runs_of(train(ranks, *SHORT, "--seed", *SEEDS), ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 4] if FULL else [2])
-def test_accuracy_over_three_seeds_is_that_of_one_process(ranks: int) -> None:
-    for one, many in zip(three_seeds(1), three_seeds(ranks), strict=True):
+def test_accuracy_with_each_seed_is_that_of_one_process(ranks: int) -> None:
+    for one, many in zip(each_seed(1), each_seed(ranks), strict=True):
         assert one["top1"] > LEARNED
         assert many["top1"] == pytest.approx(one["top1"], abs=0.01)
         assert many["loss"] == pytest.approx(one["loss"], abs=1e-3)  # SyncBN: the slices do not matter
 
 
 def test_seeds_are_different_trainings() -> None:
-    assert len({run["loss"] for run in three_seeds(1)}) == 3
+    assert len({run["loss"] for run in each_seed(1)}) == len(SEEDS) > 1
 
 
 @functools.cache
@@ -91,18 +99,17 @@ def mixed() -> list[str]:
         "--grad_accu_steps",
         "2",
     )
-    return train(2, *SHORT, "--amp", *old)
+    return train(2, *SHORT, "--amp", "--seed", SEEDS[0], *old)
 
 
 def test_mixed_precision_learns_too() -> None:
     (run,) = runs_of(mixed(), 2)
     assert run["top1"] > LEARNED
-    assert run["loss"] != three_seeds(1)[0]["loss"]
+    assert run["loss"] != each_seed(1)[0]["loss"]
 
 
 def test_half_precision_learns_behind_a_scaler() -> None:
-    (said,) = outputs_of(started("--amp", "float16", "--network", "perceptron", "--epochs", "3"))
-    (run,) = runs_of(said, 1)
+    (run,) = runs_of(train(1, "--amp", "float16", "--network", "perceptron", "--epochs", "3"), 1)
     assert run["top1"] > 0.7
 
 
@@ -124,10 +131,8 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Exact:
     folder = tmp_path_factory.mktemp("checkpoints")
     for name in ("whole", "passes"):
         (folder / name).mkdir()
-    outputs_of(
-        started(*EXACT, str(folder / "whole"), "--epochs", "2"),
-        started(*EXACT, str(folder / "passes"), "--epochs", "1"),
-    )
+    train(1, *EXACT, str(folder / "whole"), "--epochs", "2")
+    train(1, *EXACT, str(folder / "passes"), "--epochs", "1")
     # 48 samples of each rank are passes of 10, 10, 10, 9 and 9.
     flags = (*EXACT, str(folder / "passes"), "--epochs", "2", "--grad-accu-steps", "5")
     flags += ("--ip", "127.0.0.1", "--port", str(free_port()))

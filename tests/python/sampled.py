@@ -1,0 +1,33 @@
+"""The daily share of what is too much for every day: chosen by a seed that pytest prints. The full run has all of it.
+
+PYCOLLECTIVE_TEST_SEED=<number> chooses the same again. PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test full sets it,
+leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
+# Left in the environment: the workers of pytest-xdist must collect the same tests.
+SEED = os.environ.setdefault("PYCOLLECTIVE_TEST_SEED", str(random.randrange(1_000_000)))
+
+T = TypeVar("T")
+
+
+def header() -> str:
+    return "matrix: full" if FULL else f"matrix: the sample of PYCOLLECTIVE_TEST_SEED={SEED}"
+
+
+def some(values: Sequence[T], count: int, *, of: str = "") -> list[T]:
+    """So many of the values, in their order; all in the full run. `of`: what they are, for a choice of its own.
+
+    To be called where tests are collected. In a rank it would choose others: pass it what is chosen.
+    """
+    if FULL or count >= len(values):
+        return list(values)
+    places = random.Random(f"{SEED} {of}").sample(range(len(values)), count)
+    return [values[place] for place in sorted(places)]
