@@ -55,7 +55,7 @@ def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Pa
 def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
     """The wheel with the C++ library in it, and under the name that says what it needs; an error if it needs more."""
     done = wheel.parent / "repaired"
-    env = {"LD_LIBRARY_PATH": str(tools.libraries / "lib")}
+    env = {"AUDITWHEEL_LD_LIBRARY_PATH": str(tools.libraries / "lib")}
     run("auditwheel", "repair", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
     found = next(done.glob("*.whl"))
     nbytes = found.stat().st_size
