@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "comm/requests.h"
+#include "polling.h"
 
 namespace pc::testing {
 namespace {
@@ -268,9 +269,7 @@ TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_
   std::atomic<int> gave_up{0};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     for (int round = 1; round <= 3; ++round) {
-      if (group.rank() == 2) {
-        while (gave_up.load() < 2 * round) std::this_thread::yield();
-      }
+      if (group.rank() == 2) poll_until([&] { return gave_up.load() >= 2 * round; });
       const Status status = make(group, {.count = 100'000}, group.rank() == 2 ? kLong : kShort);
       if (status.code() != Code::kTimeout) return unexpected(status, "not a timeout");
       if (group.rank() != 2 &&
@@ -297,7 +296,7 @@ TEST_P(Agreement, a_recv_that_times_out_says_what_its_peer_is_doing_also_when_a_
       gave_up = true;
       PC_TRY(group.recv(x.buffer(), 0, 5, kLong, "train.py:7"));
     } else {
-      while (!gave_up) std::this_thread::yield();
+      poll_until([&] { return gave_up.load(); });
     }
     if (group.rank() == 0) {
       const Status late = group.recv(x.buffer(), 1, 9, kShort);

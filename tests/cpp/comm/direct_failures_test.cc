@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "message_world.h"
+#include "polling.h"
 
 namespace pc::testing {
 namespace {
@@ -200,10 +201,8 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()), kMeeting));  // queued
     Status raised;
     const double waited = seconds_of([&] {
-      while (raised.is_ok()) {  // when the watcher has seen it
-        raised = mine.messages->take_failure();
-        std::this_thread::yield();
-      }
+      poll_until(
+          [&] { return !(raised = mine.messages->take_failure()).is_ok(); });  // the watcher has seen it
     });
     PC_TRY(expect_code(raised, raised.code(), sends ? "send to rank 1" : "recv from rank 0"));
     if (raised.rank() != group.rank() || waited > kMuchLess + kOfferGraceS)
@@ -298,10 +297,7 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_i
       found.reset();
     }
     Status raised;
-    while (raised.is_ok()) {
-      raised = mine.messages->take_failure();
-      std::this_thread::yield();
-    }
+    poll_until([&] { return !(raised = mine.messages->take_failure()).is_ok(); });
     if (raised.peer() != 1 - group.rank()) return wrong("it names rank " + std::to_string(raised.peer()));
     PC_TRY(mine.messages->take_failure());
     if (group.rank() == 0) fake_.release_stream(x.stream.get());
@@ -318,7 +314,7 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
     if (group.rank() == 1) {  // it is queued behind what does not end in time
       fake_.hold_stream(x.stream.get());
       PC_TRY(mine.run(message(x, Kind::kRecv, 0), kMeeting));
-      while (mine.messages->take_failure().is_ok()) std::this_thread::yield();
+      poll_until([&] { return !mine.messages->take_failure().is_ok(); });
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }

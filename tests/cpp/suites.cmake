@@ -1,0 +1,38 @@
+# ctest includes this for each test program: one entry for each suite of it, or several for a suite with many cases.
+# A process for each case instead would spend most of the time on starting. The program ends a case at its deadline.
+# Given: program (with its emulator, if it has one), target, label, timeout_s.
+set(cases_per_part 16)
+
+list(GET program -1 file)
+if(NOT EXISTS "${file}")
+  add_test(${target}_NOT_BUILT ${target}_NOT_BUILT)
+  return()
+endif()
+execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX REPLACE "  # [^\n]*" "" listed "${listed}")  # values of parameters
+string(REGEX MATCHALL "[^\n]+" listed "${listed}")
+set(suites "")
+foreach(line IN LISTS listed)
+  if(line MATCHES "^  ")
+    math(EXPR count_${suite} "${count_${suite}} + 1")
+  else()
+    set(suite "${line}")
+    set(count_${suite} 0)
+    list(APPEND suites "${suite}")
+  endif()
+endforeach()
+foreach(suite IN LISTS suites)
+  math(EXPR parts "(${count_${suite}} + ${cases_per_part} - 1) / ${cases_per_part}")
+  math(EXPR limit_s "${timeout_s} * (${cases_per_part} + 1)")
+  string(REGEX REPLACE "\\.$" "" name "${label}.${suite}")
+  foreach(part RANGE 1 ${parts})
+    set(part_name "${name}")
+    if(parts GREATER 1)
+      set(part_name "${name}.part_${part}_of_${parts}")
+    endif()
+    math(EXPR index "${part} - 1")
+    add_test("${part_name}" ${program} "--gtest_filter=${suite}*")
+    set_tests_properties("${part_name}" PROPERTIES TIMEOUT ${limit_s} LABELS ${label}
+      ENVIRONMENT "PYCOLLECTIVE_CASE_TIMEOUT_S=${timeout_s};GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endforeach()
