@@ -200,11 +200,11 @@ def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
         lists = [case for count in (4, 1000) for case in list_cases(size, count)]
         orders = [case for count in (4, 1000) for case in order_cases(size, count)]
         if quick:
-            yield from rng.sample(small, 45)
-            yield from rng.sample(messages, 8)
+            yield from rng.sample(small, 20)
+            yield from rng.sample(messages, 5)
             yield from rng.sample(large, 2 if size < 4 else 1)
-            yield from rng.sample(lists, 6)
-            yield from rng.sample(orders, 10)
+            yield from rng.sample(lists, 4)
+            yield from rng.sample(orders, 5)
         else:
             yield from rng.sample(small, min(len(small), 1200))
             yield from messages
@@ -215,7 +215,7 @@ def all_cases(quick: bool, rng: random.Random) -> Iterator[Case]:
     for size in (2, 3, 4):
         rooted = [replace(case, strict=True, step="none") for case in collective_cases(size, 4)]
         rooted = [case for case in rooted if {case.usual.collective, case.unusual.collective} & set(ONE_WAY)]
-        yield from rng.sample(rooted, 10 if quick else min(len(rooted), 600))
+        yield from rng.sample(rooted, 6 if quick else min(len(rooted), 600))
 
 
 # ---- what a rank does

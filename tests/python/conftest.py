@@ -49,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ProcessorSeconds())
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampled.daily(config, items)
+
+
 def pytest_report_header() -> str:
     return sampled.header()
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
+
+import pytest
 
 FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
 # Left in the environment: the workers of pytest-xdist must collect the same tests.
@@ -20,6 +23,22 @@ T = TypeVar("T")
 
 def header() -> str:
     return "matrix: full" if FULL else f"matrix: the sample of PYCOLLECTIVE_TEST_SEED={SEED}"
+
+
+def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves as many cases of each test as its mark `daily` says; all where tests are named on the command line."""
+    if FULL or config.option.keyword or any("::" in word for word in config.args):
+        return
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("daily"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    left_out = set()
+    for test, each in cases.items():
+        (count,) = each[0].get_closest_marker("daily").args  # type: ignore[union-attr]
+        left_out |= {*each} - {*some(each, count, of=test)}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
 
 
 def some(values: Sequence[T], count: int, *, of: str = "") -> list[T]:

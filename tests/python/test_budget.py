@@ -103,18 +103,18 @@ def test_a_cpp_test_that_fails_once_and_then_passes_is_named(
     )
 
 
-def test_a_sample_has_every_plain_test_and_a_third_of_the_cases_of_each_other() -> None:
+def test_a_sample_has_every_plain_suite_and_a_third_of_the_cases_of_each_other() -> None:
     loader = importlib.machinery.SourceFileLoader("sample_ctest", str(ROOT / "scripts/sample_ctest"))
     spec = importlib.util.spec_from_loader("sample_ctest", loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    plain = ["base.Suite.one", "base.Suite.two"]
+    plain = ["base.Suite", "base.Other.part_1_of_3"]
     names = [
         *plain,
-        *[f"comm.Over/Suite.test/{case}" for case in range(9)],
-        "a.Few/S.test/0",
-        "a.Few/S.test/1",
+        *[f"comm.Over/Suite.part_{part}_of_9" for part in range(1, 10)],
+        "a.Few/S.part_1_of_2",
+        "a.Few/S.part_2_of_2",
     ]
     parts = [module.chosen(names, 1, part) for part in range(3)]
     assert all({1, 2, 12, 13} <= set(numbers) and len(numbers) == 7 for numbers in parts)

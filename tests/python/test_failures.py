@@ -50,6 +50,7 @@ def disagree(what: str) -> tuple[str, str, float]:
     return result
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("what", DISAGREEMENTS)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_that_disagree_all_raise_a_mismatch_that_names_them(what: str, ranks: int) -> None:

@@ -135,6 +135,7 @@ def loaded() -> list[object]:
     return found
 
 
+@pytest.mark.daily(0)
 def test_torch_and_jax_are_as_in_a_fresh_rank(forks: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     forked = testing.run(loaded, 1, init=False)
     monkeypatch.setattr(child, "start", forks.start_fresh)
@@ -196,6 +197,7 @@ class Interrupted:
         raise KeyboardInterrupt
 
 
+@pytest.mark.daily(0)
 def test_a_server_that_is_interrupted_is_followed_by_another(forks: ForkServer) -> None:
     assert testing.run(is_forked, 1) == [True]
     first = forks.process

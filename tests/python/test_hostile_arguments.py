@@ -181,6 +181,7 @@ def shut_down_under_a_call() -> Any:
     return kinds
 
 
+@pytest.mark.daily(0)
 def test_a_shutdown_under_a_waiting_call_of_another_thread_ends_it_with_an_error() -> None:
     for _ in range(3):
         kinds, other = testing.run(shut_down_under_a_call, 2, env={"PYTHONMALLOC": "debug"})

@@ -172,6 +172,7 @@ def must_all_have_failed(said: list[dict[str, Any]], ranks: int, within_s: float
     return "\n".join(each["message"] for each in said)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("layout", HOSTS_OF)
 def test_a_world_over_hosts_is_exact(layout: str) -> None:
     of_ranks = HOSTS_OF[layout]
@@ -210,6 +211,7 @@ def test_shm_on_one_host_is_exact(what_all_ranks_have: pytest.MonkeyPatch) -> No
     assert [each.get("shared") for each in said] == [3, 3, 3], said
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("rate", ["10gbit", "1gbit"])
 def test_it_is_exact_over_links_of_this_speed(rate: str) -> None:
     of_ranks = HOSTS_OF["2+1"]
@@ -224,6 +226,7 @@ def test_it_is_exact_when_encrypted(what_all_ranks_have: pytest.MonkeyPatch) -> 
         must_have_met(run(by_variables(made, of_ranks)), made, of_ranks)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["variables", "by hand", "a shared folder"])
 def test_it_is_exact_where_there_is_ipv6_alone(tmp_path: Path, how: str) -> None:
     if reason := missing(6):
@@ -238,6 +241,7 @@ def test_it_is_exact_where_there_is_ipv6_alone(tmp_path: Path, how: str) -> None
         must_have_met(run(starts), made, of_ranks)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.skipif(torch() is not None, reason=str(torch()))
 @pytest.mark.parametrize("rendezvous", ["static", "c10d"])
 def test_it_is_exact_with_one_agent_of_torchrun_on_each_host(rendezvous: str) -> None:
@@ -261,6 +265,7 @@ def test_it_is_exact_with_one_agent_of_torchrun_on_each_host(rendezvous: str) ->
         must_have_met(said, made, of_ranks)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("how", ["variables", "a shared folder"])
 @pytest.mark.parametrize("interface", ["", "eth0"])
 def test_the_interface_is_taken_whose_route_reaches_the_others(
@@ -297,6 +302,7 @@ def test_an_interface_that_does_not_reach_the_others_is_refused_by_all_and_named
         assert "eth0 10.78.0." in each["message"], each  # what to take instead
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["MASTER_ADDR", "PYCOLLECTIVE_INTERFACE", "by hand"])
 def test_loopback_between_hosts_is_an_error_of_every_rank_that_says_what_to_do(
     what_all_ranks_have: pytest.MonkeyPatch, how: str

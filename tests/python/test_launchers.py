@@ -89,6 +89,7 @@ def test_the_program_runs_anywhere(launcher: Launcher) -> None:
         assert local_ranks == sorted([*range(local_size)] * (len(local_ranks) // local_size))
 
 
+@pytest.mark.daily(3)
 def test_a_rank_that_fails_ends_the_job(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL_RANK", "1")
     codes, out, err = run(launcher.start(4, [ANYWHERE]))
@@ -107,6 +108,7 @@ sys.stdout.write(f"joined {world + 1} worlds\\n")
 """
 
 
+@pytest.mark.daily(3)
 def test_worlds_follow_each_other(launcher: Launcher, tmp_path: Path) -> None:
     script = tmp_path / "worlds.py"
     script.write_text(WORLDS)
@@ -135,6 +137,7 @@ sys.stdout.write("still here\\n")
 """
 
 
+@pytest.mark.daily(3)
 def test_a_forked_child_leaves_the_launcher_alone(launcher: Launcher, tmp_path: Path) -> None:
     if launcher.name in ("pycollective-2machines", "variables", "paddle-variables", "srun"):
         pytest.skip("nothing is handed over: a child has the same right to it as its parent")
@@ -166,6 +169,7 @@ sys.stdout.write(f"restarts of this agent: {os.environ['TORCHELASTIC_RESTART_COU
 """
 
 
+@pytest.mark.daily(1)
 @pytest.mark.skipif(torch() is not None, reason=str(torch()))
 @pytest.mark.parametrize("shared_store", ["0", "1"])
 def test_agents_restart_their_ranks_though_they_count_differently(
@@ -210,6 +214,7 @@ ADDRESSES: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("kind", ADDRESSES)
 def test_by_hand(tmp_path: Path, kind: str) -> None:
     (tmp_path / "shared").mkdir()
@@ -220,6 +225,7 @@ def test_by_hand(tmp_path: Path, kind: str) -> None:
     assert list((tmp_path / "shared").iterdir()) == []
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("address", ["file://shared/x", "file://", "file:///", "file:/x"])
 def test_what_is_no_path_is_refused(tmp_path: Path, address: str) -> None:
     codes, _, err = by_hand(tmp_path, address)

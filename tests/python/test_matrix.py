@@ -13,12 +13,13 @@ import pytest
 from pycollective import testing
 
 FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
-SHARE = 1.0 if FULL else 0.06
+SHARE = 1.0 if FULL else 0.03
 SEED = 1
 SLICES = 4 if FULL else 1  # of a world's cases, each a test with a deadline of its own
 FULL_S = 600.0
 
 
+@pytest.mark.daily(4)
 @pytest.mark.timeout(FULL_S + 60 if FULL else 120)
 @pytest.mark.parametrize("part", range(SLICES))
 @pytest.mark.parametrize("n", matrix.RANKS)
@@ -28,7 +29,7 @@ def test_every_case_of_the_matrix_is_exact(n: int, part: int, capsys: pytest.Cap
     assert not wrong, "\n".join(wrong)
     with capsys.disabled():
         print(f"matrix: {outcomes[0][0]} of {sum(1 for _ in matrix.cases(n))} cases with {n} ranks")
-    assert outcomes[0][0] > 200
+    assert outcomes[0][0] > 100
 
 
 def test_the_matrix_has_at_least_twenty_thousand_cases() -> None:

@@ -41,6 +41,7 @@ def test_a_wheel_of_what_is_installed_has_at_most_3_mib() -> None:
     assert wheel_nbytes(files) <= MOST_NBYTES, largest(files)
 
 
+@pytest.mark.daily(0)
 @pytest.mark.skipif(
     "" in map(tool, ("nvcc", "cmake", "ninja", "c++")), reason="nvcc, cmake, ninja or c++ is missing"
 )

@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.daily(0)
 def test_setup_py_has_the_version_and_the_type_information(tmp_path: Path) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)

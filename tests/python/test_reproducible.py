@@ -32,6 +32,7 @@ def bits_everywhere() -> list[bytes]:
     return results
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_all_ranks_have_the_same_bits_and_so_has_the_next_run(n: int) -> None:
     first = testing.run(bits_everywhere, n)
@@ -78,6 +79,7 @@ def one_number_anywhere(reproducible: Any) -> list[tuple[str, str]]:
     return wrong
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_by_shape_bits_do_not_depend_on_size_and_place(n: int) -> None:
     for wrong in testing.run(one_number_anywhere, n, "shape"):
@@ -106,6 +108,7 @@ def parts_and_whole() -> list[str]:
     return wrong
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
 def test_a_part_of_the_sum_has_the_bits_of_the_whole(n: int) -> None:
     for wrong in testing.run(parts_and_whole, n):
@@ -118,6 +121,7 @@ def leaves_divided(cuts: list[int], dtype: str, op: str) -> Any:
     return pc.allreduce(mine, op, reproducible="world")
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("op", ["sum", "prod", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_by_world_bits_do_not_depend_on_the_number_of_ranks(dtype: str, op: str) -> None:

@@ -52,10 +52,10 @@ def program(function: Program) -> Program:
     return function
 
 
-def run(folder: str, backends: list[str]) -> dict[str, dict[str, Numbers | str]]:
-    """Every program on each backend: its numbers, or the traceback of what it raised."""
+def run(folder: str, backends: list[str], names: list[str]) -> dict[str, dict[str, Numbers | str]]:
+    """These programs on each backend: their numbers, or the traceback of what they raised."""
     torch.set_num_threads(1)
-    return {name: {each: outcome(name, each, Path(folder)) for each in backends} for name in PROGRAMS}
+    return {name: {each: outcome(name, each, Path(folder)) for each in backends} for name in names}
 
 
 def outcome(name: str, backend: str, folder: Path) -> Numbers | str:
