@@ -56,7 +56,7 @@ def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
     """The wheel with the C++ library in it, and under the name that says what it needs; an error if it needs more."""
     done = wheel.parent / "repaired"
     env = {"AUDITWHEEL_LD_LIBRARY_PATH": str(tools.libraries / "lib")}
-    run("auditwheel", "repair", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
+    run("auditwheel", "repair", "--only-plat", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
     found = next(done.glob("*.whl"))
     nbytes = found.stat().st_size
     if nbytes > MOST_NBYTES:
