@@ -62,9 +62,9 @@ std::optional<void*> stream_in(const py::dict& facts) {
 
 bool GpuStream::ask(PyObject* array, std::optional<void*>* stream) const {
   if (exchange_ != nullptr) {
-    void* current = nullptr;
-    if (exchange_->current_work_stream(dlpack::kCuda, device_, &current) != 0) return false;
-    *stream = current;
+    void* at = nullptr;
+    if (exchange_->current_work_stream(dlpack::kCuda, device_, &at) != 0) return false;
+    *stream = at;
     return true;
   }
   try {

@@ -2,12 +2,34 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
+#include <utility>
 
 namespace pc {
 namespace {
 const std::string kNothing;
-}
+
+// The errors of calls that pycollective makes. glibc could name all, but only since 2.32.
+#define PC_NAMED(error) std::pair<int, const char*>(error, #error)
+constexpr std::pair<int, const char*> kErrorNames[] = {
+    PC_NAMED(E2BIG),        PC_NAMED(EACCES),       PC_NAMED(EADDRINUSE),   PC_NAMED(EADDRNOTAVAIL),
+    PC_NAMED(EAFNOSUPPORT), PC_NAMED(EAGAIN),       PC_NAMED(EBADF),        PC_NAMED(EBUSY),
+    PC_NAMED(ECANCELED),    PC_NAMED(ECHILD),       PC_NAMED(ECONNABORTED), PC_NAMED(ECONNREFUSED),
+    PC_NAMED(ECONNRESET),   PC_NAMED(EDESTADDRREQ), PC_NAMED(EDQUOT),       PC_NAMED(EEXIST),
+    PC_NAMED(EFAULT),       PC_NAMED(EFBIG),        PC_NAMED(EHOSTDOWN),    PC_NAMED(EHOSTUNREACH),
+    PC_NAMED(EINPROGRESS),  PC_NAMED(EINTR),        PC_NAMED(EINVAL),       PC_NAMED(EIO),
+    PC_NAMED(EISCONN),      PC_NAMED(EISDIR),       PC_NAMED(ELOOP),        PC_NAMED(EMFILE),
+    PC_NAMED(EMSGSIZE),     PC_NAMED(ENAMETOOLONG), PC_NAMED(ENETDOWN),     PC_NAMED(ENETRESET),
+    PC_NAMED(ENETUNREACH),  PC_NAMED(ENFILE),       PC_NAMED(ENOBUFS),      PC_NAMED(ENODEV),
+    PC_NAMED(ENOENT),       PC_NAMED(ENOEXEC),      PC_NAMED(ENOMEM),       PC_NAMED(ENOPROTOOPT),
+    PC_NAMED(ENOSPC),       PC_NAMED(ENOSYS),       PC_NAMED(ENOTCONN),     PC_NAMED(ENOTDIR),
+    PC_NAMED(ENOTSOCK),     PC_NAMED(ENOTSUP),      PC_NAMED(ENXIO),        PC_NAMED(EOVERFLOW),
+    PC_NAMED(EPERM),        PC_NAMED(EPIPE),        PC_NAMED(EPROTO),       PC_NAMED(EPROTONOSUPPORT),
+    PC_NAMED(ERANGE),       PC_NAMED(EROFS),        PC_NAMED(ESHUTDOWN),    PC_NAMED(ESRCH),
+    PC_NAMED(ETIMEDOUT),    PC_NAMED(ETXTBSY),      PC_NAMED(EXDEV)};
+#undef PC_NAMED
+
+}  // namespace
 
 std::string_view name_of(Code code) {
   switch (code) {
@@ -100,8 +122,10 @@ std::string Status::to_string() const {
 Status system_error(std::string_view call, int error_number) {
   std::string message(call);
   message += ": ";
-  message += ::strerrordesc_np(error_number) ? ::strerrordesc_np(error_number) : "unknown error";
-  if (const char* name = ::strerrorname_np(error_number)) message += std::string(" (") + name + ")";
+  message += std::generic_category().message(error_number);
+  for (const auto& [number, name] : kErrorNames) {
+    if (number == error_number) message += std::string(" (") + name + ")";
+  }
   if (error_number == EMFILE) message += ": this process may open no more files; raise `ulimit -n`";
   return Status(Code::kSystem, std::move(message));
 }

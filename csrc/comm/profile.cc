@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 // Line by line; what it has to say against a line is `why`.
 class Reader {
@@ -38,7 +38,7 @@ class Reader {
     const std::size_t equals = line.find('=');
     const std::string_view key = trimmed(line.substr(0, equals));
     if (equals == std::string_view::npos || key.empty())
-      return bad(quoted(line) + " is not like key = value");
+      return bad(in_quotes(line) + " is not like key = value");
     return take(key, trimmed(line.substr(equals + 1)));
   }
 
@@ -64,12 +64,12 @@ class Reader {
     Rank ranks = 0;
     const bool is_section = line.starts_with(kRanks) && line.ends_with(']');
     if (!is_section || !number_from(line.substr(kRanks.size(), line.size() - 1 - kRanks.size()), ranks))
-      return bad(quoted(line) + " is no section: there are [machine], once and first, and [ranks 2]");
+      return bad(in_quotes(line) + " is no section: there are [machine], once and first, and [ranks 2]");
     if (section_ == Section::kNothing) return bad("[machine] comes first");
     PC_TRY(end_of_machine());
     if (!can_tune(ranks)) return bad("a group of " + std::to_string(ranks) + " ranks is not tuned");
     if (std::find(seen_.begin(), seen_.end(), ranks) != seen_.end())
-      return bad(quoted(line) + " is there twice");
+      return bad(in_quotes(line) + " is there twice");
     seen_.push_back(ranks);
     section_ = Section::kGroup;
     return Status::ok();
@@ -85,7 +85,7 @@ class Reader {
       case Section::kFirstLine:
         if (key != kFirstKey) return bad("the first line is 'pycollective-profile = 1'");
         if (value != kFormat) {
-          return Status(Code::kUnsupported, "profiles of format " + quoted(value) +
+          return Status(Code::kUnsupported, "profiles of format " + in_quotes(value) +
                                                 " are of another version; this one reads " +
                                                 std::string(kFormat));
         }
@@ -100,13 +100,13 @@ class Reader {
 
   Status take_fact(std::string_view key, std::string_view value) {
     if (facts_ == here_.size() || key != here_[facts_].name) {
-      return bad(quoted(key) + " is not what comes here: " +
+      return bad(in_quotes(key) + " is not what comes here: " +
                  (facts_ == here_.size() ? "[machine] is complete" : std::string(here_[facts_].name)));
     }
     const MachineFact& fact = here_[facts_++];
     if (value == fact.value) return Status::ok();
     return Status(Code::kUnsupported, "it was measured on another machine: " + std::string(key) + " is " +
-                                          quoted(value) + " there and " + quoted(fact.value) + " here");
+                                          in_quotes(value) + " there and " + in_quotes(fact.value) + " here");
   }
 
   const std::vector<MachineFact>& here_;

@@ -157,7 +157,6 @@ struct PlaceStep {
 
   // Integers in the order of the values, in both lanes of a pair: -0 below +0, NaN beyond everything.
   static HWY_INLINE hn::VFromD<DKey> key(V pair) {
-    const D d;
     const DKey key;
     const V value = hn::DupEven(pair);
     if constexpr (!kFloat) {

@@ -14,6 +14,14 @@ from .targets import Target
 from .toolchain import Toolchain
 
 MOST_NBYTES = 3 << 20
+# It knows the platforms of every processor, but offers those of this machine's only.
+AUDITWHEEL = """
+import platform, sys
+machine = sys.argv.pop(1)
+platform.machine = lambda: machine
+from auditwheel.main import main
+sys.exit(main())
+"""
 
 
 def prepare(target: Target, work: Path, debian: Debian, *more: tuple[str, str]) -> Toolchain:
@@ -56,7 +64,8 @@ def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
     """The wheel with the C++ library in it, and under the name that says what it needs; an error if it needs more."""
     done = wheel.parent / "repaired"
     env = {"AUDITWHEEL_LD_LIBRARY_PATH": str(tools.libraries / "lib")}
-    run("auditwheel", "repair", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
+    auditwheel = (sys.executable, "-c", AUDITWHEEL, tools.target.machine)
+    run(*auditwheel, "repair", "--only-plat", "--plat", tools.target.tag, "--wheel-dir", done, wheel, env=env)
     found = next(done.glob("*.whl"))
     nbytes = found.stat().st_size
     if nbytes > MOST_NBYTES:

@@ -25,7 +25,7 @@ def configure_and_make(source: Path, build: Path, tools: Toolchain) -> None:
         f"CC={tools.program('cc')}",
         f"AR={tools.program('ar')}",
         f"RANLIB={tools.program('ranlib')}",
-        "CFLAGS=-fPIC -fvisibility=hidden",
+        "CFLAGS=-fPIC",
         where=build,
     )
     run("make", f"-j{PARALLEL}", "install", where=build)
@@ -40,7 +40,7 @@ def cmake_and_ninja(source: Path, build: Path, tools: Toolchain, *options: str) 
         f"-DCMAKE_TOOLCHAIN_FILE={tools.file}",
         f"-DCMAKE_INSTALL_PREFIX={tools.libraries}",
         "-DCMAKE_BUILD_TYPE=Release",
-        "-DCMAKE_CXX_FLAGS=-fPIC -fvisibility=hidden",
+        "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
         *options,
     )
     run("cmake", "--build", build, "--parallel", PARALLEL, "--target", "install")
