@@ -57,7 +57,9 @@ def main() -> int:
     one.set_defaults(do=build)
     one = commands.add_parser("sdist", help="the sources, into dist/")
     one.set_defaults(do=sdist)
-    one = commands.add_parser("test", help="prove that what is in dist/ works: tests/wheels; options go to pytest")
+    one = commands.add_parser(
+        "test", help="prove that what is in dist/ works: tests/wheels; options go to pytest"
+    )
     one.set_defaults(do=test)
     options, options.arguments = parser.parse_known_args()
     if options.arguments and options.do is not test:
