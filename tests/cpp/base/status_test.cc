@@ -53,7 +53,7 @@ TEST(Status, system_error_names_call_reason_and_symbol) {
   const Status status = system_error("connect 127.0.0.1:4711", ECONNREFUSED);
   EXPECT_EQ(status.code(), Code::kSystem);
   EXPECT_EQ(status.message(), "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)");
-  EXPECT_EQ(system_error("f", 99999).message(), "f: unknown error");
+  EXPECT_EQ(system_error("f", 99999).message(), "f: Unknown error 99999");
 }
 
 Result<int> half(int value) {
