@@ -36,7 +36,17 @@ def sdist(options: argparse.Namespace) -> None:
 
 
 def test(options: argparse.Namespace) -> None:
-    pytest = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", ROOT / "tests" / "wheels")
+    pytest = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "faulthandler_timeout=0",
+        ROOT / "tests" / "wheels",
+    )
     run(*pytest, *options.arguments, show=True)
 
 

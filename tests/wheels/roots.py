@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from wheels.debian import mirror
@@ -49,13 +50,13 @@ class Root:
         shutil.rmtree(begun / "var" / "cache" / "apt")
         begun.rename(self.folder)
 
-    def run(self, *command: str, **env: str) -> str:
+    def run(self, *command: str, env: Mapping[str, str] | None = None) -> str:
         """What a command in there prints. It finds what `install` has put there."""
         inside = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": f"/{PACKAGES}",
             "HOME": "/root",
-            **env,
+            **(env or {}),
         }
         words = [f"{name}={value}" for name, value in inside.items()]
         spaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, "sh")

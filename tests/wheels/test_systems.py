@@ -19,7 +19,7 @@ def digits(root: Root, *options: str) -> None:
     """Four ranks train, get the same parameters after every epoch, and know the digits afterwards."""
     shutil.copy(ROOT / "examples" / DIGITS, root.folder / "root")
     command = ("python3", "-m", "pycollective", "run", "-n", "4", "--no-prefix", f"/root/{DIGITS}", "--json")
-    last = root.run(*command, *options, OPENBLAS_NUM_THREADS="1").strip().rpartition("\n")[2]
+    last = root.run(*command, *options, env={"OPENBLAS_NUM_THREADS": "1"}).strip().rpartition("\n")[2]
     result = json.loads(last)
     assert result["ranks"] == 4
     assert [len(set(epoch)) for epoch in result["hashes"]] == [1] * result["epochs"]
