@@ -10,13 +10,14 @@ import itertools
 import json
 import os
 import sys
+from typing import Literal
 
 import numpy as np
 
 import pycollective as pc
 
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64")
-OPS = ("sum", "avg", "min", "max", "prod")
+OPS: tuple[Literal["sum", "avg", "min", "max", "prod"], ...] = ("sum", "avg", "min", "max", "prod")
 COUNTS = (1, 7, 1000, 100_003)  # small, and cut into pieces that are not equal
 
 
