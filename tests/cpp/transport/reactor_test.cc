@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -207,7 +208,7 @@ TEST_F(ReactorTest, WhoeverLeavesHandsTheBatonToASleeper) {
     std::array<std::thread, 2> threads;
     for (std::size_t i = 0; i < 2; ++i) {
       threads[i] = std::thread([&, i] {
-        ids[i] = ::gettid();
+        ids[i] = static_cast<pid_t>(::syscall(SYS_gettid));  // glibc has gettid since 2.30
         EXPECT_EQ(reactor.wait(queues[i], context()), WaitEnd::kReady);
       });
       wait_until_asleep(ids[i]);
