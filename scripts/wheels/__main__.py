@@ -71,9 +71,10 @@ def main() -> int:
         "test", help="prove that what is in dist/ works: tests/wheels; options go to pytest"
     )
     one.set_defaults(do=test)
-    options, options.arguments = parser.parse_known_args()
-    if options.arguments and options.do is not test:
-        parser.error(f"unknown: {' '.join(options.arguments)}")
+    options, arguments = parser.parse_known_args()
+    options.arguments = arguments
+    if arguments and options.do is not test:
+        parser.error(f"unknown: {' '.join(arguments)}")
     try:
         options.do(options)
     except Failed as error:
