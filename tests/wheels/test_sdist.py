@@ -18,4 +18,4 @@ def test_an_archive_of_sources_installs(tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", archive)
-    assert run(python, "-c", HELLO, where=tmp_path).strip() == "[1.]"
+    assert run(python, "-c", HELLO, where=tmp_path).strip() == "[1.0]"
