@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from roots import wheel_for
 from wheels.run import ROOT, run
 
 NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
-         "cloudpickle>=3", "scikit-learn>=1.3", "expecttest>=0.3", "jax>=0.5")  # fmt: skip
+         "cloudpickle>=3", "scikit-learn>=1.3", "expecttest>=0.3", "jax>=0.5",
+         os.environ.get("PYCOLLECTIVE_TORCH", "torch==2.13.0+cpu"))  # fmt: skip
 MODULES = ("arrays", "bad_input", "collectives", "dtypes", "errors", "failures", "groups", "heap",
            "hostile_arguments", "messages", "objects", "one_rank", "planned", "reproducible", "semantics", "size_one",
            "bench_binary")  # fmt: skip
