@@ -2,7 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
+#include <cstring>
 #include <utility>
 
 namespace pc {
@@ -122,7 +122,8 @@ std::string Status::to_string() const {
 Status system_error(std::string_view call, int error_number) {
   std::string message(call);
   message += ": ";
-  message += std::generic_category().message(error_number);
+  char text[128];
+  message += ::strerror_r(error_number, text, sizeof text);
   for (const auto& [number, name] : kErrorNames) {
     if (number == error_number) message += std::string(" (") + name + ")";
   }

@@ -20,6 +20,12 @@ from wheels.run import ROOT, run
 
 RANK = Path(__file__).with_name("digest_rank.py")
 KEY = secrets.token_bytes(32)  # of the job, which all machines are given
+# What QEMU does not do for the programs that it translates.
+LEFT_OUT = (
+    "Segment.every_page_is_entered_when_it_is_mapped",  # madvise
+    "LoneNeighbours.memory_is_there_before_it_is_touched",
+    "Door.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
+)
 LAYERS = ("base", "kernels", "wire", "session", "store", "transport", "engine", "comm")
 
 
@@ -28,7 +34,13 @@ def test_the_layers_on_aarch64(aarch64: Root) -> None:
     """The C++ tests of all that a GPU is not needed for, whose timeouts QEMU needs more of."""
     tools = prepare(AARCH64, WORK, Debian(WORK / "apt"), GTEST)
     build = WORK / AARCH64.name / "tests"
-    emulator = ("qemu-aarch64-static", "-L", aarch64.folder, "-E", f"LD_LIBRARY_PATH={tools.libraries}/lib")
+    emulator = (
+        "qemu-aarch64-static",
+        "-L",
+        c_library(aarch64),
+        "-E",
+        f"LD_LIBRARY_PATH={tools.libraries}/lib",
+    )
     defines = {
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_TOOLCHAIN_FILE": tools.file,
@@ -54,7 +66,17 @@ def test_the_layers_on_aarch64(aarch64: Root) -> None:
         "--output-on-failure",
         "-L",
         f"^({'|'.join(LAYERS)})$",
+        env={"PYCOLLECTIVE_CASES_LEFT_OUT": ":".join(LEFT_OUT)},
     )
+
+
+def c_library(root: Root) -> Path:
+    """A folder with a root's libraries alone: from a whole root, QEMU takes /dev and /proc, too."""
+    folder = root.folder.with_name(f"{root.folder.name}.libraries")
+    folder.mkdir(exist_ok=True)
+    if not (folder / "lib").is_symlink():
+        (folder / "lib").symlink_to(root.folder / "usr" / "lib")
+    return folder
 
 
 @pytest.mark.timeout(1800)
