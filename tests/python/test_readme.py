@@ -18,7 +18,7 @@ from arrays import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-NOT_RUN = ("git clone ", "cd pycollective", "pip install .", "scripts/")
+NOT_RUN = ("git clone ", "cd pycollective", "pip install .", "pip install dist/", "scripts/")
 if torch is None:
     NOT_RUN += ("pycollective run -n 2 train_torch.py",)
 pytestmark = pytest.mark.timeout(180)
@@ -71,7 +71,7 @@ def test_commands_do_what_the_readme_shows(block: Block, following: Block | None
     runnable = [line for line in block.text.splitlines() if not line.startswith(NOT_RUN)]
     for line in block.text.splitlines():
         if line.startswith("scripts/"):
-            assert os.access(ROOT / line, os.X_OK), f"README.md:{block.line}: {line}"
+            assert os.access(ROOT / line.split()[0], os.X_OK), f"README.md:{block.line}: {line}"
     if not runnable:
         return
     environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
