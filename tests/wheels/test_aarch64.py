@@ -25,6 +25,7 @@ LEFT_OUT = (
     "Segment.every_page_is_entered_when_it_is_mapped",  # madvise
     "LoneNeighbours.memory_is_there_before_it_is_touched",
     "Door.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
+    "ProcessMemory.threads_of_one_process_read_each_other",  # process_vm_readv
 )
 LAYERS = ("base", "kernels", "wire", "session", "store", "transport", "engine", "comm")
 
