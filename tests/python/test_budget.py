@@ -103,7 +103,7 @@ def test_a_cpp_test_that_fails_once_and_then_passes_is_named(
     )
 
 
-def test_a_sample_has_every_plain_suite_and_a_third_of_the_cases_of_each_other() -> None:
+def test_a_sample_has_every_plain_suite_and_a_share_of_the_cases_of_each_other() -> None:
     loader = importlib.machinery.SourceFileLoader("sample_ctest", str(ROOT / "scripts/sample_ctest"))
     spec = importlib.util.spec_from_loader("sample_ctest", loader)
     assert spec is not None
@@ -116,8 +116,11 @@ def test_a_sample_has_every_plain_suite_and_a_third_of_the_cases_of_each_other()
         "a.Few/S.part_1_of_2",
         "a.Few/S.part_2_of_2",
     ]
-    parts = [module.chosen(names, 1, part) for part in range(3)]
-    assert all({1, 2, 12, 13} <= set(numbers) and len(numbers) == 7 for numbers in parts)
-    assert set().union(*parts) == set(range(1, 14))  # between them they have every case
-    assert parts[0] == module.chosen(names, 1, 0)
-    assert parts[0] != module.chosen(names, 2, 0)
+    for preset, of_nine in (("test", 3), ("asan", 2), ("tsan", 2)):
+        numbers = module.chosen(names, 1, preset)
+        assert {1, 2} <= set(numbers)  # the plain ones
+        assert len(set(numbers) & set(range(3, 12))) == of_nine
+        assert len(set(numbers) & {12, 13}) == 1
+        assert numbers == module.chosen(names, 1, preset)
+    drawn = [module.chosen(names, seed, "asan") for seed in range(100)]
+    assert set().union(*drawn) == set(range(1, 14))  # over time every case runs

@@ -68,7 +68,8 @@ Array numbers(Rank rank, std::size_t count) {
 Array sum_of_first(Rank ranks, std::size_t count) {
   Array sum(count);
   for (Rank r = 0; r < ranks; ++r) {
-    for (std::size_t i = 0; i < count; ++i) sum[i] += numbers(r, count)[i];
+    const Array term = numbers(r, count);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += term[i];
   }
   return sum;
 }
