@@ -12,64 +12,60 @@ Start it with `pycollective run -n 4 script.py`, `torchrun`, or by hand with `in
 Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLPack. Errors: see pycollective.errors.
 """
 
+import importlib.util
 import typing
 
-try:
-    from pycollective._core import (
-        ANY_SOURCE,
-        Group,
-        PlannedCall,
-        Work,
-        allgather,
-        allgather_async,
-        allgather_object,
-        allreduce,
-        allreduce_async,
-        alltoall,
-        alltoall_async,
-        barrier,
-        barrier_async,
-        broadcast,
-        broadcast_async,
-        broadcast_object,
-        exscan,
-        exscan_async,
-        gather,
-        gather_async,
-        gather_object,
-        group,
-        plan_allreduce,
-        recv,
-        recv_async,
-        recv_object,
-        reduce,
-        reduce_async,
-        reduce_scatter,
-        reduce_scatter_async,
-        resync,
-        scaled,
-        scan,
-        scan_async,
-        scatter,
-        scatter_async,
-        scatter_object,
-        send,
-        send_async,
-        send_object,
-        sendrecv,
-        world,
-    )
-except ModuleNotFoundError as error:
-    if error.name != "pycollective._core":
-        raise
+if importlib.util.find_spec("pycollective._core") is None:  # this is the source folder of a clone
     from pycollective.installed import installed_folder
 
     __path__[:] = [installed_folder(__path__[0])]  # all modules below come from there
     __file__ = f"{__path__[0]}/__init__.py"
-    if not typing.TYPE_CHECKING:
-        from pycollective._core import *  # noqa: F403
 
 from pycollective import debug as debug
+from pycollective._core import (
+    ANY_SOURCE,
+    Group,
+    PlannedCall,
+    Work,
+    allgather,
+    allgather_async,
+    allgather_object,
+    allreduce,
+    allreduce_async,
+    alltoall,
+    alltoall_async,
+    barrier,
+    barrier_async,
+    broadcast,
+    broadcast_async,
+    broadcast_object,
+    exscan,
+    exscan_async,
+    gather,
+    gather_async,
+    gather_object,
+    group,
+    plan_allreduce,
+    recv,
+    recv_async,
+    recv_object,
+    reduce,
+    reduce_async,
+    reduce_scatter,
+    reduce_scatter_async,
+    resync,
+    scaled,
+    scan,
+    scan_async,
+    scatter,
+    scatter_async,
+    scatter_object,
+    send,
+    send_async,
+    send_object,
+    sendrecv,
+    world,
+)
 from pycollective._version import __version__
 from pycollective.coalesce import coalesce
 from pycollective.errors import (

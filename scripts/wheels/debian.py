@@ -57,11 +57,13 @@ class Debian:
         stamp.touch()
 
     def source(self, package: str, release: str) -> Path:
-        """The folder with the package's sources, as Debian has patched them."""
-        folder = self.folder / "sources" / f"{package}-{release}"
+        """The folder with the package's newest sources, as Debian has patched them."""
+        self.update()
+        listed = run("apt-cache", "showsrc", "--only-source", f"{package}/{release}", env=self.env)
+        version = next(line.split()[1] for line in listed.splitlines() if line.startswith("Version:"))
+        folder = self.folder / "sources" / f"{package}-{version}"
         if not folder.exists():
-            self.update()
-            say(f"apt: sources of {package}, {release}")
+            say(f"apt: sources of {package} {version}")
             begun = folder.with_name(f"{folder.name}.begun")
             shutil.rmtree(begun, ignore_errors=True)
             begun.mkdir(parents=True)

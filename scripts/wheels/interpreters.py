@@ -21,6 +21,7 @@ ASK = """
 import sys, sysconfig
 print(f"{sys.version_info[0]}.{sys.version_info[1]}{'t' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))}")
 print(sysconfig.get_path("include"))
+print(sysconfig.get_config_h_filename())
 """
 
 
@@ -42,53 +43,62 @@ class Interpreter:
         return f"cp{self.number.rstrip('t')}-cp{self.number}-{target.platform}"
 
 
-def asked(program: str) -> Interpreter | None:
+def together(version: str, headers: Path, config: str, debian: Debian) -> Interpreter:
+    """One folder from the two that Debian has: the headers, and what they are told of the platform."""
+    include = debian.folder / "include" / f"python{version}"
+    begun = include.with_name(f"{include.name}.begun")
+    shutil.rmtree(begun, ignore_errors=True)
+    shutil.copytree(headers, begun)
+    (begun / "pyconfig.h").write_text(config)
+    shutil.rmtree(include, ignore_errors=True)
+    begun.rename(include)
+    return Interpreter(version, include)
+
+
+def asked(program: str, debian: Debian) -> Interpreter | None:
     """What an interpreter of this machine says of itself, if it has its headers."""
     try:
         done = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    version, include = done.stdout.split("\n")[:2]
-    return Interpreter(version, Path(include)) if Path(include, "Python.h").exists() else None
+    version, include, config = done.stdout.split("\n")[:3]
+    if not Path(include, "Python.h").exists():
+        return None
+    if Path(config).parent != Path(include):
+        return together(version, Path(include), Path(config).read_text(), debian)
+    return Interpreter(version, Path(include))
 
 
-def installed(version: str) -> Interpreter | None:
+def installed(version: str, debian: Debian) -> Interpreter | None:
     """An interpreter in PATH, or one that pyenv has built."""
     built = sorted(Path.home().glob(f".pyenv/versions/{version.rstrip('t')}.*/bin/python{version}"))
     for program in (f"python{version}", *map(str, reversed(built))):
-        found = asked(program)
+        found = asked(program, debian)
         if found is not None and found.version == version:
             return found
     return None
 
 
 def from_debian(version: str, debian: Debian) -> Interpreter:
-    """One folder from the two of Debian's package: the headers, and what they are told of the platform."""
+    """The headers that Debian has packaged."""
     plain = version.rstrip("t")
     files = debian.unpacked(f"libpython{plain}-dev", "amd64", RELEASE_WITH[plain]) / "usr" / "include"
-    include = debian.folder / "include" / f"python{version}"
-    if not include.exists():
-        begun = include.with_name(f"{include.name}.begun")
-        shutil.rmtree(begun, ignore_errors=True)
-        shutil.copytree(files / f"python{plain}", begun)
-        config = (files / "x86_64-linux-gnu" / f"python{plain}" / "pyconfig.h").read_text()
-        if version.endswith("t"):  # all that its headers differ by
-            config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
-        (begun / "pyconfig.h").write_text(config)
-        begun.rename(include)
-    return Interpreter(version, include)
+    config = (files / "x86_64-linux-gnu" / f"python{plain}" / "pyconfig.h").read_text()
+    if version.endswith("t"):  # all that its headers differ by
+        config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
+    return together(version, files / f"python{plain}", config, debian)
 
 
 def find(wanted: str, debian: Debian) -> Interpreter:
     """The headers for a version, or of the interpreter at a path."""
     if "/" in wanted:
-        found = asked(wanted)
+        found = asked(wanted, debian)
         if found is None:
             raise Failed(f"{wanted} is no Python that runs here and has its headers")
         return found
     if wanted.rstrip("t") in RELEASE_WITH:
         return from_debian(wanted, debian)
-    found = installed(wanted)
+    found = installed(wanted, debian)
     if found is None:
         raise Failed(
             f"no headers of Python {wanted}: Debian has those of {', '.join(RELEASE_WITH)}, and no python{wanted} "

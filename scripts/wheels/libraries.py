@@ -47,12 +47,13 @@ def cmake_and_ninja(source: Path, build: Path, tools: Toolchain, *options: str) 
 
 
 def build_library(package: tuple[str, str], debian: Debian, tools: Toolchain) -> None:
-    """Compile it, unless that has been done since it changed, and install it where the toolchain looks."""
+    """Compile it, unless this compiler has compiled these sources, and install it where the toolchain looks."""
     name, release = package
     stamp = tools.libraries / f"{name}.built"
     source = debian.source(name, release) if release else Path(__file__).with_name(name)
-    changed = 0.0 if release else max(path.stat().st_mtime for path in source.iterdir())
-    if stamp.exists() and stamp.stat().st_mtime > changed:
+    own = [] if release else [path.read_text() for path in sorted(source.iterdir())]
+    identity = "\n".join([str(source), tools.identity, *own])
+    if stamp.exists() and stamp.read_text() == identity:
         return
     say(f"compiling {source.name} for {tools.target.name}")
     build = tools.libraries / "build" / name
@@ -68,4 +69,4 @@ def build_library(package: tuple[str, str], debian: Debian, tools: Toolchain) ->
     else:
         cmake_and_ninja(source, build, tools, "-DBUILD_GMOCK=ON")
     shutil.rmtree(build)
-    stamp.touch()
+    stamp.write_text(identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import ziglang
@@ -52,6 +53,11 @@ class Toolchain:
         self.folder = folder
         self.libraries = libraries
         self.file = folder / "toolchain.cmake"
+
+    @property
+    def identity(self) -> str:
+        """The compiler and how it is called: what is compiled by another one has to be compiled again."""
+        return f"ziglang {version('ziglang')} -target {self.target.compiler} {FLAGS}"
 
     def program(self, name: str) -> Path:
         return self.folder / name

@@ -57,6 +57,9 @@ def pytest_report_header() -> str:
     return sampled.header()
 
 
+DESCRIPTORS = pytest.StashKey[dict[str, str]]()
+
+
 def _own_descriptors() -> dict[str, str]:
     """Sockets, pipes, epolls and memory files of this process: what pycollective opens."""
     found = {}
@@ -88,10 +91,12 @@ def _processes_marked(marker: str) -> list[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """After the last test: no descriptor, thread or process of ours that was not there before the first."""
     marker = os.environ["TESTS_OF_PYCOLLECTIVE"] = str(os.getpid())
-    before = _own_descriptors()
+    before = pytestconfig.stash.setdefault(
+        DESCRIPTORS, _own_descriptors()
+    )  # a rerun shall find what the first run found
     yield
     after = _own_descriptors()
     assert {fd: what for fd, what in after.items() if before.get(fd) != what} == {}

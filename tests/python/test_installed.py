@@ -75,3 +75,17 @@ def test_where_it_is_not_installed_the_error_says_what_to_do(clone: Path) -> Non
         f"ImportError: there is no compiled module in {clone / 'pycollective'}, the source folder, and pycollective is "
         f"not installed here ({sys.executable}): run `pip install .`"
     )
+
+
+def test_an_installed_package_of_another_version_is_refused(clone: Path) -> None:
+    installed = clone.parent / "site" / "pycollective" / "__init__.py"
+    as_it_was = installed.read_text()
+    installed.write_text(f"{as_it_was}# of yesterday\n")
+    try:
+        done = python(clone, "site", "program.py")
+    finally:
+        installed.write_text(as_it_was)
+    assert done.returncode == 1
+    assert (
+        "is of another version of it: run `pip install .` in the clone again" in done.stderr.splitlines()[-1]
+    )

@@ -9,12 +9,13 @@ import os
 
 import matrix
 import pytest
+import sampled
 
 from pycollective import testing
 
 FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
 SHARE = 1.0 if FULL else 0.03
-SEED = 1
+SEED = int(sampled.SEED)
 SLICES = 4 if FULL else 1  # of a world's cases, each a test with a deadline of its own
 FULL_S = 600.0
 

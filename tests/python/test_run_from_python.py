@@ -155,16 +155,19 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit() -> None:
         pc.run(accuses, n=2)
 
 
-def reports() -> None:
-    if pc.rank() == 0:
-        raise pc.PeerFailure("of another host")
-    threading.Event().wait()
+def reports(fifo: Path) -> None:
+    """Rank 0 fails once rank 1 has left init() behind, where it would report the end of rank 0."""
+    with open(fifo, "rb" if pc.rank() == 0 else "wb"):  # opened when both ranks open it
+        if pc.rank() == 0:
+            raise pc.PeerFailure("of another host")
+        threading.Event().wait()
 
 
-def test_a_report_that_nobody_explains_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_nobody_explains_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(from_python, "SETTLE_S", 0.1)
+    os.mkfifo(tmp_path / "fifo")
     with pytest.raises(pc.PeerFailure, match="of another host"):
-        pc.run(reports, n=2)
+        pc.run(reports, tmp_path / "fifo", n=2)
 
 
 class OnlyThere(Exception):
