@@ -26,7 +26,7 @@ def header() -> str:
 
 
 def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves as many cases of each test as its mark `daily` says; all where the command line chooses tests by -k or `::`."""
+    """Leaves as many cases of each test as its mark `daily` says; all where -k or `::` chooses tests."""
     if FULL or config.option.keyword or any("::" in word for word in config.args):
         return
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
