@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,9 @@ def test_the_python_tests_pass_with_a_wheel(dist: Path, tmp_path: Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *NEEDS)
     tests = [f"tests/python/test_{module}.py" for module in MODULES]
     print(run(python, "-m", "pytest", "-q", *tests, where=tmp_path))
+
+
+def test_a_wheel_has_the_licences_of_all_that_is_compiled_into_it(dist: Path) -> None:
+    wheel = wheel_for(f"{sys.version_info.major}.{sys.version_info.minor}", X86_64, dist)
+    names = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/licenses/" in name}
+    assert names >= {"LICENSE", *(path.name for path in (ROOT / "docs" / "licenses").iterdir())}
