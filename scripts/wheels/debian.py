@@ -59,15 +59,16 @@ class Debian:
     def source(self, package: str, release: str) -> Path:
         """The folder with the package's newest sources, as Debian has patched them."""
         self.update()
-        listed = run("apt-cache", "showsrc", "--only-source", f"{package}/{release}", env=self.env)
-        version = next(line.split()[1] for line in listed.splitlines() if line.startswith("Version:"))
-        folder = self.folder / "sources" / f"{package}-{version}"
+        command = ("apt-get", "source", "--only-source", f"{package}/{release}")
+        files = run(*command, "--print-uris", env=self.env).split()
+        name = next(file for file in files if file.startswith(package) and file.endswith(".dsc"))
+        folder = self.folder / "sources" / name.removesuffix(".dsc")
         if not folder.exists():
-            say(f"apt: sources of {package} {version}")
+            say(f"apt: sources of {folder.name}")
             begun = folder.with_name(f"{folder.name}.begun")
             shutil.rmtree(begun, ignore_errors=True)
             begun.mkdir(parents=True)
-            run("apt-get", "source", "--only-source", f"{package}/{release}", where=begun, env=self.env)
+            run(*command, where=begun, env=self.env)
             begun.rename(folder)
         return next(path for path in folder.iterdir() if path.is_dir())
 
