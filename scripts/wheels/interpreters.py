@@ -18,10 +18,13 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 RELEASE_WITH = {"3.11": "bookworm", "3.13": "trixie", "3.14": "forky"}
 
 ASK = """
-import sys, sysconfig
+import os.path, sys, sysconfig
 print(f"{sys.version_info[0]}.{sys.version_info[1]}{'t' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))}")
-print(sysconfig.get_path("include"))
-print(sysconfig.get_config_h_filename())
+include = sysconfig.get_path("include")
+folder, name = os.path.split(include)
+of_debian = os.path.join(folder, sysconfig.get_config_var("MULTIARCH") or "", name, "pyconfig.h")
+print(include)
+print(of_debian if os.path.exists(of_debian) else sysconfig.get_config_h_filename())
 """
 
 
