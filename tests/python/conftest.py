@@ -94,9 +94,8 @@ def _processes_marked(marker: str) -> list[str]:
 def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """After the last test: no descriptor, thread or process of ours that was not there before the first."""
     marker = os.environ["TESTS_OF_PYCOLLECTIVE"] = str(os.getpid())
-    before = pytestconfig.stash.setdefault(
-        DESCRIPTORS, _own_descriptors()
-    )  # a rerun shall find what the first run found
+    # Kept, because a failure here is run once more, and what was left behind would then be there before.
+    before = pytestconfig.stash.setdefault(DESCRIPTORS, _own_descriptors())
     yield
     after = _own_descriptors()
     assert {fd: what for fd, what in after.items() if before.get(fd) != what} == {}
