@@ -1,6 +1,6 @@
 """examples/pytorch, as users run them: trained as well as by one process, resumed bit for bit, on two machines.
 
-Daily one training in three is made, and users' way to start each program is gone once; the rest is on forked ranks.
+Daily one training in three is made, and one of users' ways to start a program is gone; the rest is on forked ranks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,20 @@ def test_a_run_that_is_resumed_within_an_epoch_equals_one_that_was_not_interrupt
     assert train(2, *resumed) == [whole]
 
 
-def test_two_machines_train_as_one(tmp_path: Path) -> None:
+def test_the_program_on_torch_distributed_learns() -> None:
+    assert accuracy_of(programs.run(2, FOLDER / "train_ddp.py")[0]) >= 0.85
+
+
+def test_the_parameter_server_learns_from_every_worker() -> None:
+    assert programs.run(3, FOLDER / "parameter_server.py")[0] == "[1.0, 2.0, 3.0] after 400 pushes\n"
+
+
+def accuracy_of(said: str) -> float:
+    """The last word of what train_ddp.py prints."""
+    return float(said.split()[-1])
+
+
+def two_machines_train_as_one() -> None:
     """Two launchers on this machine stand for them; test_launch_machines has two network namespaces."""
     each = 2 if FULL else 1
     (one,) = train(2 * each, "--epochs", "1")
@@ -94,21 +108,39 @@ def test_two_machines_train_as_one(tmp_path: Path) -> None:
     assert abs(two["accuracy"] - one["accuracy"]) <= 0.01
 
 
-@pytest.mark.parametrize("launcher", sampled.some(["pycollective", "torchrun"], 1, of="launcher of DDP"))
-def test_the_program_on_torch_distributed_learns(launcher: str) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    start = torchrun if launcher == "torchrun" else [*RUN, "-n", "2"]
-    (said,) = run(*start, str(FOLDER / "train_ddp.py"))
-    assert float(said.rpartition(" ")[2]) >= 0.85
+def our_launcher_starts_the_program_on_torch_distributed() -> None:
+    (said,) = run(*RUN, "-n", "2", str(FOLDER / "train_ddp.py"))
+    assert accuracy_of(said) >= 0.85
 
 
-def test_ranks_are_started_from_python() -> None:
+def torchrun_starts_the_program_on_torch_distributed() -> None:
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    (said,) = run(*torchrun, str(FOLDER / "train_ddp.py"))
+    assert accuracy_of(said) >= 0.85
+
+
+def a_program_starts_its_ranks_itself() -> None:
     assert run(sys.executable, str(FOLDER / "spawn.py"))[-1] == "[6.0, 6.0]"
 
 
-def test_the_parameter_server_learns_from_every_worker() -> None:
+def our_launcher_starts_the_parameter_server() -> None:
     (said,) = run(*RUN, "-n", "3", str(FOLDER / "parameter_server.py"))
     assert said == "[1.0, 2.0, 3.0] after 400 pushes"
+
+
+WAYS = (
+    two_machines_train_as_one,
+    our_launcher_starts_the_program_on_torch_distributed,
+    torchrun_starts_the_program_on_torch_distributed,
+    a_program_starts_its_ranks_itself,
+    our_launcher_starts_the_parameter_server,
+)
+
+
+@pytest.mark.daily(1)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_as_users_start_them(way: Callable[[], None]) -> None:
+    way()
 
 
 def test_the_examples_are_short() -> None:

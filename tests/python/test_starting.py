@@ -19,8 +19,6 @@ from arrays import torch
 import pycollective as pc
 from pycollective import devices
 
-pytestmark = pytest.mark.fresh_ranks
-
 CHECKS = named_checks.Checks()
 DRAWN = 20
 
