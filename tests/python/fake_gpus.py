@@ -7,11 +7,12 @@ each with a runtime of its own, because the fake NCCL knows the ranks of one pro
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from pycollective import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "cpp" / "fakes"
+LIBRARIES = ROOT / "build" / "fakes"  # what has been compiled, for every run of the tests
 DEADLINE_S = 60
 
 
@@ -35,9 +37,7 @@ def build(source: Path, to: Path, *flags: str) -> Path:
 
 @functools.cache
 def built(source: Path, flags: Sequence[str]) -> Path:
-    """Compiled once by each process of pytest."""
-    folder = Path(libraries().name)
-    library = folder / f"{len(list(folder.iterdir()))}.so"
+    """Compiled where no run of these tests has compiled the same before; the others wait meanwhile."""
     command = [
         "g++",
         "-std=c++20",
@@ -48,13 +48,29 @@ def built(source: Path, flags: Sequence[str]) -> Path:
         f"-I{ROOT}/csrc",
         f"-I{ROOT}/tests/cpp",
     ]
-    subprocess.run([*command, *flags, source, "-o", library], check=True, timeout=100)
+    command += [*flags, str(source)]
+    LIBRARIES.mkdir(parents=True, exist_ok=True)
+    name = f"{source.stem}-{hashlib.sha256(' '.join(command).encode()).hexdigest()[:16]}"
+    with (LIBRARIES / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        library = LIBRARIES / f"{name}-{digest_of_sources()}.so"
+        if not library.exists():
+            for of_other_sources in LIBRARIES.glob(f"{name}-*"):
+                of_other_sources.unlink()
+            unfinished = library.with_suffix(".unfinished")
+            subprocess.run([*command, "-o", unfinished], check=True, timeout=100)
+            unfinished.rename(library)
     return library
 
 
 @functools.cache
-def libraries() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
+def digest_of_sources() -> str:
+    """Of every file that a fake may include, and of the fakes."""
+    state = hashlib.sha256()
+    headers = [path for folder in ("csrc", "tests/cpp") for path in (ROOT / folder).rglob("*.h")]
+    for path in sorted({*headers, *FAKES.rglob("*.cc")}):
+        state.update(f"{path}\n".encode() + path.read_bytes())
+    return state.hexdigest()[:16]
 
 
 def build_cuda(folder: Path) -> Path:

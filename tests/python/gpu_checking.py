@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fake_gpus
@@ -77,16 +77,17 @@ def run_checks() -> None:
             os._exit(0)
         except BaseException:
             failed[name] = traceback.format_exc()
-    print(json.dumps(failed))
+    missing = {name: "there is no such check" for name in {*sys.argv[1:]} - CHECKS.keys()}
+    print(json.dumps(failed | missing))
 
 
-def failures_of(checks: Path, folder: Path) -> dict[str, str]:
-    """The tracebacks of the checks of this file that failed, by name; the fakes are built in the folder."""
+def failures_of(checks: Path, folder: Path, names: Sequence[str] = ()) -> dict[str, str]:
+    """The tracebacks of these checks of the file, or of all, that failed, by name; the folder gets the fakes."""
     libraries = {
         "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
         "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
     }
-    words = [sys.executable, "-X", "faulthandler", checks]
+    words = [sys.executable, "-X", "faulthandler", checks, *names]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
     assert done.returncode == 0, done.stderr
     failures: dict[str, str] = json.loads(done.stdout)
