@@ -21,14 +21,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# By level: a server of one level is forked from that of the level before. The more a process has imported, the longer
+# it takes to fork it.
 IMPORTED = (
-    "ml_dtypes",
-    "hypothesis.extra.numpy",
-    "pytest",
-    "psutil",
-    "torch._dynamo",  # which the first step of any optimizer imports
-    "jax.numpy",
-    "sklearn.datasets",
+    ("ml_dtypes", "hypothesis.extra.numpy", "pytest", "psutil"),
+    ("torch",),
+    (
+        "torch._dynamo",  # which the first step of any optimizer imports
+        "jax.numpy",
+        "sklearn.datasets",
+    ),
 )
 LONGEST_REQUEST, MOST_DESCRIPTORS = 1 << 20, 64
 PR_SET_PDEATHSIG = 1
@@ -36,8 +38,29 @@ PR_SET_PDEATHSIG = 1
 
 def serve(socket_fd: int) -> str:
     """Returns in each rank, with the program that the rank is to execute."""
-    given = dict(os.environ)
-    for name in IMPORTED:
+    given, level = dict(os.environ), 0
+    requests = begin(socket_fd, level)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, MOST_DESCRIPTORS)
+        if not data:
+            sys.exit()
+        if (pid := fork_for_parent()) != 0:
+            for fd in descriptors:
+                os.close(fd)
+            requests.send(str(pid).encode())
+            continue
+        requests.close()
+        if (request := json.loads(data)) is None:  # a server of the next level is wanted
+            level += 1
+            requests = begin(*descriptors, level)
+        else:
+            set_by_imports = {name: value for name, value in os.environ.items() if name not in given}
+            return become_rank(request, descriptors, set_by_imports)
+
+
+def begin(socket_fd: int, level: int) -> socket.socket:
+    """Imports what a server of this level has more than one of the level before. Returns where requests come in."""
+    for name in IMPORTED[level]:
         with contextlib.suppress(ImportError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(name)
@@ -46,21 +69,11 @@ def serve(socket_fd: int) -> str:
         raise RuntimeError(
             f"an import of the fork server has started a thread ({threads}) or loaded pycollective"
         )
-    set_by_imports = {name: value for name, value in os.environ.items() if name not in given}
     gc.collect()
     gc.freeze()  # so that what is here now stays in pages that all ranks share
     requests = socket.socket(fileno=socket_fd)
     requests.send(b"ready")
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, MOST_DESCRIPTORS)
-        if not data:
-            sys.exit()
-        if (pid := fork_for_parent()) == 0:
-            requests.close()
-            return become_rank(json.loads(data), descriptors, set_by_imports)
-        for fd in descriptors:
-            os.close(fd)
-        requests.send(str(pid).encode())
+    return requests
 
 
 def fork_for_parent() -> int:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +29,13 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fork_server import 
 LIBRARIES_OWN = ("KMP_", "TF_CPP_", "TORCHINDUCTOR_", "TPU_")
 LATE = ("OMP_NUM_THREADS", "PYTEST_", "XDG_CONFIG_HOME", *LIBRARIES_OWN)
 PR_SET_CHILD_SUBREAPER = 36
+# What a test's file says of which libraries its ranks import, by level of the fork server. Where this is wrong, they
+# import what is missing themselves.
+WORDS = (
+    re.compile(""),
+    re.compile(r"torch|arrays|matrix"),
+    re.compile(r"jax|optim|_dynamo|compile|sklearn|digits|programs|trainers"),
+)
 
 
 class ForkedProcess:
@@ -40,8 +51,33 @@ class ForkedProcess:
         return self.returncode
 
 
+@functools.cache
+def level_of(test: str) -> int:
+    """Of the server that forks the ranks of the tests in this file."""
+    text = Path(__file__).with_name(test).read_text()
+    return max(level for level, words in enumerate(WORDS) if words.search(text))
+
+
+@dataclass
+class Server:
+    """One of a level, which has imported what its ranks need."""
+
+    pid: int
+    requests: socket.socket
+
+    def ask(self, request: Mapping[str, object] | None, descriptors: Sequence[int]) -> int:
+        """The number of the process that it forks: this rank, or the server of the next level."""
+        socket.send_fds(self.requests, [json.dumps(request).encode()], descriptors)
+        return int(self.requests.recv(16))
+
+    def end(self) -> None:
+        self.requests.close()
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
 class ForkServer:
-    """The client's side. The server begins with the first rank that it can fork."""
+    """The client's side. Each server begins with the first rank that it can fork."""
 
     def __init__(self, late: tuple[str, ...]) -> None:
         """`late`: how variables begin that no import reads. Ranks that differ in others are fresh."""
@@ -51,8 +87,7 @@ class ForkServer:
         self.env = {**os.environ, **own}
         self.start_fresh = child.start
         self.lock = threading.Lock()
-        self.process: subprocess.Popen[bytes] | None = None
-        self.requests: socket.socket
+        self.servers: list[Server] = []  # by level
 
     def start(self, command: Sequence[str], **how: Any) -> child.Child:
         """In the place of pycollective.launching.child.start."""
@@ -98,37 +133,53 @@ class ForkServer:
     def fork(self, request: Mapping[str, object], descriptors: Sequence[int]) -> int:
         with self.lock, child_subreaper():
             try:
-                if self.process is None:
-                    self.begin()
-                socket.send_fds(self.requests, [json.dumps(request).encode()], descriptors)
-                return int(self.requests.recv(16))
+                return self.server(self.level()).ask(request, descriptors)
             except (
                 BaseException
             ):  # also a deadline's or Ctrl-C: an answer that comes late would be taken for the next
                 self.end()
                 raise
 
-    def begin(self) -> None:
-        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(theirs.fileno())]
+    def level(self) -> int:
+        """That of the test that runs; outside of tests the one whose server has everything."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
+        return level_of(Path(test).name) if test else len(WORDS) - 1
+
+    def server(self, level: int) -> Server:
+        while len(self.servers) <= level:
+            self.servers.append(self.begin_next())
+        return self.servers[level]
+
+    def begin_next(self) -> Server:
+        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = subprocess.Popen(
-                command,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        if self.requests.recv(16) != b"ready":
-            raise RuntimeError("the fork server has not begun; what it says is above")
+            before = self.servers[-1] if self.servers else None
+            pid = before.ask(None, [theirs.fileno()]) if before else self.begin_first(theirs)
+        server = Server(pid, requests)
+        try:
+            if requests.recv(16) != b"ready":
+                raise RuntimeError("the fork server has not begun; what it says is above")
+        except BaseException:
+            server.end()
+            raise
+        return server
+
+    def begin_first(self, theirs: socket.socket) -> int:
+        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(theirs.fileno())]
+        process = subprocess.Popen(
+            command,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        process.returncode = 0  # whoever ends it waits for it
+        return process.pid
 
     def end(self) -> None:
-        """A rank that it has just forked, and of which start() knows nothing yet, ends by itself."""
-        if self.process is not None:
-            self.requests.close()
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        """A rank that one has just forked, and of which start() knows nothing yet, ends by itself."""
+        while self.servers:
+            self.servers.pop().end()
 
 
 @contextlib.contextmanager

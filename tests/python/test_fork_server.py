@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import random
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forked_ranks import LIBRARIES_OWN, ForkServer
+from forked_ranks import LIBRARIES_OWN, ForkServer, Server, level_of
 
 from pycollective import testing
 from pycollective.launching import child
@@ -72,6 +73,19 @@ def test_a_forked_rank_begins_as_a_fresh_one(forks: ForkServer, monkeypatch: pyt
     assert forked == fresh
     assert forked[0]["parent"] == os.getpid()
     assert forked[0]["leads"]
+
+
+def loaded_by_server() -> list[str]:
+    return [name for name in ("pytest", "torch", "jax") if name in sys.modules]
+
+
+@pytest.mark.usefixtures("forks")
+def test_ranks_are_forked_from_a_process_that_has_what_their_file_speaks_of() -> None:
+    names = ["test_groups.py", "test_objects.py", "test_jax_functional.py"]
+    assert [level_of(name) for name in names] == [0, 1, 2]
+    assert level_of(Path(__file__).name) == 2  # torch, jax
+    (here,) = testing.run(loaded_by_server, 1, init=False)
+    assert here == [name for name in ("pytest", "torch", "jax") if importlib.util.find_spec(name)]
 
 
 def variable() -> tuple[bool, str | None]:
@@ -172,7 +186,11 @@ def outlives_its_parent() -> None:
 
 def test_ranks_and_server_end_with_the_program() -> None:
     program = subprocess.Popen(
-        [sys.executable, "-c", KILLED], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", KILLED],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTEST_CURRENT_TEST": "test_objects.py"},  # whose server is the second
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with program:
         assert program.stdout is not None
@@ -180,6 +198,7 @@ def test_ranks_and_server_end_with_the_program() -> None:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()
         ends = [os.pidfd_open(int(pid)) for pid in children.split()]
         assert {str(rank) for rank in ranks} < set(children.split())
+        assert len(children.split()) >= 4  # with two servers
         program.kill()
         for end in ends:
             assert select.select([end], [], [], LATE_S)[0]
@@ -200,10 +219,11 @@ class Interrupted:
 @pytest.mark.daily(0)
 def test_a_server_that_is_interrupted_is_followed_by_another(forks: ForkServer) -> None:
     assert testing.run(is_forked, 1) == [True]
-    first = forks.process
-    forks.requests = Interrupted(forks.requests)
+    first = forks.servers[-1]
+    interrupted: Any = Interrupted(first.requests)
+    forks.servers[-1] = Server(first.pid, interrupted)
     with pytest.raises(KeyboardInterrupt):
         testing.run(is_forked, 2)
-    assert forks.process is None
+    assert forks.servers == []
     assert testing.run(is_forked, 2) == [True, True]
-    assert forks.process is not first
+    assert forks.servers[-1].pid != first.pid

@@ -1,6 +1,7 @@
 """torch.distributed on tensors of GPUs: on fakes of the driver, of NCCL and of torch.cuda, in a process of its own.
 
-The checks are in torch_gpu_checks.py; daily each is made by 2 ranks or by 3 (sampled.py). What only a GPU can prove is in tests/on_gpu.py.
+The checks are in torch_gpu_checks.py; daily each is made by 2 ranks or by 3 (sampled.py).
+What only a GPU can prove is in tests/on_gpu.py.
 """
 
 from __future__ import annotations
