@@ -44,13 +44,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# The files that take longest. They come first, so that no worker of pytest-xdist has one left when others are done.
+LONGEST = (
+    "launchers",
+    "hosts",
+    "examples_pytorch",
+    "compare",
+    "torch_backend",
+    "torch_gpu",
+    "collectives",
+    "gpu_arrays",
+    "torch_functional",
+    "distributed_suite",
+    "bench_on_gpus",
+    "readme",
+    "launch",
+    "run_from_python",
+    "failures",
+    "hostile_network",
+    "objects",
+    "planned",
+    "tune",
+    "heap",
+    "reproducible",
+    "examples_elsewhere",
+    "bench_binary",
+    "jax_functional",
+    "torch_trainers",
+    "launch_machines",
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # by the number of their tests
     if config.getoption("processor_seconds"):
         config.pluginmanager.register(ProcessorSeconds())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     sampled.daily(config, items)
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 def pytest_report_header() -> str:

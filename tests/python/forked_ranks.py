@@ -33,8 +33,8 @@ PR_SET_CHILD_SUBREAPER = 36
 # import what is missing themselves.
 WORDS = (
     re.compile(""),
-    re.compile(r"torch|arrays|matrix"),
-    re.compile(r"jax|optim|_dynamo|compile|sklearn|digits|programs|trainers"),
+    re.compile(r"torch|arrays import|import matrix"),
+    re.compile(r"jax|optim|ddp|torch\.compile|sklearn|import programs|trainers|PAGES_WITH_TORCH"),
 )
 
 

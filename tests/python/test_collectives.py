@@ -115,7 +115,7 @@ def whole_matrix(part: slice) -> int:
     return done
 
 
-@pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.fresh_ranks] * (n == 4)) for n in SIZES])
+@pytest.mark.parametrize("n", SIZES)
 def test_every_rank_gets_the_right_result_of_every_call(n: int) -> None:
     parts = [slice(None)] if sampled.FULL or n <= 4 else [slice(first, None, 4) for first in range(4)]
     (part,) = sampled.some(parts, 1, of="cases")

@@ -78,6 +78,7 @@ def run(commands: Sequence[Command]) -> tuple[list[int], str, str]:
     )
 
 
+@pytest.mark.daily(6)
 def test_the_program_runs_anywhere(launcher: Launcher) -> None:
     codes, out, err = run(launcher.start(4, [ANYWHERE]))
     assert set(codes) == {0}, out + err
@@ -89,7 +90,7 @@ def test_the_program_runs_anywhere(launcher: Launcher) -> None:
         assert local_ranks == sorted([*range(local_size)] * (len(local_ranks) // local_size))
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 def test_a_rank_that_fails_ends_the_job(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL_RANK", "1")
     codes, out, err = run(launcher.start(4, [ANYWHERE]))
@@ -108,7 +109,7 @@ sys.stdout.write(f"joined {world + 1} worlds\\n")
 """
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 def test_worlds_follow_each_other(launcher: Launcher, tmp_path: Path) -> None:
     script = tmp_path / "worlds.py"
     script.write_text(WORLDS)
@@ -137,7 +138,7 @@ sys.stdout.write("still here\\n")
 """
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 def test_a_forked_child_leaves_the_launcher_alone(launcher: Launcher, tmp_path: Path) -> None:
     if launcher.name in ("pycollective-2machines", "variables", "paddle-variables", "srun"):
         pytest.skip("nothing is handed over: a child has the same right to it as its parent")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import sampled
 
 ASKING = """
 import ctypes, os, threading, time
@@ -90,7 +91,7 @@ ask(0, 300)
 @pytest.mark.timeout(300)  # many interpreters
 @pytest.mark.parametrize("timeouts", [(), (0, 0), (0, 0.0001, 20)])
 def test_no_search_outlives_the_interpreter(timeouts: tuple[float, ...], tmp_path: Path) -> None:
-    for _ in range(17):
+    for _ in range(17 if sampled.FULL else 5):
         run(tmp_path / "train.py", ENDING.format(timeouts=timeouts))
 
 

@@ -79,7 +79,7 @@ def one_number_anywhere(reproducible: Any) -> list[tuple[str, str]]:
     return wrong
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_by_shape_bits_do_not_depend_on_size_and_place(n: int) -> None:
     for wrong in testing.run(one_number_anywhere, n, "shape"):

@@ -25,7 +25,7 @@ import pycollective as pc
 from pycollective.launching import child, from_python
 from pycollective.launching.environment import free_port
 
-pytestmark = [pytest.mark.fresh_ranks, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 DEADLINE_S = 40.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "run.md"
@@ -328,6 +328,7 @@ class FakeCuda:
         return "used"
 
 
+@pytest.mark.fresh_ranks
 def test_cuda_in_use_here_does_not_matter_to_ranks() -> None:
     FakeCuda.use()
     if (forked := os.fork()) == 0:
