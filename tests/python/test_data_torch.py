@@ -118,6 +118,7 @@ class Run:
             each.load_state_dict(state["data"])
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("kind", [pc.data.BatchSampler, pc.data.Sampler])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_is_resumed_within_an_epoch_is_the_same_bit_for_bit(workers: int, kind: Any) -> None:
