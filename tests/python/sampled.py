@@ -26,12 +26,15 @@ def header() -> str:
 
 
 def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves as many cases of each test as its mark `daily` says; all where -k or `::` chooses tests."""
+    """Leaves as many cases of each test as its mark `daily` says, and those marked `skip`, which cost nothing.
+
+    All of them where -k or `::` chooses tests.
+    """
     if FULL or config.option.keyword or any("::" in word for word in config.args):
         return
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("daily"):
+        if item.get_closest_marker("daily") and not item.get_closest_marker("skip"):
             cases[item.nodeid.partition("[")[0]].append(item)
     left_out = set()
     for test, each in cases.items():

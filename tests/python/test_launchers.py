@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launchers import LAUNCHERS, Command, Launcher, free_port, torch, two_agents
@@ -31,11 +32,14 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield env
 
 
-@pytest.fixture(params=LAUNCHERS, ids=str)
+def drawn_if_installed(each: Launcher) -> Any:
+    reason = each.missing()
+    return pytest.param(each, marks=[pytest.mark.skip(reason=reason)] if reason else [])
+
+
+@pytest.fixture(params=map(drawn_if_installed, LAUNCHERS), ids=str)
 def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Launcher:
     each: Launcher = request.param
-    if reason := each.missing():
-        pytest.skip(reason)
     if each.slurm:
         for name, value in request.getfixturevalue("slurm").items():
             monkeypatch.setenv(name, value)
@@ -78,7 +82,7 @@ def run(commands: Sequence[Command]) -> tuple[list[int], str, str]:
     )
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(4)
 def test_the_program_runs_anywhere(launcher: Launcher) -> None:
     codes, out, err = run(launcher.start(4, [ANYWHERE]))
     assert set(codes) == {0}, out + err
