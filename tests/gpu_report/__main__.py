@@ -1,4 +1,4 @@
-"""`scripts/test gpu`: everything that only a GPU can prove, within ten minutes, and one table at its end."""
+"""`scripts/test gpu`: everything that only a GPU can prove, within nine minutes, and one table at its end."""
 
 from __future__ import annotations
 

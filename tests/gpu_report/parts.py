@@ -14,7 +14,7 @@ from .check import FAILED, SKIPPED, Check
 from .readers import Judge, Read
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 600.0  # of all parts
+LIMIT_S = 540.0  # of all parts
 EVERY = "allreduce,broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,scan,exscan"
 # Two ranks of NCCL on one GPU: they meet on this host, and leave each other room to run.
 SHARED = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0"}
@@ -97,7 +97,7 @@ def python_checks(places: Places, together: Sequence[str], alone: Sequence[str])
     """In two programs, so that ranks that hang take no time of the checks of one rank."""
     script = str(ROOT / "tests" / "on_gpu.py")
     parts = []
-    for name, checks, deadline_s in (("together", together, 150), ("alone", alone, 90)):
+    for name, checks, deadline_s in (("together", together, 120), ("alone", alone, 70)):
         read = functools.partial(readers.read_on_gpu, "Python", checks)
         parts.append(Part(f"python_{name}", [places.python, script, name], deadline_s, read))
     return parts

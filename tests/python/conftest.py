@@ -76,7 +76,7 @@ LONGEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.loadscopereorder = False  # by the number of their tests
+    config.option.loadscopereorder = False  # pytest-xdist would put the files with most tests first
     if config.getoption("processor_seconds"):
         config.pluginmanager.register(ProcessorSeconds())
 

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,7 @@ DEADLINE_S = 60
 
 
 def build(source: Path, to: Path, *flags: str) -> Path:
-    shutil.copy(built(source, flags), to)
-    return to
-
-
-@functools.cache
-def built(source: Path, flags: Sequence[str]) -> Path:
-    """Compiled where no run of these tests has compiled the same before; the others wait meanwhile."""
+    """Copies the library, or compiles it first where no run of these tests has compiled the same before."""
     command = [
         "g++",
         "-std=c++20",
@@ -50,7 +44,8 @@ def built(source: Path, flags: Sequence[str]) -> Path:
     ]
     command += [*flags, str(source)]
     LIBRARIES.mkdir(parents=True, exist_ok=True)
-    name = f"{source.stem}-{hashlib.sha256(' '.join(command).encode()).hexdigest()[:16]}"
+    how = " ".join([*command, compiler_version()])
+    name = f"{source.stem}-{hashlib.sha256(how.encode()).hexdigest()[:16]}"
     with (LIBRARIES / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         library = LIBRARIES / f"{name}-{digest_of_sources()}.so"
@@ -60,7 +55,14 @@ def built(source: Path, flags: Sequence[str]) -> Path:
             unfinished = library.with_suffix(".unfinished")
             subprocess.run([*command, "-o", unfinished], check=True, timeout=100)
             unfinished.rename(library)
-    return library
+        shutil.copy(library, to)
+    return to
+
+
+@functools.cache
+def compiler_version() -> str:
+    command = ["g++", "-dumpfullversion"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=10).stdout
 
 
 @functools.cache

@@ -1,8 +1,9 @@
-"""The fork server: a process that has imported what is slow to import, and forks ranks that need not import it again.
+"""A fork server: a process that has imported what is slow to import, and forks ranks that need not import it again.
 
-forked_ranks.py starts it and sends requests. The server never imports pycollective and starts no thread, so a rank
-finds nothing in it that a fresh interpreter would not have loaded by itself. What a forked rank cannot show: all ranks
-have the hash seed and the memory layout of the server, and libraries have read their variables when the server began.
+There are up to three, by how much they have imported, each forked from the one before. forked_ranks.py starts them and
+sends requests. A server never imports pycollective and starts no thread, so a rank finds nothing in it that a fresh
+interpreter would not have loaded by itself. What a forked rank cannot show: all ranks have the hash seed and the memory
+layout of the server, and libraries have read their variables when the server began.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def serve(socket_fd: int) -> str:
 
 
 def begin(socket_fd: int, level: int) -> socket.socket:
-    """Imports what a server of this level has more than one of the level before. Returns where requests come in."""
+    """Imports what a server of this level has and one of the level before has not. Returns where requests come in."""
     for name in IMPORTED[level]:
         with contextlib.suppress(ImportError), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -29,8 +29,8 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fork_server import 
 LIBRARIES_OWN = ("KMP_", "TF_CPP_", "TORCHINDUCTOR_", "TPU_")
 LATE = ("OMP_NUM_THREADS", "PYTEST_", "XDG_CONFIG_HOME", *LIBRARIES_OWN)
 PR_SET_CHILD_SUBREAPER = 36
-# What a test's file says of which libraries its ranks import, by level of the fork server. Where this is wrong, they
-# import what is missing themselves.
+# The words by which a test's file shows which libraries its ranks import, by level of the fork server. Where they
+# mislead, the ranks import what is missing themselves.
 WORDS = (
     re.compile(""),
     re.compile(r"torch|arrays import|import matrix"),
@@ -152,9 +152,11 @@ class ForkServer:
 
     def begin_next(self) -> Server:
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with contextlib.ExitStack() as on_error, theirs:
+            on_error.callback(requests.close)
             before = self.servers[-1] if self.servers else None
             pid = before.ask(None, [theirs.fileno()]) if before else self.begin_first(theirs)
+            on_error.pop_all()
         server = Server(pid, requests)
         try:
             if requests.recv(16) != b"ready":

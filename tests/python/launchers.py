@@ -51,7 +51,10 @@ def program(path: str, said: str = "") -> str | None:
     if found is None:
         return f"{path} is not installed: scripts/launchers does that"
     if said:
-        done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30)
+        try:
+            done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30)
+        except subprocess.TimeoutExpired:
+            return f"{path} did not say its version within 30 s"
         if said not in done.stdout:
             return f"{path} is not {said}"
     return None

@@ -47,7 +47,8 @@ def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
 def some(values: Sequence[T], count: int, *, of: str = "") -> list[T]:
     """So many of the values, in their order; all in the full run. `of`: what they are, for a choice of its own.
 
-    To be called where tests are collected. In a rank it would choose others: pass it what is chosen.
+    To be called where tests are collected. In a rank it would choose others: pass it what is chosen. What it leaves
+    out is found by -k and `::` too only with the seed that chooses it, or in the full matrix.
     """
     if FULL or count >= len(values):
         return list(values)

@@ -16,7 +16,6 @@ import pytest
 import sampled
 
 import pycollective as pc
-from pycollective import testing
 
 if launchers.torch() is not None:
     pytest.skip(str(launchers.torch()), allow_module_level=True)
@@ -126,13 +125,6 @@ def test_rank_0_saves_the_model_that_training_alone_gives(printed: dict[str, str
 
 
 def test_an_exception_on_one_rank_ends_all(tmp_path: Path) -> None:
-    """Daily it is heard on forked ranks, in the full run that the launcher ends."""
-    if not sampled.FULL:
-        with pytest.raises(testing.WorldFailed) as failed:
-            programs.run(2, SCRIPTS / "one_fails.py", auto=True)  # which gives up after 100 s, not 600
-        assert failed.value.errors.keys() == {0, 1}
-        assert "RuntimeError: no more" in failed.value.errors[1].summary
-        return
     command = OURS.start(2, ["-m", "pycollective.torch.auto", str(SCRIPTS / "one_fails.py")])[0]
     done = subprocess.run(command.words, capture_output=True, text=True, timeout=110)  # and not after 600 s
     assert done.returncode == 1

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.timeout(300)
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 # One thread each: several would wait for each other on a busy machine.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-# Daily they train for a few epochs, and only the one on NumPy is started; in the full run it is as the demo runs them.
+# Daily they train for a few epochs, on forked ranks; the one on NumPy, where it is drawn, is started as users start it.
+# The full run does what the demo does.
 SHORT = () if sampled.FULL else ("--epochs", "5")
 DIGITS = ["digits_numpy.py", pytest.param("digits_torch.py", marks=needs_torch)]
 

@@ -177,7 +177,7 @@ def test_it_goes_on_from_its_checkpoint_on_another_number_of_ranks(exact: Exact)
     assert [line.split(":")[0] for line in exact.said[0] if line.startswith("epoch")] == ["epoch 2"]
 
 
-@pytest.mark.daily(0)
+@pytest.mark.skipif(not FULL, reason="only the full run starts ranks by hand")
 def test_ranks_started_by_hand_meet_at_ip_and_port(exact: Exact) -> None:
     runs_of(exact.said[0], 2)
     assert exact.said[1] == []

@@ -1,6 +1,7 @@
 """examples/pytorch, as users run them: trained as well as by one process, resumed bit for bit, on two machines.
 
-Daily one training in three is made, and one of users' ways to start a program is gone; the rest is on forked ranks.
+Daily one training in three is made, and one program is started in one of the ways in which users start it; the rest
+is on forked ranks.
 """
 
 from __future__ import annotations

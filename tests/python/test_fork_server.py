@@ -25,7 +25,7 @@ from pycollective.launching import child
 pytestmark = pytest.mark.timeout(60)
 
 LATE_S = 20.0
-# A program that has a fork server and two ranks. They print their process numbers and kill it.
+# A program that has two fork servers and two ranks. They print their process numbers and kill it.
 KILLED = """
 import forked_ranks, test_fork_server
 from pycollective import testing
@@ -198,7 +198,7 @@ def test_ranks_and_server_end_with_the_program() -> None:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()
         ends = [os.pidfd_open(int(pid)) for pid in children.split()]
         assert {str(rank) for rank in ranks} < set(children.split())
-        assert len(children.split()) >= 4  # with two servers
+        assert len(children.split()) == 5  # with the launching guard and two servers
         program.kill()
         for end in ends:
             assert select.select([end], [], [], LATE_S)[0]

@@ -255,7 +255,7 @@ def test_no_part_runs_among_the_sources_which_have_no_compiled_module(tmp_path: 
 def test_when_all_time_is_over_the_rest_says_so(tmp_path: Path) -> None:
     part = Part("late", ["false"], 5, lambda _: [])
     (check,) = run_parts([part], {}, tmp_path, time.monotonic() - 1)
-    assert (check.outcome, check.said) == (SKIPPED, "not run: the 600 s of all parts were over")
+    assert (check.outcome, check.said) == (SKIPPED, "not run: the 540 s of all parts were over")
     (check,) = run_parts([part], {}, tmp_path, time.monotonic() + 9, has_package=False)
     assert check.said == "not run: the package is not installed"
 
@@ -327,7 +327,7 @@ def test_a_program_that_is_not_there_is_an_end_like_any_other(tmp_path: Path) ->
     assert "No such file" in ended.why()
 
 
-def test_the_deadlines_of_all_parts_fit_into_ten_minutes() -> None:
+def test_the_deadlines_of_all_parts_fit_into_nine_minutes() -> None:
     places = parts.places_here()
     everything = [
         parts.install(places),

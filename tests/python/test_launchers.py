@@ -37,7 +37,7 @@ def drawn_if_installed(each: Launcher) -> Any:
     return pytest.param(each, marks=[pytest.mark.skip(reason=reason)] if reason else [])
 
 
-@pytest.fixture(params=map(drawn_if_installed, LAUNCHERS), ids=str)
+@pytest.fixture(params=[drawn_if_installed(each) for each in LAUNCHERS], ids=str)
 def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Launcher:
     each: Launcher = request.param
     if each.slurm:
@@ -142,10 +142,17 @@ sys.stdout.write("still here\\n")
 """
 
 
+# The others hand nothing over: a child has the same right to what its parent has.
+HANDING_OVER = [
+    drawn_if_installed(each)
+    for each in LAUNCHERS
+    if each.name not in ("pycollective-2machines", "variables", "paddle-variables", "srun")
+]
+
+
 @pytest.mark.daily(2)
+@pytest.mark.parametrize("launcher", HANDING_OVER, indirect=True, ids=str)
 def test_a_forked_child_leaves_the_launcher_alone(launcher: Launcher, tmp_path: Path) -> None:
-    if launcher.name in ("pycollective-2machines", "variables", "paddle-variables", "srun"):
-        pytest.skip("nothing is handed over: a child has the same right to it as its parent")
     script = tmp_path / "fork.py"
     script.write_text(FORK)
     codes, out, err = run(launcher.start(2, [str(script)]))
