@@ -141,9 +141,19 @@ Status start_connect(const Fd& fd, const SocketAddress& address) {
   return system_error("connect " + to_string(address), errno);
 }
 
+namespace {
+
+bool is_within_host(int fd) {
+  const SocketAddress here = local_address(fd), there = peer_address(fd);
+  return there.length > 0 && same_ip(here, there);
+}
+
+}  // namespace
+
 void expect_answers(int fd) {
   constexpr int kOn = 1, kIdleS = 1, kIntervalS = 1, kProbes = 3, kUnansweredMs = 3000;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
+  if (is_within_host(fd)) return;
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof kIdleS);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalS, sizeof kIntervalS);

@@ -38,7 +38,9 @@ Result<Fd> new_socket(const SocketAddress& address);  // of its family
 // Refuses the wildcard: what is not bound cannot be attacked.
 Status listen_on(const Fd& fd, const SocketAddress& address, int backlog);
 Status start_connect(const Fd& fd, const SocketAddress& address);  // under way: writable once it is decided
-// For a connection on which every question is answered at once: a host that does not for 3 s is lost, whether we speak or not.
+// For a connection on which every question is answered at once: another host that does not answer for 3 s is lost, whether
+// this one speaks or not. Within a host the kernel ends the connections of a process that has ended, and a kernel that is
+// busy may answer late.
 void expect_answers(int fd);
 int connect_outcome(int fd);          // errno of a decided connect, 0 if it succeeded
 Result<Fd> accept_one(int listener);  // an invalid Fd: nobody is waiting

@@ -104,7 +104,7 @@ TEST(LogPipe, a_line_that_no_pipe_takes_as_one_is_cut) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Fd reads(ends[0]), writes(ends[1]);
-  Logger(LogLevel::kWarning, 3, writes.get()).warning(std::string(10'000, 'x') + "\nnext");
+  Logger(LogLevel::kWarning, 3, writes.get()).warning(std::string(10'000, 'x').append("\nnext"));
   char bytes[16384];
   const ssize_t n = ::read(reads.get(), bytes, sizeof bytes);
   ASSERT_GT(n, 0);

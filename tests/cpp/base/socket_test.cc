@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <string>
+#include <utility>
 
 #include "base/interfaces.h"
 
@@ -41,6 +46,27 @@ TEST(Socket, OneHostIsOneSourceWhateverItsPortAndItsPlaceInItsNetwork) {
   EXPECT_NE(host_bytes(ip("10.0.0.1")), host_bytes(ip("10.0.0.2")));
   EXPECT_EQ(host_bytes(ip("2001:db8::1")), host_bytes(ip("2001:db8::ffff:1"))) << "one /64";
   EXPECT_NE(host_bytes(ip("2001:db8::1")), host_bytes(ip("2001:db9::1")));
+}
+
+// The kernel says when a process of this host ends, and never that it is slow.
+TEST(Socket, NoConnectionWithinAHostEndsBecauseAnAnswerIsLate) {
+  const Fd listener = new_socket(ip("127.0.0.1")).value();
+  ASSERT_TRUE(listen_on(listener, parse_endpoint("127.0.0.1:0").value(), 1).is_ok());
+  const Fd calls = new_socket(ip("127.0.0.1")).value();
+  ASSERT_TRUE(start_connect(calls, local_address(listener.get())).is_ok());
+  pollfd ready{listener.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ready, 1, 10'000), 1);
+  const Fd answers = accept_one(listener.get()).value();
+  for (const Fd* const each : {&calls, &answers}) {
+    expect_answers(each->get());
+    constexpr std::pair<int, int> kOptions[] = {{IPPROTO_TCP, TCP_USER_TIMEOUT}, {SOL_SOCKET, SO_KEEPALIVE}};
+    for (const auto& [level, option] : kOptions) {
+      int value = -1;
+      socklen_t length = sizeof value;
+      ASSERT_EQ(::getsockopt(each->get(), level, option, &value, &length), 0);
+      EXPECT_EQ(value, 0);
+    }
+  }
 }
 
 TEST(Interfaces, LoopbackIsAmongThem) {
