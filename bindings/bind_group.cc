@@ -96,7 +96,7 @@ PyMethodDef* group_methods() {
       {"_can_split_gpus", fast(on_group<can_split_gpus>), kFast, docs::kCanSplitGpus},
       {"_split_gpus", fast(on_group<split_gpus>), kFast, docs::kSplitGpus},
       {"_make", fast(on_group<make_group>), kFast, docs::kMake},
-      {"_next_group_id", fast(on_group<next_group_id>), kFast, docs::kNextGroupId},
+      {"_reserve_group_ids", fast(on_group<reserve_group_ids>), kFast, docs::kReserveGroupIds},
       {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},
       {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
       {"_begin", fast(on_group<begin_as_it_is>), kFast, docs::kBegin},

@@ -229,7 +229,8 @@ inline constexpr const char* kJoinGpus =
 inline constexpr const char* kCanSplitGpus = "_can_split_gpus()\n--\n\nSee DeviceGroups::can_split().";
 inline constexpr const char* kSplitGpus = "_split_gpus(child, timeout, /)\n--\n\nSee DeviceGroups::split().";
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
-inline constexpr const char* kNextGroupId = "_next_group_id()\n--\n\nSee Runtime::make_group().";
+inline constexpr const char* kReserveGroupIds =
+    "_reserve_group_ids(count, /)\n--\n\nSee Runtime::reserve_group_ids().";
 inline constexpr const char* kQuit = "_quit()\n--\n\nSee Communicator::quit().";
 inline constexpr const char* kRun =
     "_run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order, /)\n--\n\n"

@@ -32,9 +32,17 @@ PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
   return make_group_object(group.state, group.session, *made.value());
 }
 
-PyObject* next_group_id(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
+PyObject* reserve_group_ids(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
   if (usable(group) == nullptr) return nullptr;
-  return PyLong_FromUnsignedLong(group.session->runtime->next_group_id());
+  if (nargs != 1) {
+    PyErr_SetString(PyExc_TypeError, "_reserve_group_ids(count)");
+    return nullptr;
+  }
+  int64_t count = 0;
+  if (!to_integer(*group.state, "_reserve_group_ids", "count", args[0], UINT32_MAX, &count)) return nullptr;
+  const Result<uint32_t> first = group.session->runtime->reserve_group_ids(static_cast<uint32_t>(count));
+  if (!first.is_ok()) return raise_status(*group.state, first.status());
+  return PyLong_FromUnsignedLong(first.value());
 }
 
 PyObject* quit_group(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {

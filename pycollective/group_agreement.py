@@ -1,8 +1,12 @@
 """How the members of a new group agree on its number: by messages through the lowest of them.
 
 1. The lowest invites the others, with the mark of its call.
-2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list, its next free number.
-3. When all have replied the lowest answers each: that one's mark, the largest number, or who has another list.
+2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list.
+3. When all have replied the lowest answers each: that one's mark, and a number that it has reserved, or which member
+   has another list.
+
+Threads may make groups at the same time. Calls that would exchange messages with the same rank follow each other, so
+that no thread takes the messages of another.
 
 A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
 counts only for the call that invited, an answer only for the call that replied. So nobody takes the number of an
@@ -11,8 +15,11 @@ earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequ
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +38,7 @@ class Says(enum.IntEnum):
     """What a message is: the first of its five integers."""
 
     INVITATION = 1  # mark of the lowest member's call, 0, 0, 0
-    REPLY = 2  # that mark, mark of this member's call, checksum of its list, its next free number
+    REPLY = 2  # that mark, mark of this member's call, checksum of its list, 0
     ANSWER = 3  # that mark, 0, who has another list or NOBODY, the number
 
 
@@ -49,6 +56,9 @@ class Talk:
         self.mark = int.from_bytes(os.urandom(8), "little") >> 1
         self._clock = Clock(timeout)
 
+    def left_s(self) -> float | None:
+        return self._clock.left_s()
+
     def say(self, peer: int, what: Says, mark: int, *content: int) -> None:
         message = np.array([what, mark, *content, *[0] * (3 - len(content))], np.int64)
         self.group.send(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
@@ -62,11 +72,10 @@ class Talk:
         """Of the lowest member: who has another list, and the number."""
         for other in self.others:
             self.say(other, Says.INVITATION, self.mark)
-        number, odd, marks = self.group._next_group_id(), NOBODY, []
+        number, odd, marks = self.group._reserve_group_ids(1), NOBODY, []
         for other in self.others:
-            mark, checksum, theirs = self._reply_of(other)
+            mark, checksum, _ = self._reply_of(other)
             marks.append(mark)
-            number = max(number, theirs)
             odd = odd if checksum == self.checksum else other
         for other, mark in zip(self.others, marks, strict=True):
             self.say(other, Says.ANSWER, mark, 0, odd, number)
@@ -83,20 +92,47 @@ class Talk:
         while True:
             what, mark, _, odd, number = self.hear(self.lowest)
             if what == Says.INVITATION:
-                free = self.group._next_group_id()
-                self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum, free)
+                self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum)
             elif (what, mark) == (Says.ANSWER, self.mark):
                 return odd, number
+
+
+class Exchanges:
+    """With which ranks calls of this process exchange messages at the moment: one call with each at a time."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Condition()
+        self._peers: set[tuple[int, int]] = (
+            set()
+        )  # id() of the group whose messages they are, and the rank in it
+
+    @contextlib.contextmanager
+    def one_with(self, peers: Iterable[int], talk: Talk) -> Iterator[None]:
+        wanted = {(id(talk.group), peer) for peer in peers}
+        with self._ended:
+            if not self._ended.wait_for(lambda: self._peers.isdisjoint(wanted), talk.left_s()):
+                raise CollectiveTimeout("other threads of this rank were making groups with the same ranks")
+            self._peers |= wanted
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._peers -= wanted
+                self._ended.notify_all()
+
+
+EXCHANGES = Exchanges()
 
 
 def agree(group: Group, members: list[int], timeout: float | None) -> int:
     """The number of the group of these members, on each of them."""
     if len(members) == 1:
-        return group._next_group_id()
+        return group._reserve_group_ids(1)
     talk = Talk(group, members, timeout)
     leads = group.rank == talk.lowest
     try:
-        odd, number = talk.lead() if leads else talk.follow()
+        with EXCHANGES.one_with(talk.others if leads else [talk.lowest], talk):
+            odd, number = talk.lead() if leads else talk.follow()
     except CollectiveTimeout as error:
         error.args = (f"group: not all of {members} have called group() with this list: {error}",)
         raise

@@ -1,7 +1,7 @@
 """Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/group_docs.h.
 
-A group has a number that none of its members uses for another one: each proposes its next free one, and the largest is
-taken. split() and Mesh ask all ranks of the group they cut; group() only the members, by messages (group_agreement).
+A group has a number that none of its members uses for another one: one rank reserves it and tells the others. split()
+and Mesh have it from rank 0 of the group that they cut, and group() from its lowest member (group_agreement).
 If the group that is cut has joined by NCCL on all its ranks, so do the new ones at once.
 """
 
@@ -50,11 +50,12 @@ def split(
     place = operator.index(key)
     if not all(-(1 << 63) <= number < 1 << 63 for number in (chosen, place)):
         raise InvalidArgument(f"split: color {chosen} and key {place} must fit into 64 bits")
-    row = [color is None, chosen, place, group._next_group_id(), group._can_split_gpus()]
+    number = group._reserve_group_ids(1) if group.rank == 0 else 0
+    row = [color is None, chosen, place, number, group._can_split_gpus()]
     rows = group.allgather(np.array([row], np.int64), timeout=timeout)
     made = None
     if color is not None:
-        number = int(rows[:, 3].max())
+        number = int(rows[0, 3])
         same = [r for r in range(group.size) if not rows[r, 0] and rows[r, 1] == chosen]
         same.sort(key=lambda r: (int(rows[r, 2]), r))
         made = group._make(number, [group.ranks[r] for r in same])
@@ -139,7 +140,8 @@ class Mesh:
         from zlib import crc32
 
         said = crc32(repr((self.shape, self.names, all_axes)).encode())
-        mine = np.array([self.group._next_group_id(), said, -said, not self.group._can_split_gpus()])
+        first = self.group._reserve_group_ids(len(all_axes)) if self.group.rank == 0 else 0
+        mine = np.array([first, said, -said, not self.group._can_split_gpus()])
         number, highest, lowest, late = self.group.allreduce(mine, "max", timeout=timeout).tolist()
         if highest != -lowest:
             raise CollectiveMismatch(

@@ -16,7 +16,7 @@ Result<Seat> take_seat(Runtime& runtime, const std::string& words) {
   seat.prints = world.rank() == all.front().front();
   for (const std::vector<Rank>& ranks : all) {
     if (std::find(ranks.begin(), ranks.end(), world.rank()) == ranks.end()) continue;
-    PC_ASSIGN_OR_RETURN(seat.group, runtime.make_group(runtime.next_group_id(), ranks));
+    PC_ASSIGN_OR_RETURN(seat.group, runtime.make_group(1, ranks));
   }
   return seat;
 }

@@ -49,11 +49,18 @@ uint64_t parts_of(const Request& request) {
   return digest.value();
 }
 
-uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
+uint64_t identity_of(uint32_t group, std::span<const Rank> world_ranks) {
+  Digest digest;
+  digest << group;
+  for (const Rank rank : world_ranks) digest << static_cast<uint64_t>(rank);
+  return digest.value();
+}
+
+uint64_t digest_of(const Request& request, const Choice& choice, uint64_t identity, Rank size,
                    uint64_t sequence) {
   const auto number = [](auto field) { return static_cast<uint64_t>(field); };
   Digest digest;
-  digest << (uint64_t{group} << 8 | number(request.collective)) << sequence << choice.algorithm->name_hash;
+  digest << (identity << 8 | number(request.collective)) << sequence << choice.algorithm->name_hash;
   if (request.collective == Collective::kBarrier) return (digest << choice.split).value();
   const auto [count, dtype] = elements_of(request, size);
   digest << (uint64_t{choice.split} << 32 | (is_rooted(request.collective) ? number(request.root) : 0));
@@ -67,28 +74,27 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group,
   return digest.value();
 }
 
-uint64_t digest_of_leaving(uint32_t group, uint64_t sequence) {
+uint64_t digest_of_leaving(uint64_t identity, uint64_t sequence) {
   Digest digest;
-  digest << (uint64_t{group} << 8 | 254) << sequence;
+  digest << (identity << 8 | 254) << sequence;
   return digest.value();
 }
 
-uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
+uint64_t digest_of_message(uint64_t identity, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
                            const Layout* layout, uint64_t bundle) {
   Digest digest;
-  digest << (uint64_t{group} << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
+  digest << (identity << 8 | 255) << tag << sequence << static_cast<uint64_t>(dtype) << count;
   if (dtype == DType::kOpaque) digest << hash_of(layout);
   if (bundle != 0) digest << bundle;
   return digest.value() & ~kOfferBit;
 }
 
-std::string message_found(const MessageId& found, uint64_t nbytes) {
+std::string message_found(uint64_t identity, const MessageId& found, uint64_t nbytes) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType dtype = static_cast<DType>(i);
     if (nbytes % size_of(dtype) != 0) continue;
     const uint64_t count = nbytes / size_of(dtype);
-    if (digest_of_message(found.stream.group, found.stream.tag, found.sequence, dtype, count) != found.digest)
-      continue;
+    if (digest_of_message(identity, found.stream.tag, found.sequence, dtype, count) != found.digest) continue;
     return std::string(name_of(dtype)) + "[" + std::to_string(count) + "]";
   }
   return {};

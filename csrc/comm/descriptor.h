@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,18 +14,21 @@
 
 namespace pc {
 
-uint64_t digest_of(const Request& request, const Choice& choice, uint32_t group, Rank size,
+// What tells a group from all others in the fingerprints of its calls: its number, and its members in their order.
+uint64_t identity_of(uint32_t group, std::span<const Rank> world_ranks);
+// Of a call in the group of this identity.
+uint64_t digest_of(const Request& request, const Choice& choice, uint64_t identity, Rank size,
                    uint64_t sequence);
 // Tells one list of uneven parts from another; 0: they are equal.
 uint64_t parts_of(const Request& request);
 // What stands in the place of a call where a rank leaves instead of making it.
-uint64_t digest_of_leaving(uint32_t group, uint64_t sequence);
+uint64_t digest_of_leaving(uint64_t identity, uint64_t sequence);
 // `bundle`: Request::bundle.
-uint64_t digest_of_message(uint32_t group, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
+uint64_t digest_of_message(uint64_t identity, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
                            const Layout* layout = nullptr, uint64_t bundle = 0);
 // What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits, or it
 // is opaque.
-std::string message_found(const MessageId& found, uint64_t nbytes);
+std::string message_found(uint64_t identity, const MessageId& found, uint64_t nbytes);
 
 // The same as lines of "name=value", for the ranks to compare when they disagree; `call_text` makes it readable:
 // "allreduce float32[1000] sum (ring)". A send or recv is one readable line.

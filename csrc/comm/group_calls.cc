@@ -26,7 +26,8 @@ bool polled(const GroupCalls::Call& call) { return now() - call.began < kPolling
 GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
     : parts_(parts),
       group_(group),
-      names_(std::move(names)) {}
+      names_(std::move(names)),
+      identity_(identity_of(group, names_.world_ranks())) {}
 
 // ---- around a call
 
@@ -47,7 +48,7 @@ Status GroupCalls::alive() const {
 }
 
 uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
-  return pc::digest_of_leaving(group_, sequence);
+  return pc::digest_of_leaving(identity_, sequence);
 }
 
 // At the entry of a later call. The first cause speaks again.

@@ -107,6 +107,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void quit(const Status& why);
 
   const GroupNames& names() const { return names_; }
+  uint64_t identity() const { return identity_; }  // see identity_of()
   CallId id(uint64_t sequence) const { return {group_, sequence}; }
   const Parts& parts() const { return parts_; }
 
@@ -182,6 +183,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   const Parts parts_;
   const uint32_t group_;
   const GroupNames names_;
+  const uint64_t identity_;
   std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
   uint64_t sequence_ = 0;
   std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good

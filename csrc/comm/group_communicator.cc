@@ -255,9 +255,9 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
   const uint64_t sequence = calls.next_number();
   uint64_t digest = 0;
   if (as.leaving) {
-    digest = digest_of_leaving(group_, sequence);
+    digest = digest_of_leaving(calls.identity(), sequence);
   } else if (parts_.check != Check::kOff) {
-    digest = digest_of(described, described_choice, group_, size_, sequence);
+    digest = digest_of(described, described_choice, calls.identity(), size_, sequence);
     if (as.confirms != 0) digest = ~digest;  // another thing than a call of that description
   }
   CallRecord record =

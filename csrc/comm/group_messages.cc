@@ -54,10 +54,10 @@ GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& mess
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   if (place.used != nullptr) *place.used = true;
   const bool compares = parts_.check != Check::kOff && (message.is_whole() || message.is_offer());
-  const uint64_t fingerprint =
-      found_digest ? *found_digest
-      : compares   ? digest_of_message(group_, tag, sequence, data.dtype, data.count, data.layout, bundle)
-                   : 0;  // what an offer was compared for comes in its size
+  const uint64_t fingerprint = found_digest ? *found_digest
+                               : compares   ? digest_of_message(shared_->calls.identity(), tag, sequence,
+                                                                data.dtype, data.count, data.layout, bundle)
+                                            : 0;  // what an offer was compared for comes in its size
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   const MessageId id{{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const StartedMessage::What what = message.what();

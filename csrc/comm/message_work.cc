@@ -70,7 +70,7 @@ Status StartedMessage::in_words(const Status& ended) const {
       !mismatch ? ""
       : offered ? expects_offered() ? "that from a GPU, which only recv() takes into memory of the host"
                                     : "another array, from a GPU"
-                : message_found(how_.found, how_.found_nbytes);
+                : message_found(group_.calls.identity(), how_.found, how_.found_nbytes);
   if (!theirs.empty()) {
     return Status(
         Code::kMismatch,

@@ -161,7 +161,7 @@ struct Runtime::State {
   std::unique_ptr<GroupCommunicator> world;
   std::mutex groups_mutex;                                 // guards what follows
   std::vector<std::unique_ptr<GroupCommunicator>> groups;  // besides the world
-  uint32_t next_group_id = kWorldGroup + 1;
+  uint32_t reserved_group_ids = 0;  // of those that are this rank's to give: see reserve_group_ids()
   bool shut_down = false;
   std::mutex leaving;  // held while this rank leaves, by shutdown() or abort(); before groups_mutex
 };
@@ -350,11 +350,24 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
     return Status(Code::kInvalidArgument,
                   "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
   const std::lock_guard lock(state.groups_mutex);
-  if (id < state.next_group_id)
-    return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
-  PC_ASSIGN_OR_RETURN(Communicator* const made, state.add_group(id, world_ranks));
-  state.next_group_id = id + 1;
-  return made;
+  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+    if (each->id() == id)
+      return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
+  }
+  return state.add_group(id, world_ranks);
+}
+
+// Each rank gives ids of a range of its own.
+Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
+  State& state = *state_;
+  const uint32_t range = (kLineBit - 1) / static_cast<uint32_t>(state.options.size);
+  const std::lock_guard lock(state.groups_mutex);
+  if (count > range - state.reserved_group_ids)
+    return Status(Code::kUnsupported,
+                  "this rank has given numbers to " + std::to_string(range) + " groups, and has no more");
+  const uint32_t first = kWorldGroup + 1 + static_cast<uint32_t>(state.options.rank) * range +
+                         std::exchange(state.reserved_group_ids, state.reserved_group_ids + count);
+  return first;
 }
 
 Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
@@ -391,11 +404,6 @@ Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<R
                                                        names_of(world_ranks, false), options.timeout_s,
                                                        selection_for(world_ranks)));
   return groups.back().get();
-}
-
-uint32_t Runtime::next_group_id() const {
-  const std::lock_guard lock(state_->groups_mutex);
-  return state_->next_group_id;
 }
 
 std::size_t Runtime::group_count() const {

@@ -85,9 +85,11 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
   Communicator& world();
   // A group of these ranks of the world, in this order; this rank must be one. It lives as long as the runtime. All members
-  // make it with one `id`, which none of them has used for another: at least the largest next_group_id() among them.
+  // make it with one `id`, which one of them has reserved for it and told the others.
   Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
-  uint32_t next_group_id() const;
+  // The first of `count` ids, one after the other, that no rank of the world gets a second time, in whatever thread. Groups
+  // without a common member may have the same id. kUnsupported: this rank has none left.
+  Result<uint32_t> reserve_group_ids(uint32_t count);
   // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
   Result<Communicator*> make_group_beside(const Communicator& group);
   // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make

@@ -129,6 +129,62 @@ def test_overlapping_groups_are_used_from_threads_at_once() -> None:
     testing.run(from_threads, 4, timeout_s=60)
 
 
+def made_in_threads(wanted: list[list[int]]) -> None:
+    """A thread makes each group that this rank is in, all at once, and uses it."""
+    rank = pc.rank()
+    mine = [members for members in wanted if rank in members]
+    together, wrong = threading.Barrier(len(mine)), []
+
+    def make(members: list[int]) -> None:
+        try:
+            together.wait()
+            group = pc.group(members, timeout=20)
+            assert group is not None
+            got = group.allgather(np.array([rank, *members]), timeout=20)
+            assert got.tolist() == [[each, *members] for each in members], got
+        except Exception as error:
+            wrong.append(f"{members}: {error!r}")
+
+    for _ in range(10):
+        threads = [threading.Thread(target=make, args=(members,)) for members in mine]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong, wrong
+        pc.barrier()
+
+
+@pytest.mark.parametrize(
+    "wanted", [[[0, 1], [0, 2]], [[0, 1, 2]] * 4, [[0, 2], [1, 2], [0, 1]]], ids=["pairs", "equal", "ring"]
+)
+def test_groups_made_in_threads_are_each_what_was_asked_for(wanted: list[list[int]]) -> None:
+    testing.run(made_in_threads, 3, wanted, timeout_s=60)
+
+
+def split_in_threads() -> None:
+    numbers: list[tuple[int, ...]] = []
+
+    def make() -> None:
+        group = pc.world().split(pc.rank() % 2, timeout=20)
+        assert group is not None
+        assert int(group.allreduce(1, timeout=20)) == group.size
+        numbers.append(group.ranks)
+
+    for _ in range(10):
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(numbers) == 40
+    assert len(set(numbers)) == 1
+
+
+def test_a_group_is_split_in_several_threads_at_once() -> None:
+    testing.run(split_in_threads, 4, timeout_s=60)
+
+
 def test_members_that_give_different_lists_are_told() -> None:
     said = testing.run(differing_swap, 3)
     assert all("makes a group of other ranks" in each for each in said), said

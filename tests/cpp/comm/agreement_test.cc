@@ -168,6 +168,18 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+TEST_P(Agreement, groups_of_one_number_whose_members_differ_do_not_take_each_others_data) {
+  const Outcomes outcomes = run(3, [](Runtime& runtime, Communicator& world) -> Status {
+    const Rank other = world.rank() == 2 ? 2 : 1;
+    PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, {0, other}));
+    const Status ended = make(*group, {.count = 10}, 1);
+    PC_TRY(world.resync(kLong));
+    if (world.rank() != 2 || !ended.is_ok()) return Status::ok();
+    return Status(Code::kSystem, "rank 2 had the data of a group that it is not in");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
   for (const Rank size : {2, 3, 4, 5}) {
     Warnings warnings;

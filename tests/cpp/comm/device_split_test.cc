@@ -57,7 +57,7 @@ class SplitWorld : public DeviceWorld {
     PC_TRY(here.world.run(exchange));
     if (std::count(says.begin(), says.end(), 1) != here.world.size()) return wrong("not all can split");
     if (std::count(ranks.begin(), ranks.end(), here.rank()) == 0) return static_cast<Communicator*>(nullptr);
-    return here.runtime.make_group(here.runtime.next_group_id(), ranks);
+    return here.runtime.make_group(static_cast<uint32_t>(here.runtime.group_count() + 1), ranks);
   }
   static Result<Communicator*> cut(const Here& here, const std::vector<Rank>& ranks) {
     PC_ASSIGN_OR_RETURN(Communicator* const child, agree_on(here, ranks));

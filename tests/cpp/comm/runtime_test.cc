@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/fd.h"
@@ -69,6 +72,28 @@ TEST(Runtime, impossible_options_are_refused) {
   RuntimeOptions pigeon = options_of(0, 2, store, 1);
   pigeon.transport = "pigeon";
   EXPECT_TRUE(has(create(pigeon).status(), "pigeon"));
+}
+
+TEST(Runtime, no_two_ranks_and_threads_reserve_one_group_id) {
+  std::mutex mutex;
+  std::set<uint32_t> all{0};  // the world's
+  const Outcomes outcomes = run_world({.size = 3}, [&](Runtime& runtime, Communicator&) -> Status {
+    const auto reserve = [&] {
+      for (const uint32_t count : {1U, 3U, 1U}) {
+        const uint32_t first = runtime.reserve_group_ids(count).value();
+        const std::lock_guard lock(mutex);
+        for (uint32_t i = 0; i < count; ++i) all.insert(first + i);
+      }
+    };
+    auto beside = std::async(std::launch::async, reserve);
+    reserve();
+    beside.get();
+    PC_TRY(runtime.reserve_group_ids(1'000'000).status());
+    const Status too_many = runtime.reserve_group_ids(1U << 30).status();
+    return too_many.code() == Code::kUnsupported ? Status::ok() : Status(Code::kSystem, too_many.to_string());
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_EQ(all.size(), 1U + 3 * 2 * 5);
 }
 
 TEST(Runtime, one_line_tells_who_is_connected_how_when_info_is_asked_for) {

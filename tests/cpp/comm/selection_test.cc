@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "comm/descriptor.h"
 
 namespace pc {
@@ -110,9 +112,17 @@ TEST(Selection, what_cannot_be_read_is_refused_with_what_there_is) {
   EXPECT_NE(message.find("ring, recursive_doubling"), std::string::npos) << message;
 }
 
+TEST(Descriptor, the_identity_of_a_group_is_its_number_and_its_members_in_their_order) {
+  const std::vector<Rank> pair{0, 1}, turned{1, 0}, other{0, 2}, three{0, 1, 2};
+  EXPECT_EQ(identity_of(1, pair), identity_of(1, std::vector<Rank>{0, 1}));
+  EXPECT_NE(identity_of(1, pair), identity_of(2, pair));
+  for (const std::vector<Rank>& each : {turned, other, three})
+    EXPECT_NE(identity_of(1, pair), identity_of(1, each));
+}
+
 TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_nothing_else) {
   std::byte memory[64];
-  const auto digest = [&](auto edit, uint32_t group = 1, uint64_t sequence = 2) {
+  const auto digest = [&](auto edit, uint64_t group = 1, uint64_t sequence = 2) {
     Request r;
     r.collective = Collective::kReduce;
     r.in = ConstBuffer(memory, 4, DType::kF32);
