@@ -25,7 +25,7 @@ BARS = [
     Bar("check --collective allreduce --algorithm recursive_doubling -n 8192", 60, 1 << 30),
     Bar("check --collective allreduce --algorithm ring -n 8192 --split 1", 300, 1 << 30),
     Bar("simulate allreduce --algorithm double_binary_tree -n 10240", 10, 2 << 30),
-    Bar("simulate allreduce --algorithm ring -n 10240", 10, 2 << 30),
+    Bar("simulate allreduce --algorithm ring -n 10240", 30, 2 << 30),
 ]
 
 
