@@ -1,6 +1,6 @@
 """examples/ddp_scripts: every flag does what its name says, on any number of ranks, and the table is true.
 
-Daily two of three trainings are made, on forked ranks; in the full run all ranks are started as users do.
+Daily two of three trainings are made, on forked ranks. The full run makes all, and also starts ranks by hand.
 """
 
 from __future__ import annotations
@@ -135,11 +135,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Exact:
     train(1, *EXACT, str(folder / "passes"), "--epochs", "1")
     # 48 samples of each rank are passes of 10, 10, 10, 9 and 9.
     flags = (*EXACT, str(folder / "passes"), "--epochs", "2", "--grad-accu-steps", "5")
-    if FULL:
-        flags += ("--ip", "127.0.0.1", "--port", str(free_port()))
-        said = outputs_of(*(started(*flags, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)))
-    else:
-        said = [each.splitlines() for each in programs.run(2, EXAMPLE / "train.py", "--json", *flags)]
+    said = [each.splitlines() for each in programs.run(2, EXAMPLE / "train.py", "--json", *flags)]
     return Exact(parameters(folder / "whole"), parameters(folder / "passes"), said)
 
 
@@ -177,10 +173,12 @@ def test_it_goes_on_from_its_checkpoint_on_another_number_of_ranks(exact: Exact)
     assert [line.split(":")[0] for line in exact.said[0] if line.startswith("epoch")] == ["epoch 2"]
 
 
-@pytest.mark.skipif(not FULL, reason="only the full run starts ranks by hand")
-def test_ranks_started_by_hand_meet_at_ip_and_port(exact: Exact) -> None:
-    runs_of(exact.said[0], 2)
-    assert exact.said[1] == []
+@pytest.mark.daily(0)
+def test_ranks_started_by_hand_meet_at_ip_and_port(tmp_path: Path) -> None:
+    flags = (*EXACT, str(tmp_path), "--epochs", "1", "--ip", "127.0.0.1", "--port", str(free_port()))
+    said = outputs_of(*(started(*flags, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)))
+    runs_of(said[0], 2)
+    assert said[1] == []
 
 
 def test_threads_give_the_gradients_of_the_whole_batch_and_leave_running_means_to_the_first() -> None:
