@@ -12,6 +12,7 @@ BackgroundCall::BackgroundCall(const GroupObject& group, std::unique_ptr<Prepare
       function_(prepared->function),
       nbytes_(prepared->nbytes()),
       prepared_(std::move(prepared)),
+      hold_(group.hold),
       ended_calls_(group.state->ended_calls) {
   std::copy(std::begin(prepared_->arrays), std::end(prepared_->arrays), held_);
   held_[2] = prepared_->result;
@@ -54,6 +55,7 @@ void BackgroundCall::settle() {
   if (!prepared->note_write(*state_)) PyErr_Clear();
   prepared.reset();  // its views belong to the arrays
   for (PyObject*& object : held_) Py_CLEAR(object);
+  hold_.reset();
   PyErr_Restore(type, value, traceback);
 }
 

@@ -37,6 +37,7 @@ class BackgroundCall final : public Ended, public std::enable_shared_from_this<B
   const char* const function_;
   const std::size_t nbytes_;
   std::unique_ptr<PreparedCall> prepared_;  // null once settled
+  std::shared_ptr<GroupHold> hold_;         // likewise
   PyObject* held_[3] = {};
   std::shared_ptr<AsyncCall> call_;
   std::shared_ptr<BackgroundCall> self_;  // from begin() to settle()

@@ -8,6 +8,7 @@
 #include "calls.h"
 #include "gpu_call.h"
 #include "group_docs.h"
+#include "group_hold.h"
 #include "guarded.h"
 #include "list_calls.h"
 #include "message_calls.h"
@@ -92,6 +93,7 @@ PyMethodDef* group_methods() {
       {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
       {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
       {"split", fast(on_group<split>), kFast, docs::kSplit},
+      {"close", fast(on_group<close_group>), kFast, docs::kClose},
       {"_join_gpus", fast(on_group<join_gpus>), kFast, docs::kJoinGpus},
       {"_can_split_gpus", fast(on_group<can_split_gpus>), kFast, docs::kCanSplitGpus},
       {"_split_gpus", fast(on_group<split_gpus>), kFast, docs::kSplitGpus},
@@ -164,6 +166,7 @@ PyMethodDef* world_methods() {
 
 void group_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  reinterpret_cast<GroupObject*>(self)->hold.~shared_ptr();
   reinterpret_cast<GroupObject*>(self)->session.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
@@ -210,7 +213,9 @@ PyObject* get_rank(PyObject* self, void*) {
 PyObject* group_repr(PyObject* self) {
   const GroupObject& group = *reinterpret_cast<GroupObject*>(self);
   return PyUnicode_FromFormat("<pycollective.Group rank %d of %d%s>", group.rank, group.size,
-                              group.session->runtime == nullptr ? ", shut down" : "");
+                              group.is_closed                     ? ", closed"
+                              : group.session->runtime == nullptr ? ", shut down"
+                                                                  : "");
 }
 
 PyTypeObject* make_group_type(PyObject* module) {
@@ -280,6 +285,8 @@ PyObject* make_group_object(State* state, const std::shared_ptr<Session>& sessio
   if (self == nullptr) return nullptr;
   GroupObject& group = *reinterpret_cast<GroupObject*>(self);
   new (&group.session) std::shared_ptr<Session>(session);
+  new (&group.hold) std::shared_ptr<GroupHold>();
+  group.is_closed = false;
   group.state = state;
   group.communicator = &communicator;
   group.rank = communicator.rank();

@@ -13,6 +13,7 @@
 namespace pc {
 
 class DeviceGroups;
+class GroupHold;
 
 // What a Runtime object and its groups share. `runtime` is null after shutdown. Guarded by the GIL; a call that releases
 // the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
@@ -31,7 +32,9 @@ struct GroupObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  Communicator* communicator;  // valid while session->runtime is
+  Communicator* communicator;       // valid while session->runtime is, and the group is not closed
+  std::shared_ptr<GroupHold> hold;  // null: of the world, or the group is closed
+  bool is_closed;
   Rank rank, size, local_rank, local_size;
 };
 

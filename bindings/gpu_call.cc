@@ -196,6 +196,7 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   std::shared_ptr<DeviceGroups> gpus = groups_of(group);
   if (gpus == nullptr) return nothing;
   std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
+  const std::shared_ptr<GroupHold> hold = group.hold;         // close() in another thread
   Status status;
   {
     const WithoutGil released;  // also alone in the world: the driver and NCCL may wait

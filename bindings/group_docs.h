@@ -178,7 +178,7 @@ Parameters:
     timeout: seconds to wait for the other members, default that of init().
 
 Returns:
-    The new group, or None on a rank that is not in it. It lives as long as the world.
+    The new group, or None on a rank that is not in it. It lives until close(), or until nothing refers to it any more.
 
 Raises:
     InvalidArgument: `ranks` is empty, repeats a rank, or names one that there is not.
@@ -206,8 +206,8 @@ Parameters:
     timeout: seconds to wait for the other ranks, default that of init().
 
 Returns:
-    This rank's new group, or None for color None. It lives as long as the world. Of a group that has joined by NCCL it
-    has joined, too (docs/gpu.md).
+    This rank's new group, or None for color None. It lives until close(), or until nothing refers to it any more. Of a
+    group that has joined by NCCL it has joined, too (docs/gpu.md).
 
 Raises:
     As allreduce().
@@ -220,6 +220,30 @@ Example:
     >>> even_or_odd = world.split(world.rank % 2)
     >>> even_or_odd.ranks[0] == world.rank % 2
     True
+    >>> pc.shutdown()
+)";
+
+inline constexpr const char* kClose = R"(close()
+--
+
+Give back what this group has taken on this rank: memory, connections' state, and its place among 1,024 groups at a time.
+
+Each member closes the group by itself, when it needs no call on it any more; nothing is sent, and no rank waits. The others
+may still be in calls that have ended here. Calls of this rank that are under way, also in the background, end with
+NotInitialized, and so does every later one. A second close() does nothing. A group that nothing refers to any more, and
+whose calls have ended, is closed by itself. A group that has joined on GPUs keeps what it has there until shutdown().
+
+Raises:
+    InvalidArgument: this is the world, which shutdown() ends.
+
+Example:
+    >>> import pycollective as pc
+    >>> world = pc.init()
+    >>> pair = world.split(0)
+    >>> pair.barrier()
+    >>> pair.close()
+    >>> pair
+    <pycollective.Group rank 0 of 1, closed>
     >>> pc.shutdown()
 )";
 

@@ -156,6 +156,7 @@ struct Found {
   std::optional<FoundMessage> message;  // until it is received
   std::shared_ptr<Session> session;
   Communicator* communicator;
+  std::shared_ptr<GroupHold> hold;
 };
 constexpr const char* kToken = "pycollective._core.found_message";
 
@@ -230,7 +231,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   const char* const site = site_of(group);
   Address from;
   if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;
-  auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator});
+  auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator, group.hold});
   const Status status = run(group, [&](Communicator& c) -> Status {
     PC_ASSIGN_OR_RETURN(found->message, c.find(static_cast<Rank>(from.peer), static_cast<uint32_t>(from.tag),
                                                from.timeout_s, site));

@@ -13,6 +13,12 @@ Communicator* living(const GroupObject& group) {
         "parent's connections. Start processes by spawn, or call pycollective.init() after the fork");
     return nullptr;
   }
+  if (group.is_closed) {
+    raise_status(state,
+                 Status(Code::kNotInitialized,
+                        "this group was closed: make it again by group() or split(), on all its ranks"));
+    return nullptr;
+  }
   if (group.session->runtime != nullptr) return group.communicator;
   raise_status(
       state,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bind_group.h"
+#include "group_hold.h"
 #include "view.h"
 
 namespace pc {
@@ -43,6 +44,7 @@ Status run(const GroupObject& group, Call&& call) {
   if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
+  const std::shared_ptr<GroupHold> hold = group.hold;  // close() in another thread
   if (!waits(group)) return call(*communicator);
   Status status;
   {

@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "group_hold.h"
 #include "in_python.h"
 #include "ref.h"
 #include "running_call.h"
@@ -29,7 +30,29 @@ PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
   const Result<Communicator*> made =
       group.session->runtime->make_group(static_cast<uint32_t>(id), std::move(world_ranks));
   if (!made.is_ok()) return raise_status(*group.state, made.status());
-  return make_group_object(group.state, group.session, *made.value());
+  Communicator& communicator = *made.value();
+  auto hold = std::make_shared<GroupHold>(group.session, communicator);
+  PyObject* object = make_group_object(group.state, group.session, communicator);
+  if (object != nullptr) reinterpret_cast<GroupObject*>(object)->hold = std::move(hold);
+  return object;
+}
+
+PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, PyObject*) {
+  if (nargs != 0) return PyErr_Format(PyExc_TypeError, "close() takes no arguments");
+  if (group.is_closed || group.session->runtime == nullptr || group.session->forked)
+    return Py_NewRef(Py_None);
+  if (group.hold == nullptr)
+    return refuse(*group.state, "close: this group is the world, which pycollective.shutdown() ends"),
+           nullptr;
+  const std::shared_ptr<Runtime> runtime = group.session->runtime;
+  const std::shared_ptr<GroupHold> hold =
+      std::move(group.hold);  // given back when no call of another thread has it
+  group.is_closed = true;
+  {
+    const WithoutGil released;
+    group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
+  }
+  return Py_NewRef(Py_None);
 }
 
 PyObject* reserve_group_ids(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject*) {

@@ -11,6 +11,7 @@ PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyO
 // Group._make(id, world_ranks), Group._reserve_group_ids(count): see Runtime.
 PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* reserve_group_ids(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* close_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 // Group._quit(): see Communicator::quit().
 PyObject* quit_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 

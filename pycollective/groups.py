@@ -106,6 +106,7 @@ class Mesh:
         place = np.unravel_index(self.group.rank, self.shape)
         self.coordinates = {name: int(index) for name, index in zip(self.names, place, strict=True)}
         self._groups: dict[tuple[str, ...], Group] = {}
+        self._closed = False
         self._make([(name,) for name in self.names], timeout)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Group:
@@ -114,9 +115,17 @@ class Mesh:
             if name not in self.names:
                 raise InvalidArgument(f"mesh: no axis is called {name!r}; there are {', '.join(self.names)}")
         axes = tuple(name for name in self.names if name in wanted)
+        if self._closed:
+            raise InvalidArgument("mesh: it was closed; make it again, on all its ranks")
         if axes not in self._groups:
             self._make([axes], None)
         return self._groups[axes]
+
+    def close(self) -> None:
+        """Close all groups of the mesh: see Group.close(). `mesh[...]` raises InvalidArgument from now on."""
+        for group in self._groups.values():
+            group.close()
+        self._closed = True
 
     def rank_at(self, coordinates: dict[str, int]) -> int:
         """The rank of the mesh's group there; axes that are left out are where this rank is."""

@@ -151,6 +151,13 @@ bool DeviceGroups::can_split(const Communicator& group) {
   return its != nullptr && its->can_split();
 }
 
+bool DeviceGroups::knows(const Communicator& group) {
+  const std::lock_guard lock(mutex_);
+  return groups_.count(&group) != 0 || std::any_of(messages_.begin(), messages_.end(), [&](const auto& each) {
+           return each.first.first == &group;
+         });
+}
+
 Status DeviceGroups::split(const Communicator& group, Communicator* child, double timeout_s) {
   const std::shared_ptr<GroupOnGpus> parent = joined(group);
   if (parent == nullptr) return Status(Code::kNotInitialized, "the group was closed while it was split");

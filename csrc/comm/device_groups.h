@@ -59,6 +59,8 @@ class DeviceGroups {
   // The GPU that this thread uses, or the first.
   Result<int> current_device();
 
+  // Whether something here refers to that group, which is so until the end.
+  bool knows(const Communicator& group);
   Status settle(double timeout_s);  // GroupOnGpus::settle() of all, and of messages
   // Of all groups that have joined, in the order in which they did, which is that of all ranks.
   Status close(double timeout_s);

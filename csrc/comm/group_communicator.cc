@@ -84,6 +84,8 @@ GroupCommunicator::GroupCommunicator(const Parts& parts, uint32_t group, GroupNa
 GroupCommunicator::~GroupCommunicator() {
   abort(Status(Code::kNotInitialized, "the group was closed"));
   if (parts_.calls.control != nullptr) parts_.calls.control->remove(group_);
+  if (parts_.calls.executor != nullptr) parts_.calls.executor->close(group_);
+  if (parts_.transport != nullptr) parts_.transport->close_group(group_);
 }
 
 Status GroupCommunicator::usable() {

@@ -370,6 +370,22 @@ Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
   return first;
 }
 
+void Runtime::close_group(const Communicator& group) {
+  State& state = *state_;
+  std::vector<std::unique_ptr<GroupCommunicator>> closed;  // end without the lock
+  const std::lock_guard lock(state.groups_mutex);
+  if (state.shut_down) return;  // it ends with the runtime
+  const auto found = std::find_if(state.groups.begin(), state.groups.end(),
+                                  [&](const auto& each) { return each.get() == &group; });
+  if (found == state.groups.end()) return;
+  const uint32_t id = (*found)->id();
+  std::erase_if(state.groups, [&](std::unique_ptr<GroupCommunicator>& each) {
+    const bool goes = (each->id() & ~kBesideBit) == id;
+    if (goes) closed.push_back(std::move(each));
+    return goes;
+  });
+}
+
 Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);

@@ -84,18 +84,21 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   Communicator& world();
-  // A group of these ranks of the world, in this order; this rank must be one. It lives as long as the runtime. All members
-  // make it with one `id`, which one of them has reserved for it and told the others.
+  // A group of these ranks of the world, in this order; this rank must be one. It lives until close_group(), or as long as the
+  // runtime. All members make it with one `id`, which one of them has reserved for it and told the others.
   Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
   // The first of `count` ids, one after the other, that no rank of the world gets a second time, in whatever thread. Groups
   // without a common member may have the same id. kUnsupported: this rank has none left.
   Result<uint32_t> reserve_group_ids(uint32_t count);
+  // Gives back what a group of make_group() has taken here, and what is beside it; the other members close theirs by themselves.
+  // What still runs in it ends. No call on it is under way, and none may follow.
+  void close_group(const Communicator& group);
   // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
   Result<Communicator*> make_group_beside(const Communicator& group);
   // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make
   // it, without a word to each other. kUnsupported: its ranks have numbers above 16383, or it is there already.
   Result<Communicator*> make_line(Rank from, Rank to);
-  std::size_t group_count() const;                    // that were made, besides the world
+  std::size_t group_count() const;                    // that are open, besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
   const HostMap& hosts() const;
   shm::Heap*

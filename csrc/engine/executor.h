@@ -49,7 +49,10 @@ class Executor {
   // That rank of the world has said goodbye: nothing more comes from it. What needs it ends with kPeerExited.
   virtual void peer_left(Rank) {}
   virtual void abort(uint32_t group, const Status& why) = 0;  // everything of one group, now and later
-  virtual void abort(const Status& why) noexcept = 0;         // everything, now and later
+  // After abort() of that group, when no launch is under way and none will come: what it has taken is given back as soon as
+  // its Work is gone.
+  virtual void close(uint32_t /*group*/) {}
+  virtual void abort(const Status& why) noexcept = 0;  // everything, now and later
 };
 
 }  // namespace pc

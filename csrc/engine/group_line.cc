@@ -209,6 +209,11 @@ void GroupLine::wake() {
   if (!runs_.empty()) runs_.front()->wake();
 }
 
+bool GroupLine::is_idle() {
+  const Lock lock(mutex_);
+  return runs_.empty() && !driven_ && dropped_ == nullptr;
+}
+
 void GroupLine::abort(const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;

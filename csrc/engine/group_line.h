@@ -58,6 +58,7 @@ class GroupLine {
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
   void cancel(uint64_t sequence, const Status& why);
   void wake();                    // the first run looks around
+  bool is_idle();                 // no run is in line, and no thread drives one
   void abort(const Status& why);  // ends every run, now and later
 
  private:

@@ -10,7 +10,11 @@ namespace pc {
 
 class LineWork final : public Work {
  public:
-  LineWork(std::shared_ptr<void> keep, GroupLine& line) : keep_(std::move(keep)), line_(line) {}
+  // `line` belongs to `group`, and that uses `executor`.
+  LineWork(std::shared_ptr<void> executor, std::shared_ptr<void> group, GroupLine& line)
+      : executor_(std::move(executor)),
+        group_(std::move(group)),
+        line_(line) {}
   LineWork(const LineWork&) = delete;
   LineWork& operator=(const LineWork&) = delete;
   ~LineWork() override {
@@ -27,7 +31,7 @@ class LineWork final : public Work {
   std::string where() const override { return run_->where(); }
 
  private:
-  std::shared_ptr<void> keep_;  // owns line_
+  std::shared_ptr<void> executor_, group_;
   GroupLine& line_;
   std::unique_ptr<Run> run_;
 };

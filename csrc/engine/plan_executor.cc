@@ -1,42 +1,28 @@
 #include "engine/plan_executor.h"
 
-#include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <vector>
-
 #include "engine/line_work.h"
+#include "engine/open_groups.h"
 #include "engine/plan_run_for.h"
 
 namespace pc {
 
 struct PlanExecutor::State {
+  struct PlanGroup {
+    GroupLine line;
+    void close() {}
+  };
   State(Transport& transport_, Reactor& reactor_) : transport(transport_), reactor(reactor_) {}
-  GroupLine& line(uint32_t group) {
-    GroupLine* const recent = used_last.load(std::memory_order_acquire);
-    if (recent != nullptr && recent->group() == group) return *recent;
-    const std::lock_guard<std::mutex> lock(mutex);
-    auto known = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l->group() == group; });
-    if (known == lines.end()) {
-      known = lines.insert(known, make_line(group));
-      if (!aborted.is_ok()) (*known)->abort(aborted);
-    }
-    used_last.store(known->get(), std::memory_order_release);
-    return **known;
-  }
-
-  std::unique_ptr<GroupLine> make_line(uint32_t group) {
-    return std::make_unique<GroupLine>(
-        reactor, group, [this, group](uint64_t sequence) { transport.discard(group, sequence); });
+  const std::shared_ptr<PlanGroup>& get(uint32_t id) {
+    return groups.get(id, [&] {
+      const auto discard = [this, id](uint64_t sequence) { transport.discard(id, sequence); };
+      return std::shared_ptr<PlanGroup>(new PlanGroup{{reactor, id, discard}});
+    });
   }
 
   Transport& transport;
   Reactor& reactor;
   PlanCache plans;
-  std::atomic<GroupLine*> used_last{nullptr};     // of `lines`, most often the right one
-  std::mutex mutex;                               // guards what follows
-  std::vector<std::unique_ptr<GroupLine>> lines;  // one per group; few, and they stay
-  Status aborted;
+  OpenGroups<PlanGroup> groups;
 };
 
 PlanExecutor::PlanExecutor(Transport& transport, Reactor& reactor)
@@ -51,26 +37,23 @@ bool PlanExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
-  GroupLine& line = state_->line(launch.group);
-  auto work = std::make_unique<LineWork>(state_, line);  // first: once it runs, somebody must own it
+  const std::shared_ptr<State::PlanGroup>& group = state_->get(launch.group);
+  auto work =
+      std::make_unique<LineWork>(state_, group, group->line);  // first: once it runs, something must own it
   PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> run,
-                      plan_run_for(request, launch, state_->transport, line, state_->plans));
+                      plan_run_for(request, launch, state_->transport, group->line, state_->plans));
   run->prepare(request, launch);
-  line.enter(*run);
+  group->line.enter(*run);
   work->take(std::move(run));
   return std::unique_ptr<Work>(std::move(work));
 }
 
 void PlanExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
-  state_->line(group).cancel(sequence, why);
+  state_->get(group)->line.cancel(sequence, why);
 }
 
-void PlanExecutor::abort(uint32_t group, const Status& why) { state_->line(group).abort(why); }
-
-void PlanExecutor::abort(const Status& why) noexcept {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->aborted.is_ok()) state_->aborted = why;
-  for (const std::unique_ptr<GroupLine>& line : state_->lines) line->abort(why);
-}
+void PlanExecutor::abort(uint32_t group, const Status& why) { state_->groups.abort(group, why); }
+void PlanExecutor::abort(const Status& why) noexcept { state_->groups.abort(why); }
+void PlanExecutor::close(uint32_t group) { state_->groups.close(group); }
 
 }  // namespace pc

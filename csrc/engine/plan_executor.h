@@ -19,6 +19,7 @@ class PlanExecutor final : public Executor {
   Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
   void cancel(uint32_t group, uint64_t sequence, const Status& why) override;
   void abort(uint32_t group, const Status& why) override;
+  void close(uint32_t group) override;
   void abort(const Status& why) noexcept override;
 
  private:

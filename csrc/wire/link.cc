@@ -410,6 +410,7 @@ void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
 void Link::post_probe(const ProbeOp& op) { state_->post_probe(op); }
 bool Link::cancel(const CompletionSink* sink, const Status& why) { return state_->cancel(sink, why); }
 void Link::discard(uint32_t group, uint64_t sequence) { state_->discard(group, sequence); }
+void Link::close_group(uint32_t group) { state_->close_group(group); }
 std::optional<Link::OutFrame> Link::next_frame(std::size_t room) { return state_->next_frame(room); }
 bool Link::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes) {
   return state_->send_at_once(id, nbytes, kHeaderBytes + description_nbytes + nbytes);

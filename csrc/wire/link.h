@@ -57,6 +57,8 @@ class Link {
   // The collectives of `group` up to `sequence` have ended here and nothing of them is posted: what is kept of them, and
   // what still comes, is dropped, its credit is returned, its REQUESTs and CLEARs are answered.
   void discard(uint32_t group, uint64_t sequence);
+  // The group is closed here and nothing of it is posted: what is kept of it, and what was on its way, is discarded.
+  void close_group(uint32_t group);
 
   // The short way of small point-to-point messages, for a mover that writes or has read the frame in the same moment.
   // True: this eager message may be written now, before everything else, and its credit is spent. Nothing waits to be written.

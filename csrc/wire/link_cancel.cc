@@ -122,6 +122,14 @@ void Link::State::discard(uint32_t group, uint64_t sequence) {
   drop_fenced();
 }
 
+void Link::State::close_group(uint32_t group) {
+  std::erase_if(fences, [&](const Fence& fence) { return fence.group == group; });
+  if (closed_groups.size() == kMaxClosedGroups) closed_groups.pop_front();
+  closed_groups.push_back(group);
+  drop_fenced();
+  drop_unexpected([this](const Unexpected& message) { return of_closed_group(message.id); });
+}
+
 void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
   for (Fence& fence : fences) {
     if (fence.group != group) continue;
@@ -132,21 +140,29 @@ void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
 }
 
 bool Link::State::fenced(const MessageId& id) const {
-  if (fences.empty() || id.stream.klass != StreamClass::kCollective) return false;
-  return std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
-    return fence.group == id.stream.group && id.sequence <= fence.through;
-  });
+  if (id.stream.klass != StreamClass::kCollective) return false;
+  return of_closed_group(id) || std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
+           return fence.group == id.stream.group && id.sequence <= fence.through;
+         });
 }
 
-// Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them.
-void Link::State::drop_fenced() {
-  const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
-  while (Unexpected* message = unexpected.find(is_fenced)) {
+bool Link::State::of_closed_group(const MessageId& id) const {
+  return std::find(closed_groups.begin(), closed_groups.end(), id.stream.group) != closed_groups.end();
+}
+
+void Link::State::drop_unexpected(const auto& is_dropped) {
+  while (Unexpected* message = unexpected.find(is_dropped)) {
     unexpected.remove(message);
     unexpected_nbytes -= message->nbytes;
     consumed(message->cost());
     release(message);
   }
+}
+
+// Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them.
+void Link::State::drop_fenced() {
+  const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
+  drop_unexpected(is_fenced);
   while (Announcement* request = requests.find(is_fenced)) {
     push(answers, FrameType::kClear, 0, request->id, request->nbytes, 0);
     forget(requests, request);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -132,9 +133,12 @@ struct Link::State {
   void detach(Send& send);  // its memory is not needed any more, whatever is out of it
   void swallow_incoming();
   void discard(uint32_t group, uint64_t sequence);
+  void close_group(uint32_t group);
   void raise_fence(uint32_t group, uint64_t sequence);
   void drop_fenced();
+  void drop_unexpected(const auto& is_dropped);
   bool fenced(const MessageId& id) const;
+  bool of_closed_group(const MessageId& id) const;
   Status cancel_arrived(const FrameHeader& header);
   Status sender_gave_up(const FrameHeader& header);
   Status receiver_gave_up(const FrameHeader& header);
@@ -198,9 +202,12 @@ struct Link::State {
   NodeList<Unexpected> unexpected;
   NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
   NodeList<Announcement> withdrawn_recvs;
-  std::vector<Fence> fences;  // one per group at most
-  uint64_t charged = 0;       // eager bytes that the peer has sent and not got back as credit
-  uint64_t returnable = 0;    // the part of `charged` that has left our memory
+  std::vector<Fence> fences;  // one per open group at most
+  static constexpr std::size_t kMaxClosedGroups = 16;
+  std::deque<uint32_t>
+      closed_groups;        // the last ones: messages may have been on their way when they were closed
+  uint64_t charged = 0;     // eager bytes that the peer has sent and not got back as credit
+  uint64_t returnable = 0;  // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
   uint32_t early_clears = 0;  // receives cleared early, withdrawn or not: CLEARs that the peer may hold
   Incoming incoming;

@@ -131,6 +131,10 @@ class GradientReducer:
             bucket.work is not None or len(bucket.missing) < len(bucket.names) for bucket in self._buckets
         )
 
+    def close(self) -> None:
+        """Give back what the reducer's group has taken: see Group.close(). No gradient can be reduced any more."""
+        self._group.close()
+
     def view(self, name: str) -> Any:
         """The place of a gradient in its bucket. What computes a gradient there, and gives it to ready(), saves a copy.
 

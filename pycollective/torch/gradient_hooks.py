@@ -122,8 +122,9 @@ class GradientHooks:
         self._check_frozen()
 
     def close(self) -> None:
-        """Reduces nothing any more."""
+        """Reduces nothing any more, and gives the reducer's group back."""
         self._closed = True
+        self._reducer.close()
         _remove(self._handles)
         for parameter in (self._dense | self._sparse).values():
             _hooked.pop(id(parameter), None)

@@ -86,7 +86,7 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
     if ranks:  # all of them too make a group of its own: nobody orders its calls and the world's
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
-        return Joined(group, leave=lambda: None, abort=functools.partial(_quit, group))
+        return Joined(group, leave=group.close, abort=functools.partial(_quit, group))
     world.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
     return Joined(world, leave=lambda: None, abort=lifetime.abort)
 

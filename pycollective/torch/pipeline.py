@@ -120,6 +120,10 @@ class Pipeline:
         run = _Run(self, inputs, targets)
         return self._run(run, schedule(self.group.rank, self.group.size, self.micro_batches))
 
+    def close(self) -> None:
+        """Give back what the pipeline's group has taken: see Group.close(). No batch can be trained any more."""
+        self.group.close()
+
     def __call__(self, inputs: Tensor | None = None) -> Tensor | None:
         """Forward alone, without gradients: the outputs of the whole batch on the last rank, None elsewhere."""
         with torch.no_grad():

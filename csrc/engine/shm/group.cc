@@ -51,11 +51,21 @@ Result<bool> Group::join() {
   for (; joined_ < peers_.size(); ++joined_) {
     Peer& peer = peers_[joined_];
     if (peer.area != nullptr) continue;
-    const std::atomic<uint64_t>* changes = nullptr;
-    PC_ASSIGN_OR_RETURN(peer.area, host_.find_area(peer.world, group_, changes));
-    if (peer.area == nullptr) return wait_for(*changes, 0, static_cast<Rank>(joined_));
+    PC_ASSIGN_OR_RETURN(const Host::FoundArea found, host_.find_area(peer.world, group_));
+    if (found.area == nullptr) return wait_for(*found.word, found.seen, static_cast<Rank>(joined_));
+    peer.found = found;
+    peer.area = found.area;
   }
   return agree();
+}
+
+void Group::close() {
+  if (own_ == nullptr) return;
+  std::vector<Host::FoundArea> others;
+  for (const Peer& peer : peers_) {
+    if (peer.area != own_) others.push_back(peer.found);
+  }
+  host_.close_area(*own_, std::move(others));
 }
 
 bool Group::agree() {

@@ -50,6 +50,9 @@ class Group {
   Rank size() const { return static_cast<Rank>(peers_.size()); }
   const Limits& limits() const { return limits_; }
 
+  // Nothing of the group is read or announced here any more. Once, last of all.
+  void close();
+
   // Finds the areas of all members, and out whether all can read each other's private memory. Once; then it is true for good.
   Result<bool> join();
   bool is_joined() const { return agreed_ == peers_.size(); }
@@ -136,6 +139,7 @@ class Group {
   struct Peer {
     Rank world;
     const GroupArea* area = nullptr;
+    Host::FoundArea found = {};
     std::span<const std::byte> ring = {};
     uint8_t line = 0;      // where look() has found what was looked for
     SharedCopy copy = {};  // into the ring, for it alone; its own: for all

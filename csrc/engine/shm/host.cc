@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 
 #include "transport/shm/process_memory.h"
@@ -65,43 +67,83 @@ Status Host::wake_first(Rank rank) {
   return Status::ok();
 }
 
-Result<GroupArea*> Host::make_area(uint32_t group) {
-  const std::lock_guard lock(mutex_);
-  if (groups_ == kMaxGroups) {
-    return Status(Code::kUnsupported, "a rank can be in at most " + std::to_string(kMaxGroups) +
-                                          " groups that share memory; make groups once and keep them, or use "
-                                          "PYCOLLECTIVE_TRANSPORT=tcp");
-  }
-  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(sizeof(GroupArea)));
-  GroupArea* const area = reinterpret_cast<GroupArea*>(range.memory.data());  // likewise
-  FrontPage::Group& entry = doorbell_.own_page().groups[groups_++];
-  entry.offset.store(range.offset, std::memory_order_relaxed);
-  entry.id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
-  return area;
+bool Host::OwnArea::is_free() const {
+  return is_closed && std::all_of(members.begin(), members.end(), [](const FoundArea& member) {
+           return member.word != nullptr && member.word->load(std::memory_order_seq_cst) != member.seen;
+         });
 }
 
-Result<const GroupArea*> Host::find_area(Rank rank, uint32_t group, const std::atomic<uint64_t>*& changes) {
+Host::OwnArea& Host::own(const GroupArea& area) {
+  return *std::find_if(areas_.begin(), areas_.end(), [&](const OwnArea& each) { return each.area == &area; });
+}
+
+// The index of one that no group has: of a group that all its members have closed, or a new one.
+Result<std::size_t> Host::free_area() {
+  const auto free =
+      std::find_if(areas_.begin(), areas_.end(), [](const OwnArea& each) { return each.is_free(); });
+  if (free != areas_.end()) {
+    free->is_closed = false;
+    std::construct_at(free->area);
+    return static_cast<std::size_t>(free - areas_.begin());
+  }
+  if (areas_.size() == kMaxGroups) {
+    return Status(Code::kUnsupported,
+                  "a rank can be in at most " + std::to_string(kMaxGroups) +
+                      " groups at the same time that share memory; close those that are not "
+                      "needed, or use PYCOLLECTIVE_TRANSPORT=tcp");
+  }
+  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(sizeof(GroupArea)));
+  doorbell_.own_page().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
+  areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // zeros are what it begins with
+  return areas_.size() - 1;
+}
+
+Result<GroupArea*> Host::make_area(uint32_t group) {
+  const std::lock_guard lock(mutex_);
+  PC_ASSIGN_OR_RETURN(const std::size_t index, free_area());
+  FrontPage& page = doorbell_.own_page();
+  page.groups[index].id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
+  page.groups_made.fetch_add(1, std::memory_order_seq_cst);
+  return areas_[index].area;
+}
+
+Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
   PC_ASSIGN_OR_RETURN(const FrontPage* const page, doorbell_.page_of(rank));
-  changes = &page->magic;
-  if (page->magic.load(std::memory_order_seq_cst) == 0) return static_cast<const GroupArea*>(nullptr);
+  if (page->magic.load(std::memory_order_seq_cst) == 0) return FoundArea{nullptr, &page->magic, 0};
+  const uint64_t made = page->groups_made.load(std::memory_order_seq_cst), wanted = uint64_t{group} + 1;
   for (const FrontPage::Group& entry : page->groups) {
     const uint64_t id = entry.id.load(std::memory_order_seq_cst);
-    changes = &entry.id;
-    if (id == 0) return static_cast<const GroupArea*>(nullptr);
-    if (id != uint64_t{group} + 1) continue;
+    if (id == 0) break;
+    if (id == (wanted | FrontPage::Group::kClosed))
+      return Status(Code::kPeerExited, "rank " + std::to_string(rank) + " has closed this group")
+          .with_peer(rank);
+    if (id != wanted) continue;
     const uint64_t offset = entry.offset.load(std::memory_order_relaxed);
     if (offset % alignof(GroupArea) != 0) return hostile(rank, "has a group at a place that cannot be");
     PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours_.map(rank, offset, sizeof(GroupArea)));
-    return reinterpret_cast<const GroupArea*>(memory.data());
+    return FoundArea{reinterpret_cast<const GroupArea*>(memory.data()), &entry.id, wanted};
   }
-  return hostile(rank, "has too many groups");
+  return FoundArea{nullptr, &page->groups_made, made};
+}
+
+void Host::close_area(const GroupArea& area, std::vector<FoundArea> members) {
+  const std::lock_guard lock(mutex_);
+  OwnArea& closed = own(area);
+  closed.is_closed = true;
+  closed.members = std::move(members);
+  FrontPage::Group& entry = doorbell_.own_page().groups[&closed - areas_.data()];
+  entry.id.fetch_or(FrontPage::Group::kClosed, std::memory_order_seq_cst);
 }
 
 Result<std::span<std::byte>> Host::make_ring(GroupArea& area, std::size_t nbytes) {
-  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(nbytes));
+  const std::lock_guard lock(mutex_);
+  SharedRange& ring = own(area).ring;
+  if (ring.memory.size() < nbytes) {
+    PC_ASSIGN_OR_RETURN(ring, neighbours_.grow(nbytes));
+  }
   area.ring_nbytes.store(nbytes, std::memory_order_relaxed);
-  area.ring_offset.store(range.offset, std::memory_order_release);
-  return range.memory.first(nbytes);
+  area.ring_offset.store(ring.offset, std::memory_order_release);
+  return ring.memory.first(nbytes);
 }
 
 Result<std::span<const std::byte>> Host::find_ring(Rank rank, const GroupArea& area) {

@@ -27,8 +27,17 @@ class Host {
 
   // An area for a group of ours, which the others find from now on.
   Result<GroupArea*> make_area(uint32_t group);
-  // The area that a neighbour made for it; null: it has none yet, and `changes` is the word to look at until it has.
-  Result<const GroupArea*> find_area(Rank rank, uint32_t group, const std::atomic<uint64_t>*& changes);
+  struct FoundArea {
+    const GroupArea* area = nullptr;  // null: there is none yet
+    const std::atomic<uint64_t>* word =
+        nullptr;        // then it comes no sooner than this word changes from `seen`;
+    uint64_t seen = 0;  // else the member's entry, which holds `seen` until it is closed
+  };
+  // The area that a neighbour made for it. kPeerExited: it has closed the group.
+  Result<FoundArea> find_area(Rank rank, uint32_t group);
+  // Nothing here reads what the other members have of the group. The area is used again for another group when all of them
+  // have said the same, which their entries tell; a null entry: that member has not been found.
+  void close_area(const GroupArea& area, std::vector<FoundArea> members);
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
   Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
 
@@ -59,8 +68,18 @@ class Host {
   Heap heap_;
   uint64_t proof_[2] = {};                // what the front page says is here
   std::vector<std::atomic<pid_t>> pids_;  // by world rank, where can_read() has found that it can
-  std::mutex mutex_;                      // guards what follows
-  std::size_t groups_ = 0;
+  struct OwnArea {
+    GroupArea* area;
+    SharedRange ring = {};  // the largest that it has had
+    bool is_closed = false;
+    std::vector<FoundArea> members = {};  // once it is closed
+    bool is_free() const;
+  };
+  OwnArea& own(const GroupArea& area);  // mutex_ held
+  Result<std::size_t> free_area();      // mutex_ held
+
+  std::mutex mutex_;            // guards what follows
+  std::vector<OwnArea> areas_;  // as in the front page
 };
 
 }  // namespace pc::shm

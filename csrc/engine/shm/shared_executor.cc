@@ -1,14 +1,11 @@
 #include "engine/shm/shared_executor.h"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "engine/line_work.h"
+#include "engine/open_groups.h"
 #include "engine/shm/shared_run.h"
 #include "kernels/reduce.h"
 
@@ -61,6 +58,7 @@ struct SharedExecutor::State {
           group(host, launch.group, launch.rank, {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits),
           waiter(crowded, Waiter::flags(), core) {}
+    void close() { group.close(); }
     GroupLine line;
     Group group;                      // the baton's
     Waiter waiter;                    // likewise
@@ -73,40 +71,19 @@ struct SharedExecutor::State {
         crowded(crowded_),
         limits(std::move(limits_)),
         core(core_) {}
-  SharedGroup* find(uint32_t id) {  // mutex held
-    const auto known =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g->line.group() == id; });
-    return known == groups.end() ? nullptr : known->get();
-  }
-  SharedGroup& group_of(const Launch& launch) {
-    SharedGroup* const recent = used_last.load(std::memory_order_acquire);
-    if (recent != nullptr && recent->line.group() == launch.group) return *recent;
-    const std::lock_guard<std::mutex> lock(mutex);
-    SharedGroup* group = find(launch.group);
-    if (group == nullptr) {
+  const std::shared_ptr<SharedGroup>& get(const Launch& launch) {
+    return groups.get(launch.group, [&] {
       const Limits ours = limits_for(limits, static_cast<std::size_t>(launch.size));
-      groups.push_back(std::make_unique<SharedGroup>(host, reactor, ours, launch, crowded, core));
-      group = groups.back().get();
-      const auto ended = ended_groups.find(launch.group);
-      for (const Rank world : left) group->group.note_left(world);
-      if (!aborted.is_ok()) group->line.abort(aborted);
-      if (ended != ended_groups.end()) group->line.abort(ended->second);
-    }
-    used_last.store(group, std::memory_order_release);
-    return *group;
+      return std::make_shared<SharedGroup>(host, reactor, ours, launch, crowded, core);
+    });
   }
 
   Host& host;
   Reactor& reactor;
   const bool crowded;
   const LimitsByRanks limits;
-  CoreWatch* const core;                             // may be null
-  std::atomic<SharedGroup*> used_last{nullptr};      // of `groups`, most often the right one
-  std::mutex mutex;                                  // guards what follows
-  std::vector<std::unique_ptr<SharedGroup>> groups;  // few, and they stay
-  std::map<uint32_t, Status> ended_groups;
-  std::vector<Rank> left;  // of the world
-  Status aborted;
+  CoreWatch* const core;  // may be null
+  OpenGroups<SharedGroup> groups;
 };
 
 SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits,
@@ -120,7 +97,8 @@ bool SharedExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, const Launch& launch) {
-  State::SharedGroup& shared = state_->group_of(launch);
+  const std::shared_ptr<State::SharedGroup>& group = state_->get(launch);
+  State::SharedGroup& shared = *group;
   const auto make_run = [&] {
     return std::make_unique<SharedRun>(state_->host, shared.group, shared.waiter);
   };
@@ -144,7 +122,7 @@ Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, con
   }
   std::unique_ptr<LineWork> work;
   try {
-    work = std::make_unique<LineWork>(state_, shared.line);
+    work = std::make_unique<LineWork>(state_, group, shared.line);
   } catch (const std::bad_alloc&) {
     if (run != nullptr) shared.line.release(std::move(run));  // it is in line
     throw;
@@ -160,30 +138,16 @@ Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, con
 }
 
 void SharedExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (State::SharedGroup* const shared = state_->find(group)) shared->line.cancel(sequence, why);
+  state_->groups.cancel(group, sequence, why);
 }
 
 void SharedExecutor::peer_left(Rank world) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (std::find(state_->left.begin(), state_->left.end(), world) != state_->left.end()) return;
-  state_->left.push_back(world);
-  for (const std::unique_ptr<State::SharedGroup>& shared : state_->groups) {
-    shared->group.note_left(world);
-    shared->line.wake();
-  }
+  state_->groups.peer_left(world,
+                           [](State::SharedGroup& shared, Rank left) { shared.group.note_left(left); });
 }
 
-void SharedExecutor::abort(uint32_t group, const Status& why) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->ended_groups.try_emplace(group, why);
-  if (State::SharedGroup* const shared = state_->find(group)) shared->line.abort(why);
-}
-
-void SharedExecutor::abort(const Status& why) noexcept {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->aborted.is_ok()) state_->aborted = why;
-  for (const std::unique_ptr<State::SharedGroup>& shared : state_->groups) shared->line.abort(why);
-}
+void SharedExecutor::abort(uint32_t group, const Status& why) { state_->groups.abort(group, why); }
+void SharedExecutor::abort(const Status& why) noexcept { state_->groups.abort(why); }
+void SharedExecutor::close(uint32_t group) { state_->groups.close(group); }
 
 }  // namespace pc::shm

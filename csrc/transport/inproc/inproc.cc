@@ -205,6 +205,12 @@ class InprocTransport final : public Transport {
       hub_->move(pair, rank_, peer);
     });
   }
+  void close_group(uint32_t group) override {
+    for_each_pair([&](Pair& pair, Rank peer) {
+      mine(pair, peer).close_group(group);
+      hub_->move(pair, rank_, peer);
+    });
+  }
   std::vector<ByteStream> take_control_sockets() override {
     std::vector<ByteStream> sockets(static_cast<std::size_t>(hub_->size()));
     for_each_pair([&](Pair& pair, Rank peer) {

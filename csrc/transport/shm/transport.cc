@@ -87,6 +87,7 @@ class ShmTransport final : public Transport {
   bool recv_at_once(Rank peer, const RecvOp& op) override;
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
+  void close_group(uint32_t group) override;
   std::vector<ByteStream> take_control_sockets() override { return inner_->take_control_sockets(); }
 
   std::size_t poll() override;
@@ -185,6 +186,16 @@ void ShmTransport::discard(uint32_t group, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   for (ShmConnection* connection : neighbours_in_order_) {
     connection->link().discard(group, sequence);
+    connection->write();
+  }
+  arm_for_sleepers();
+}
+
+void ShmTransport::close_group(uint32_t group) {
+  inner_->close_group(group);
+  const std::lock_guard lock(mutex_);
+  for (ShmConnection* connection : neighbours_in_order_) {
+    connection->link().close_group(group);
     connection->write();
   }
   arm_for_sleepers();

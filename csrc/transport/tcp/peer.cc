@@ -106,6 +106,14 @@ void Peer::discard(uint32_t group, uint64_t sequence) {
   settle();
 }
 
+void Peer::close_group(uint32_t group) {
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    connection->link().close_group(group);
+    flush(*connection);
+  }
+  settle();
+}
+
 std::size_t Peer::serve(Connection& connection) {
   const std::size_t moved = read(connection);
   return moved + write(connection);

@@ -37,6 +37,7 @@ class Peer {
   void post_probe(const ProbeOp& op);
   bool cancel(const CompletionSink* sink, const Status& why);
   void discard(uint32_t group, uint64_t sequence);
+  void close_group(uint32_t group);
   // Reads and writes. How often something moved. When one connection breaks, so do the others.
   std::size_t serve(Connection& connection);
   std::size_t write(Connection& connection);

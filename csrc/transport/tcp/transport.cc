@@ -56,6 +56,7 @@ class TcpTransport final : public Transport {
   }
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
+  void close_group(uint32_t group) override;
   std::vector<ByteStream> take_control_sockets() override {
     const std::lock_guard lock(mutex_);
     return std::exchange(control_, {});
@@ -175,6 +176,13 @@ void TcpTransport::discard(uint32_t group, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (peer != nullptr) peer->discard(group, sequence);
+  }
+}
+
+void TcpTransport::close_group(uint32_t group) {
+  const std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) peer->close_group(group);
   }
 }
 

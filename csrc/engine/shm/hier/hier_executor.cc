@@ -1,13 +1,10 @@
 #include "engine/shm/hier/hier_executor.h"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "engine/line_work.h"
+#include "engine/open_groups.h"
 #include "engine/plan_run_for.h"
 #include "engine/shm/hier/island_run.h"
 #include "kernels/reduce.h"
@@ -63,6 +60,7 @@ struct HierExecutor::State {
                [transport = parts.transport, id = launch.group](uint64_t sequence) {
                  transport->discard(id, sequence);
                }) {}
+    void close() { group.close(); }
     const IslandMembers members;
     Group group;     // the baton's
     Waiter waiter;   // likewise
@@ -70,39 +68,14 @@ struct HierExecutor::State {
   };
 
   explicit State(Parts given) : parts(std::move(given)) {}
-  HierGroup* find(uint32_t id) {  // mutex held
-    const auto known =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g->line.group() == id; });
-    return known == groups.end() ? nullptr : known->get();
+  const std::shared_ptr<HierGroup>& get(const Launch& launch) {
+    return groups.get(launch.group, [&] { return std::make_shared<HierGroup>(parts, launch); });
   }
-  HierGroup& group_of(const Launch& launch);
 
   const Parts parts;
   PlanCache plans;
-  std::atomic<HierGroup*> used_last{nullptr};      // of `groups`, most often the right one
-  std::mutex mutex;                                // guards what follows
-  std::vector<std::unique_ptr<HierGroup>> groups;  // few, and they stay
-  std::map<uint32_t, Status> ended_groups;
-  std::vector<Rank> left;  // of the world
-  Status aborted;
+  OpenGroups<HierGroup> groups;
 };
-
-HierExecutor::State::HierGroup& HierExecutor::State::group_of(const Launch& launch) {
-  HierGroup* const recent = used_last.load(std::memory_order_acquire);
-  if (recent != nullptr && recent->line.group() == launch.group) return *recent;
-  const std::lock_guard<std::mutex> lock(mutex);
-  HierGroup* group = find(launch.group);
-  if (group == nullptr) {
-    groups.push_back(std::make_unique<HierGroup>(parts, launch));
-    group = groups.back().get();
-    for (const Rank world : left) group->group.note_left(world);
-    const auto ended = ended_groups.find(launch.group);
-    if (!aborted.is_ok()) group->line.abort(aborted);
-    if (ended != ended_groups.end()) group->line.abort(ended->second);
-  }
-  used_last.store(group, std::memory_order_release);
-  return *group;
-}
 
 HierExecutor::HierExecutor(Parts parts) : state_(std::make_shared<State>(std::move(parts))) {}
 HierExecutor::~HierExecutor() { abort(Status(Code::kAborted, "the executor was closed")); }
@@ -113,8 +86,10 @@ bool HierExecutor::supports(const Request& request, Rank) const {
 }
 
 Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const Launch& launch) {
-  State::HierGroup& group = state_->group_of(launch);
-  auto work = std::make_unique<LineWork>(state_, group.line);  // first: once it runs, somebody must own it
+  const std::shared_ptr<State::HierGroup>& shared = state_->get(launch);
+  State::HierGroup& group = *shared;
+  auto work =
+      std::make_unique<LineWork>(state_, shared, group.line);  // first: once it runs, something must own it
   std::unique_ptr<Run> run;
   if (launch.algorithm == &by_islands(request.collective)) {
     run = group.line.take_idle(
@@ -136,31 +111,16 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
 }
 
 void HierExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (State::HierGroup* const known = state_->find(group)) return known->line.cancel(sequence, why);
+  if (state_->groups.cancel(group, sequence, why)) return;
   state_->parts.transport->discard(group, sequence);  // nothing of the group is in line before it
 }
 
 void HierExecutor::peer_left(Rank world) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (std::find(state_->left.begin(), state_->left.end(), world) != state_->left.end()) return;
-  state_->left.push_back(world);
-  for (const std::unique_ptr<State::HierGroup>& group : state_->groups) {
-    group->group.note_left(world);
-    group->line.wake();
-  }
+  state_->groups.peer_left(world, [](State::HierGroup& group, Rank left) { group.group.note_left(left); });
 }
 
-void HierExecutor::abort(uint32_t group, const Status& why) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->ended_groups.try_emplace(group, why);
-  if (State::HierGroup* const known = state_->find(group)) known->line.abort(why);
-}
-
-void HierExecutor::abort(const Status& why) noexcept {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->aborted.is_ok()) state_->aborted = why;
-  for (const std::unique_ptr<State::HierGroup>& group : state_->groups) group->line.abort(why);
-}
+void HierExecutor::abort(uint32_t group, const Status& why) { state_->groups.abort(group, why); }
+void HierExecutor::abort(const Status& why) noexcept { state_->groups.abort(why); }
+void HierExecutor::close(uint32_t group) { state_->groups.close(group); }
 
 }  // namespace pc::shm

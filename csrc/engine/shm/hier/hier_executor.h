@@ -41,6 +41,7 @@ class HierExecutor final : public Executor {
   void cancel(uint32_t group, uint64_t sequence, const Status& why) override;
   void peer_left(Rank world) override;
   void abort(uint32_t group, const Status& why) override;
+  void close(uint32_t group) override;
   void abort(const Status& why) noexcept override;
 
  private:
