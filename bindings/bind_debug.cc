@@ -1,6 +1,7 @@
 #include "bind_debug.h"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <chrono>
 #include <future>
@@ -9,6 +10,7 @@
 
 #include "base/clock.h"
 #include "bind_group.h"
+#include "end_signal.h"
 #include "engine/flight_text.h"
 
 namespace py = pybind11;
@@ -40,6 +42,8 @@ py::object program_position(const State& state, double timeout_s) {
 }  // namespace
 
 void bind_debug(py::module_& module, State* state) {
+  module.def("_seconds_since_end_signal", seconds_since_end_signal,
+             "Since the last SIGINT or SIGTERM; None: none has come since the first world.");
   module.def(
       "_flight_record", [state] { return flight_record(*state); },
       "The last calls of this rank as JSON: what pycollective.debug.dump() reads.");

@@ -20,6 +20,7 @@
 #include "comm/device_groups.h"
 #include "comm/runtime.h"
 #include "cuda/device_nodes.h"
+#include "end_signal.h"
 #include "print_request.h"
 #include "store/memory.h"
 #include "store/prefix.h"
@@ -58,6 +59,7 @@ std::function<bool()> interrupt_probe() {
     if (pthread_equal(main, pthread_self()) == 0) return false;
     const PyGILState_STATE gil = PyGILState_Ensure();
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+    if (raised) note_end_signal();
     PyGILState_Release(gil);
     return raised;
   };
@@ -181,6 +183,7 @@ class PyRuntime {
       position->find(std::move(found));
     };
     if (options.size > 1) print_request_ = PrintRequest::install();
+    if (options.size > 1) watch_end_signals();
     if (print_request_) native.print_request = print_request_->event();
     native.joins_gpus = value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
                         cuda::may_have_gpu(value_or_throw(*state, env_text(Env::kCudaLib)));
@@ -201,6 +204,8 @@ class PyRuntime {
     session_->alive = session_->runtime;
     std::erase_if(state->sessions, [](const std::weak_ptr<Session>& each) { return each.expired(); });
     state->sessions.push_back(session_);
+    std::erase_if(state->runtimes, [](const std::weak_ptr<Runtime>& each) { return each.expired(); });
+    state->runtimes.push_back(session_->runtime);
     world_ =
         py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
     if (!world_) throw py::error_already_set();

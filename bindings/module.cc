@@ -58,12 +58,16 @@ void after_fork(pc::State& state) {
   state.ended_calls = new pc::EndedCalls();
   state.position = new pc::ProgramPosition(state.sites);  // the threads of the old one are the parent's
   state.alone.clear();
+  // A child must not keep the parent's connections open: its peers would not see it die.
+  for (const std::weak_ptr<pc::Runtime>& each : std::exchange(state.runtimes, {})) {
+    auto* const runtime =
+        new std::shared_ptr<pc::Runtime>(each.lock());  // left where it is: its threads are the parent's
+    if (*runtime != nullptr) (*runtime)->close_in_child();
+  }
   for (const std::weak_ptr<pc::Session>& each : std::exchange(state.sessions, {})) {
     const std::shared_ptr<pc::Session> session = each.lock();
     if (session == nullptr) continue;
     session->forked = true;
-    // A child must not keep the parent's connections open: its peers would not see it die.
-    if (session->runtime != nullptr) session->runtime->close_in_child();
     if (session->store != nullptr) session->store->close_in_child();
     if (session->server != nullptr) session->server->close_in_child();
   }

@@ -21,6 +21,7 @@
 namespace pc {
 
 struct GroupObject;
+class Runtime;
 struct Session;
 class EndedCalls;
 
@@ -93,6 +94,8 @@ struct State {
   std::vector<std::pair<unsigned long, std::string>> alone;
   GroupObject* world = nullptr;                  // what the functions of the module act on
   std::vector<std::weak_ptr<Session>> sessions;  // of all runtimes, the world's and others; some may be gone
+  std::vector<std::weak_ptr<Runtime>>
+      runtimes;  // all, also those that are shut down while arrays are in their memory
 
   // False with a Python error set.
   bool load();

@@ -37,6 +37,7 @@ MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
 LONGEST_S = 1e6  # what poll() can still count
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
+INTERRUPTED_S = 0.1  # the same if SIGINT or SIGTERM has told it to end: the others are elsewhere
 PARENTS_PLACE = (
     "this process was forked from a rank, and the place in the world is its parent's: give it a place of its own with "
     "init(address, rank=, size=), or start it by spawn"
@@ -268,7 +269,8 @@ def _is_parents(variables: tuple[str, ...]) -> bool:
 def shutdown(*, timeout: float | None = None) -> None:
     """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
 
-    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others.
+    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others; 0.1 seconds if
+    SIGINT (Ctrl-C) or SIGTERM has come since its last call.
 
     Parameters:
         timeout: seconds to wait for the others, default that of init().
@@ -315,10 +317,10 @@ def native_store() -> _core.Store:
     return _runtime.store()
 
 
-def leave() -> None:
-    """shutdown() where nobody can be told: it waits 5 seconds for the others, and no longer."""
+def leave(timeout: float = AT_EXIT_S) -> None:
+    """shutdown() where nobody can be told: it waits so many seconds for the others, and no longer."""
     try:
-        shutdown(timeout=AT_EXIT_S)
+        shutdown(timeout=timeout)
     except CollectiveMismatch as error:  # about calls whose results this program has used
         sys.stderr.write(f"pycollective: {error}\n")
     except CollectiveError:
@@ -339,8 +341,19 @@ def abort() -> None:
 def _at_exit() -> None:
     if getattr(sys, "last_type", None) is not None:
         abort()  # an exception ends this process: the others shall know at once
-    else:
-        leave()
+    elif _runtime is not None:
+        leave(INTERRUPTED_S if _is_interrupted() else AT_EXIT_S)
+
+
+def _is_interrupted() -> bool:
+    """Whether SIGINT or SIGTERM has come, and no call that was made after it has ended well."""
+    since_s = _core._seconds_since_end_signal()
+    record = _core._flight_record()  # at once: its times count from now
+    if since_s is None:
+        return False
+    import json
+
+    return not any(call["state"] == "done" and call["began_s"] > -since_s for call in json.loads(record))
 
 
 def _in_forked_child() -> None:

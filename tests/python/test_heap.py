@@ -293,6 +293,57 @@ def test_a_forked_child_has_no_heap() -> None:
     testing.run(forked_outside, 2, timeout_s=60)
 
 
+def in_a_child(write: Callable[[], object]) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        status = 1
+        with contextlib.suppress(BaseException):
+            write()
+            status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def written_by_children(shuts_down: bool) -> None:
+    pc.init()
+    x = pc.zeros(50_000)
+    x[:] = np.arange(50_000)
+    with pc.heap_arrays():
+        y = np.arange(1_000.0)
+        many = [np.full(size, 3) for size in (10, 5_000, 3_000_000)]
+    group = pc.world().split(0)
+    if shuts_down:
+        pc.shutdown()
+
+    def write() -> None:
+        assert x[-1] == 49_999
+        assert y[-1] == 999
+        x[:] -= x.mean()
+        in_a_child(lambda: x.fill(8))
+        assert abs(x.mean()) < 1e-6
+        y.sort()
+        y[::2] = -1
+        for each in many:
+            each += 1
+
+    for _ in range(2):
+        in_a_child(write)
+    assert (x == np.arange(50_000)).all()
+    assert (y == np.arange(1_000)).all()
+    assert all((each == 3).all() for each in many)
+    x += 1
+    if not shuts_down:
+        assert group is not None
+        assert group.allreduce(x)[7] == 8 * pc.size()
+        pc.shutdown()
+
+
+@pytest.mark.parametrize("shuts_down", [False, True])
+def test_what_a_forked_child_writes_stays_with_it(shuts_down: bool) -> None:
+    testing.run(written_by_children, 2, shuts_down, init=False, timeout_s=60)
+
+
 class Handler(ctypes.Structure):
     """numpy/ndarraytypes.h."""
 

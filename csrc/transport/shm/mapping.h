@@ -42,6 +42,13 @@ class Mapping {
     if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
   }
 
+  // In a forked child: what it writes from now on is its own. Of pages that it has not written it sees what the file holds.
+  void make_private(int fd) noexcept {
+    if (memory_.empty()) return;
+    const void* const at = ::mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_FIXED, fd, static_cast<off_t>(offset_));
+    if (at == MAP_FAILED) (void)::mprotect(memory_.data(), memory_.size(), PROT_READ);  // no write, then
+  }
   uint64_t offset() const { return offset_; }
   std::span<std::byte> memory() const { return memory_; }
   bool covers(uint64_t offset, std::size_t nbytes) const {

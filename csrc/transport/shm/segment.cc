@@ -123,6 +123,14 @@ Status OwnSegment::allocate(std::size_t nbytes) {
   return Status::ok();
 }
 
+// A child has copies of the arrays in this memory, as of all others, and not the arrays of its parent.
+void OwnSegment::close_in_child() noexcept {
+  for (Mapping& mapping : mappings_) {
+    if (fd_.valid()) mapping.make_private(fd_.get());
+  }
+  fd_.reset();
+}
+
 Result<std::span<std::byte>> OwnSegment::map(uint64_t offset, std::size_t nbytes) {
   return piece_of(fd_, nbytes_, offset, nbytes, mappings_);
 }

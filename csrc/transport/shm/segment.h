@@ -26,7 +26,7 @@ class OwnSegment {
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // what others see there
   int fd() const { return fd_.get(); }
   uint64_t nbytes() const { return nbytes_; }
-  void close_in_child() noexcept { fd_.reset(); }
+  void close_in_child() noexcept;
 
  private:
   OwnSegment(Fd fd, std::function<uint64_t()> room) : fd_(std::move(fd)), room_(std::move(room)) {}

@@ -1,0 +1,58 @@
+#include "end_signal.h"
+
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace pc {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM};
+
+// What the handler may touch.
+std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
+std::atomic<int64_t> came_ns{0};
+std::atomic<bool> watching{false};
+
+void note(int signal, siginfo_t* info, void* context) {
+  const int before = errno;
+  came_ns.store(now_ns(), std::memory_order_relaxed);
+  const struct sigaction& next = program[signal == kSignals[0] ? 0 : 1];
+  if ((next.sa_flags & SA_SIGINFO) != 0) {
+    next.sa_sigaction(signal, info, context);
+  } else {
+    next.sa_handler(signal);
+  }
+  errno = before;
+}
+
+}  // namespace
+
+void watch_end_signals() {
+  if (watching.exchange(true)) return;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction& now = program[i];
+    if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
+    if ((now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))
+      continue;
+    struct sigaction ours = now;
+    ours.sa_sigaction = note;
+    ours.sa_flags |= SA_SIGINFO;
+    (void)::sigaction(kSignals[i], &ours, nullptr);
+  }
+}
+
+void note_end_signal() { came_ns.store(now_ns(), std::memory_order_relaxed); }
+
+std::optional<double> seconds_since_end_signal() {
+  const int64_t came = came_ns.load(std::memory_order_relaxed);
+  if (came == 0) return std::nullopt;
+  return static_cast<double>(now_ns() - came) / 1e9;
+}
+
+}  // namespace pc
