@@ -192,15 +192,17 @@ namespace {
 template <class Call>
 Status run_with_gpus(GroupObject& group, Call&& call) {
   const Status nothing(Code::kInvalidArgument, {});  // was touched: a Python error is set
-  if (usable(group) == nullptr) return nothing;
+  Communicator* const communicator = usable(group);
+  if (communicator == nullptr) return nothing;
+  const std::shared_ptr<GroupHold> hold =
+      group.hold;  // close() in another thread, while Python code runs below
+  std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
   std::shared_ptr<DeviceGroups> gpus = groups_of(group);
   if (gpus == nullptr) return nothing;
-  std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
-  const std::shared_ptr<GroupHold> hold = group.hold;         // close() in another thread
   Status status;
   {
     const WithoutGil released;  // also alone in the world: the driver and NCCL may wait
-    status = call(*group.communicator, *gpus);
+    status = call(*communicator, *gpus);
   }
   if (group.session->runtime == nullptr) {  // shut down meanwhile
     const WithoutGil released;
@@ -285,7 +287,10 @@ PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
     return PyErr_Format(PyExc_TypeError, "_split_gpus(child, timeout)");
   double timeout_s = -1;
   if (!to_timeout(*group.state, "split", args[1], &timeout_s)) return nullptr;
-  Communicator* const child = is_alone ? nullptr : reinterpret_cast<GroupObject*>(args[0])->communicator;
+  GroupObject* const made = is_alone ? nullptr : reinterpret_cast<GroupObject*>(args[0]);
+  if (made != nullptr && living(*made) == nullptr) return nullptr;
+  Communicator* const child = is_alone ? nullptr : made->communicator;
+  const std::shared_ptr<GroupHold> child_hold = is_alone ? nullptr : made->hold;
   const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
     return gpus.split(communicator, child, timeout_s);
   });

@@ -123,9 +123,9 @@ class Mesh:
 
     def close(self) -> None:
         """Close all groups of the mesh: see Group.close(). `mesh[...]` raises InvalidArgument from now on."""
+        self._closed = True  # first: a signal may end this
         for group in self._groups.values():
             group.close()
-        self._closed = True
 
     def rank_at(self, coordinates: dict[str, int]) -> int:
         """The rank of the mesh's group there; axes that are left out are where this rank is."""

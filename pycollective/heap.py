@@ -7,8 +7,8 @@
 
 They are ordinary arrays. Where no rank shares memory with this one (a world of one, TCP), their memory is ordinary
 too; so it is in a forked child. What a forked child writes to an array that it has from its parent stays with the
-child; until it writes to a page, it sees what the parent writes there. What is freed is used again; what was reserved once stays until the world and its
-arrays are gone.
+child; until it writes to a page, it sees what the parent writes there. What is freed is used again; what was
+reserved once stays until the world and its arrays are gone.
 """
 
 from __future__ import annotations

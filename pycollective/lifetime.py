@@ -269,8 +269,8 @@ def _is_parents(variables: tuple[str, ...]) -> bool:
 def shutdown(*, timeout: float | None = None) -> None:
     """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
 
-    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others; 0.1 seconds if
-    SIGINT (Ctrl-C) or SIGTERM has come since its last call.
+    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others, or 0.1
+    seconds if SIGINT (Ctrl-C) or SIGTERM has come since its last call.
 
     Parameters:
         timeout: seconds to wait for the others, default that of init().

@@ -450,7 +450,7 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   // The others have ended the group there, and make none of the calls that this rank is in by now.
   if (ahead) end_group(verdict_of(why, {}, names_));
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
-  if (made) parts_.executor->cancel(group_, sequence, verdict_of(why, {}, names_));
+  if (made) cancel(sequence, verdict_of(why, {}, names_));
 }
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {

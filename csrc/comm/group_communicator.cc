@@ -85,7 +85,10 @@ GroupCommunicator::~GroupCommunicator() {
   abort(Status(Code::kNotInitialized, "the group was closed"));
   if (parts_.calls.control != nullptr) parts_.calls.control->remove(group_);
   if (parts_.calls.executor != nullptr) parts_.calls.executor->close(group_);
-  if (parts_.transport != nullptr) parts_.transport->close_group(group_);
+  if (parts_.transport == nullptr) return;
+  for (const MessagePart part :
+       {MessagePart::kWhole, MessagePart::kAnswer, MessagePart::kGo, MessagePart::kData})
+    parts_.transport->close_group(group_ | place_of(part), world_ranks());
 }
 
 Status GroupCommunicator::usable() {

@@ -11,6 +11,7 @@
 #include "comm/bootstrap.h"
 #include "comm/group_communicator.h"
 #include "comm/islands.h"
+#include "comm/offered_message.h"
 #include "comm/progress.h"
 #include "comm/shared_memory.h"
 #include "engine/flight_text.h"
@@ -26,6 +27,8 @@ constexpr uint32_t kWorldGroup = 0;
 // In the number of a group: make_group_beside(), and of those make_line(), with both ranks below.
 constexpr uint32_t kBesideBit = 0x8000'0000, kLineBit = 0x4000'0000;
 constexpr Rank kMostInLines = 1 << 14;
+constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above say more
+static_assert(place_of(MessagePart::kGo) > kMostGroupIds && kLineBit > place_of(MessagePart::kData));
 constexpr double kGoodbyeS = 1;
 
 Status check(const RuntimeOptions& options) {
@@ -351,8 +354,7 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
                   "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
   const std::lock_guard lock(state.groups_mutex);
   for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
-    if (each->id() == id)
-      return Status(Code::kInternal, "the group id " + std::to_string(id) + " was used before");
+    if (each->id() == id) return Status(Code::kInternal, "the group id " + std::to_string(id) + " is in use");
   }
   return state.add_group(id, world_ranks);
 }
@@ -360,7 +362,7 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
 // Each rank gives ids of a range of its own.
 Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
   State& state = *state_;
-  const uint32_t range = (kLineBit - 1) / static_cast<uint32_t>(state.options.size);
+  const uint32_t range = (kMostGroupIds - 1) / static_cast<uint32_t>(state.options.size);
   const std::lock_guard lock(state.groups_mutex);
   if (count > range - state.reserved_group_ids)
     return Status(Code::kUnsupported,

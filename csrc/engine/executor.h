@@ -50,7 +50,7 @@ class Executor {
   virtual void peer_left(Rank) {}
   virtual void abort(uint32_t group, const Status& why) = 0;  // everything of one group, now and later
   // After abort() of that group, when no launch is under way and none will come: what it has taken is given back as soon as
-  // its Work is gone.
+  // no thread is in a run of it.
   virtual void close(uint32_t /*group*/) {}
   virtual void abort(const Status& why) noexcept = 0;  // everything, now and later
 };

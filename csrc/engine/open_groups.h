@@ -14,7 +14,8 @@
 
 namespace pc {
 
-// `Group` has a GroupLine `line`, and close(), which runs once, when nothing uses the group any more. Thread-safety: all methods.
+// `Group` has a GroupLine `line`, and close(), which is called once, when all its runs have ended for good; Work that is left of them
+// holds its memory. Thread-safety: all methods.
 template <class Group>
 class OpenGroups {
  public:
@@ -64,7 +65,7 @@ class OpenGroups {
       slot->group->line.wake();
     }
   }
-  // After abort() of it, when no launch is under way and none will come. Its last Work may still be somewhere.
+  // After abort() of it, when no launch is under way and none will come.
   void close(uint32_t id) {
     const std::lock_guard lock(mutex_);
     ended_.erase(id);
@@ -74,11 +75,7 @@ class OpenGroups {
       closing_.push_back(std::move(slot->group));
       unused_.push_back(slot);
     }
-    std::erase_if(closing_, [](const Shared& group) {
-      if (group.use_count() > 1 || !group->line.is_idle()) return false;
-      group->close();
-      return true;
-    });
+    close_ended();
   }
 
  private:
@@ -91,7 +88,15 @@ class OpenGroups {
     const auto found = by_id_.find(id);
     return found == by_id_.end() ? nullptr : found->second;
   }
+  void close_ended() {  // mutex_ held
+    std::erase_if(closing_, [](const Shared& group) {
+      if (!group->line.is_idle()) return false;
+      group->close();
+      return true;
+    });
+  }
   Slot& add(uint32_t id, Shared group) {  // mutex_ held
+    close_ended();
     for (const Rank world : left_) note_left_(*group, world);
     if (!aborted_.is_ok()) group->line.abort(aborted_);
     if (const auto ended = ended_.find(id); ended != ended_.end()) group->line.abort(ended->second);
@@ -112,7 +117,7 @@ class OpenGroups {
   std::deque<Slot> slots_;
   std::map<uint32_t, Slot*> by_id_;
   std::vector<Slot*> unused_;
-  std::vector<Shared> closing_;       // some Work of them is left
+  std::vector<Shared> closing_;       // a thread has not left their last run yet
   std::map<uint32_t, Status> ended_;  // that were aborted before they were closed
   std::vector<Rank> left_;            // of the world
   void (*note_left_)(Group&, Rank) = nullptr;

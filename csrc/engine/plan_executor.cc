@@ -49,7 +49,8 @@ Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const
 }
 
 void PlanExecutor::cancel(uint32_t group, uint64_t sequence, const Status& why) {
-  state_->get(group)->line.cancel(sequence, why);
+  if (state_->groups.cancel(group, sequence, why)) return;
+  state_->transport.discard(group, sequence);  // nothing of the group is in line before it
 }
 
 void PlanExecutor::abort(uint32_t group, const Status& why) { state_->groups.abort(group, why); }

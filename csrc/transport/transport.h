@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,9 @@ class Transport : public Pollable {
   virtual bool cancel(const CompletionSink* sink, const Status& why) = 0;
   // The collectives of `group` up to `sequence` have ended here: what is kept of them, and what still comes, is discarded.
   virtual void discard(uint32_t group, uint64_t sequence) = 0;
-  // This rank has closed that group: what is kept of it, messages too, and what was on its way, is discarded.
-  virtual void close_group(uint32_t group) = 0;
+  // This rank has closed that group of these ranks of the world: what is kept of it, messages too, and what still comes, is
+  // discarded. No group has that number again.
+  virtual void close_group(uint32_t group, std::span<const Rank> members) = 0;
   // One connected socket per peer for the control plane, by world rank; our own entry is empty. Once, after connect().
   virtual std::vector<ByteStream> take_control_sockets() = 0;
   // Says goodbye to all peers, flushes until `deadline`, closes. Later posts complete with kAborted.

@@ -124,10 +124,8 @@ void Link::State::discard(uint32_t group, uint64_t sequence) {
 
 void Link::State::close_group(uint32_t group) {
   std::erase_if(fences, [&](const Fence& fence) { return fence.group == group; });
-  if (closed_groups.size() == kMaxClosedGroups) closed_groups.pop_front();
-  closed_groups.push_back(group);
+  closed_groups.add(group);
   drop_fenced();
-  drop_unexpected([this](const Unexpected& message) { return of_closed_group(message.id); });
 }
 
 void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
@@ -140,35 +138,35 @@ void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
 }
 
 bool Link::State::fenced(const MessageId& id) const {
-  if (id.stream.klass != StreamClass::kCollective) return false;
-  return of_closed_group(id) || std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
-           return fence.group == id.stream.group && id.sequence <= fence.through;
-         });
+  if (closed_groups.contains(id.stream.group)) return true;
+  if (fences.empty() || id.stream.klass != StreamClass::kCollective) return false;
+  return std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
+    return fence.group == id.stream.group && id.sequence <= fence.through;
+  });
 }
 
-bool Link::State::of_closed_group(const MessageId& id) const {
-  return std::find(closed_groups.begin(), closed_groups.end(), id.stream.group) != closed_groups.end();
-}
-
-void Link::State::drop_unexpected(const auto& is_dropped) {
-  while (Unexpected* message = unexpected.find(is_dropped)) {
+// Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them. What the peer
+// has given up meanwhile, which only messages can be, is answered by a CANCEL.
+void Link::State::drop_fenced() {
+  const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
+  while (Unexpected* message = unexpected.find(is_fenced)) {
     unexpected.remove(message);
     unexpected_nbytes -= message->nbytes;
     consumed(message->cost());
     release(message);
   }
-}
-
-// Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them.
-void Link::State::drop_fenced() {
-  const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
-  drop_unexpected(is_fenced);
   while (Announcement* request = requests.find(is_fenced)) {
-    push(answers, FrameType::kClear, 0, request->id, request->nbytes, 0);
+    if (request->given_up != Code::kOk)
+      answer_cancel(request->id, 0);
+    else
+      push(answers, FrameType::kClear, 0, request->id, request->nbytes, 0);
     forget(requests, request);
   }
   while (Announcement* clear = clears.find(is_fenced)) {
-    push(answers, FrameType::kRequest, kFlagWithdrawn, clear->id, clear->nbytes, 0);
+    if (clear->given_up != Code::kOk)
+      answer_cancel(clear->id, kFlagByReceiver);
+    else
+      push(answers, FrameType::kRequest, kFlagWithdrawn, clear->id, clear->nbytes, 0);
     forget(clears, clear);
   }
 }

@@ -294,7 +294,7 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
 
 // Its receive may have been posted between header and payload, or its collective given up.
 void Link::State::store_unexpected(Unexpected* message) {
-  if (fenced(message->id) || of_closed_group(message->id)) {
+  if (fenced(message->id)) {
     consumed(message->cost());
     return release(message);
   }

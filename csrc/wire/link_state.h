@@ -3,11 +3,11 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "wire/closed_groups.h"
 #include "wire/link.h"
 #include "wire/node_list.h"
 
@@ -136,9 +136,7 @@ struct Link::State {
   void close_group(uint32_t group);
   void raise_fence(uint32_t group, uint64_t sequence);
   void drop_fenced();
-  void drop_unexpected(const auto& is_dropped);
   bool fenced(const MessageId& id) const;
-  bool of_closed_group(const MessageId& id) const;
   Status cancel_arrived(const FrameHeader& header);
   Status sender_gave_up(const FrameHeader& header);
   Status receiver_gave_up(const FrameHeader& header);
@@ -203,9 +201,7 @@ struct Link::State {
   NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
   NodeList<Announcement> withdrawn_recvs;
   std::vector<Fence> fences;  // one per open group at most
-  static constexpr std::size_t kMaxClosedGroups = 16;
-  std::deque<uint32_t>
-      closed_groups;        // the last ones: messages may have been on their way when they were closed
+  ClosedGroups closed_groups;
   uint64_t charged = 0;     // eager bytes that the peer has sent and not got back as credit
   uint64_t returnable = 0;  // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;

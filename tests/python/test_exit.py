@@ -67,10 +67,9 @@ def test_a_rank_that_ctrl_c_ends_does_not_wait_for_the_others(where: str, tmp_pa
 
 
 def test_a_rank_that_goes_on_after_ctrl_c_waits_for_the_others_at_its_end(tmp_path: Path) -> None:
-    goes_on = "time.sleep(40)\nexcept KeyboardInterrupt:\n    pc.barrier()\n    print('done', flush=True)\ntry:\n    pass"
-    text = PROGRAM.replace("BODY", goes_on).replace(
-        "    sys.stdin.read()", "    pc.barrier(); sys.stdin.read()"
-    )
+    goes_on = "time.sleep(40)\nexcept KeyboardInterrupt:\n    pc.barrier()\n    print('done', flush=True)\ntry:\n    0"
+    text = PROGRAM.replace("BODY", goes_on)
+    text = text.replace("    sys.stdin.read()", "    pc.barrier()\n    sys.stdin.read()")
     with two_ranks(tmp_path, text) as ranks:
         assert ranks[0].stdout is not None
         assert ranks[0].stdout.readline() == "done\n"

@@ -52,7 +52,10 @@ Result<bool> Group::join() {
     Peer& peer = peers_[joined_];
     if (peer.area != nullptr) continue;
     PC_ASSIGN_OR_RETURN(const Host::FoundArea found, host_.find_area(peer.world, group_));
-    if (found.area == nullptr) return wait_for(*found.word, found.seen, static_cast<Rank>(joined_));
+    const Rank rank = static_cast<Rank>(joined_);
+    if (found.is_closed)
+      return Status(Code::kPeerExited, who(rank) + " has closed this group").with_peer(named(rank));
+    if (found.area == nullptr) return wait_for(*found.word, found.seen, rank);
     peer.found = found;
     peer.area = found.area;
   }
@@ -61,9 +64,9 @@ Result<bool> Group::join() {
 
 void Group::close() {
   if (own_ == nullptr) return;
-  std::vector<Host::FoundArea> others;
+  std::vector<Host::Member> others;
   for (const Peer& peer : peers_) {
-    if (peer.area != own_) others.push_back(peer.found);
+    if (peer.area != own_) others.push_back({peer.world, peer.found});
   }
   host_.close_area(*own_, std::move(others));
 }

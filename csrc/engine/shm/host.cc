@@ -67,9 +67,20 @@ Status Host::wake_first(Rank rank) {
   return Status::ok();
 }
 
-bool Host::OwnArea::is_free() const {
-  return is_closed && std::all_of(members.begin(), members.end(), [](const FoundArea& member) {
-           return member.word != nullptr && member.word->load(std::memory_order_seq_cst) != member.seen;
+// A member makes its entry before it looks for ours, and this rank closes its own before it looks here: so a member that has found
+// ours open is seen.
+bool Host::has_open_entry(const Member& member, uint64_t id) {
+  if (member.found.area != nullptr)
+    return member.found.word->load(std::memory_order_seq_cst) == member.found.seen;
+  const Result<const FrontPage*> page = doorbell_.page_of(member.world);
+  if (!page.is_ok()) return true;
+  return std::any_of(std::begin(page.value()->groups), std::end(page.value()->groups),
+                     [&](const auto& entry) { return entry.id.load(std::memory_order_seq_cst) == id; });
+}
+
+bool Host::is_free(const OwnArea& area) {
+  return area.is_closed && std::none_of(area.members.begin(), area.members.end(), [&](const Member& member) {
+           return has_open_entry(member, area.id);
          });
 }
 
@@ -77,14 +88,24 @@ Host::OwnArea& Host::own(const GroupArea& area) {
   return *std::find_if(areas_.begin(), areas_.end(), [&](const OwnArea& each) { return each.area == &area; });
 }
 
-// The index of one that no group has: of a group that all its members have closed, or a new one.
-Result<std::size_t> Host::free_area() {
-  const auto free =
-      std::find_if(areas_.begin(), areas_.end(), [](const OwnArea& each) { return each.is_free(); });
-  if (free != areas_.end()) {
-    free->is_closed = false;
-    std::construct_at(free->area);
-    return static_cast<std::size_t>(free - areas_.begin());
+// A member that was not found may still come, and should hear that this rank has closed the group: for long it does.
+std::optional<std::size_t> Host::free_area() {
+  const bool are_few = areas_.size() < kMaxGroups / 2;
+  const auto was_found = [](const Member& member) { return member.found.area != nullptr; };
+  for (std::size_t i = 0; i < areas_.size(); ++i) {
+    const std::vector<Member>& members = areas_[i].members;
+    if (are_few && !std::all_of(members.begin(), members.end(), was_found)) continue;
+    if (is_free(areas_[i])) return i;
+  }
+  return std::nullopt;
+}
+
+// The index of one that no group has: of a group that its members have closed, or a new one.
+Result<std::size_t> Host::take_area() {
+  if (const std::optional<std::size_t> free = free_area()) {
+    areas_[*free].is_closed = false;
+    std::construct_at(areas_[*free].area);
+    return *free;
   }
   if (areas_.size() == kMaxGroups) {
     return Status(Code::kUnsupported,
@@ -100,7 +121,7 @@ Result<std::size_t> Host::free_area() {
 
 Result<GroupArea*> Host::make_area(uint32_t group) {
   const std::lock_guard lock(mutex_);
-  PC_ASSIGN_OR_RETURN(const std::size_t index, free_area());
+  PC_ASSIGN_OR_RETURN(const std::size_t index, take_area());
   FrontPage& page = doorbell_.own_page();
   page.groups[index].id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
   page.groups_made.fetch_add(1, std::memory_order_seq_cst);
@@ -114,9 +135,7 @@ Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
   for (const FrontPage::Group& entry : page->groups) {
     const uint64_t id = entry.id.load(std::memory_order_seq_cst);
     if (id == 0) break;
-    if (id == (wanted | FrontPage::Group::kClosed))
-      return Status(Code::kPeerExited, "rank " + std::to_string(rank) + " has closed this group")
-          .with_peer(rank);
+    if (id == (wanted | FrontPage::Group::kClosed)) return FoundArea{.is_closed = true};
     if (id != wanted) continue;
     const uint64_t offset = entry.offset.load(std::memory_order_relaxed);
     if (offset % alignof(GroupArea) != 0) return hostile(rank, "has a group at a place that cannot be");
@@ -126,13 +145,13 @@ Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
   return FoundArea{nullptr, &page->groups_made, made};
 }
 
-void Host::close_area(const GroupArea& area, std::vector<FoundArea> members) {
+void Host::close_area(const GroupArea& area, std::vector<Member> members) {
   const std::lock_guard lock(mutex_);
   OwnArea& closed = own(area);
   closed.is_closed = true;
   closed.members = std::move(members);
   FrontPage::Group& entry = doorbell_.own_page().groups[&closed - areas_.data()];
-  entry.id.fetch_or(FrontPage::Group::kClosed, std::memory_order_seq_cst);
+  closed.id = entry.id.fetch_or(FrontPage::Group::kClosed, std::memory_order_seq_cst);
 }
 
 Result<std::span<std::byte>> Host::make_ring(GroupArea& area, std::size_t nbytes) {

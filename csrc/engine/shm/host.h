@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,14 +31,19 @@ class Host {
   struct FoundArea {
     const GroupArea* area = nullptr;  // null: there is none yet
     const std::atomic<uint64_t>* word =
-        nullptr;        // then it comes no sooner than this word changes from `seen`;
-    uint64_t seen = 0;  // else the member's entry, which holds `seen` until it is closed
+        nullptr;             // then it comes no sooner than this word changes from `seen`;
+    uint64_t seen = 0;       // else the member's entry, which holds `seen` until it is closed
+    bool is_closed = false;  // the member has closed the group, and this rank comes too late
   };
-  // The area that a neighbour made for it. kPeerExited: it has closed the group.
+  // The area that a neighbour made for it.
   Result<FoundArea> find_area(Rank rank, uint32_t group);
-  // Nothing here reads what the other members have of the group. The area is used again for another group when all of them
-  // have said the same, which their entries tell; a null entry: that member has not been found.
-  void close_area(const GroupArea& area, std::vector<FoundArea> members);
+  struct Member {
+    Rank world;
+    FoundArea found;  // no area: it was not found
+  };
+  // Nothing here reads what the other members have of the group. The area is used again for another group when none of them
+  // has an open entry for this one. A member that makes its entry later finds this rank's closed, or used again.
+  void close_area(const GroupArea& area, std::vector<Member> members);
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
   Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
 
@@ -72,11 +78,14 @@ class Host {
     GroupArea* area;
     SharedRange ring = {};  // the largest that it has had
     bool is_closed = false;
-    std::vector<FoundArea> members = {};  // once it is closed
-    bool is_free() const;
+    uint64_t id = 0;                   // in the entry, while it was open
+    std::vector<Member> members = {};  // once it is closed
   };
-  OwnArea& own(const GroupArea& area);  // mutex_ held
-  Result<std::size_t> free_area();      // mutex_ held
+  bool is_free(const OwnArea& area);
+  bool has_open_entry(const Member& member, uint64_t id);
+  OwnArea& own(const GroupArea& area);     // mutex_ held
+  std::optional<std::size_t> free_area();  // likewise
+  Result<std::size_t> take_area();         // likewise
 
   std::mutex mutex_;            // guards what follows
   std::vector<OwnArea> areas_;  // as in the front page

@@ -35,7 +35,9 @@ class FaultyTransport final : public Transport {
   void post_probe(Rank peer, const ProbeOp& op) override;
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override { inner_->discard(group, sequence); }
-  void close_group(uint32_t group) override { inner_->close_group(group); }
+  void close_group(uint32_t group, std::span<const Rank> members) override {
+    inner_->close_group(group, members);
+  }
   std::vector<ByteStream> take_control_sockets() override { return inner_->take_control_sockets(); }
   std::size_t poll() override { return inner_->poll(); }
   int wait_fd() const override { return inner_->wait_fd(); }

@@ -205,8 +205,9 @@ class InprocTransport final : public Transport {
       hub_->move(pair, rank_, peer);
     });
   }
-  void close_group(uint32_t group) override {
+  void close_group(uint32_t group, std::span<const Rank> members) override {
     for_each_pair([&](Pair& pair, Rank peer) {
+      if (std::find(members.begin(), members.end(), peer) == members.end()) return;
       mine(pair, peer).close_group(group);
       hub_->move(pair, rank_, peer);
     });

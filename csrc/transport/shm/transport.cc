@@ -87,7 +87,7 @@ class ShmTransport final : public Transport {
   bool recv_at_once(Rank peer, const RecvOp& op) override;
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
-  void close_group(uint32_t group) override;
+  void close_group(uint32_t group, std::span<const Rank> members) override;
   std::vector<ByteStream> take_control_sockets() override { return inner_->take_control_sockets(); }
 
   std::size_t poll() override;
@@ -191,10 +191,12 @@ void ShmTransport::discard(uint32_t group, uint64_t sequence) {
   arm_for_sleepers();
 }
 
-void ShmTransport::close_group(uint32_t group) {
-  inner_->close_group(group);
+void ShmTransport::close_group(uint32_t group, std::span<const Rank> members) {
+  inner_->close_group(group, members);
   const std::lock_guard lock(mutex_);
-  for (ShmConnection* connection : neighbours_in_order_) {
+  for (const Rank member : members) {
+    ShmConnection* const connection = find(member);
+    if (connection == nullptr) continue;
     connection->link().close_group(group);
     connection->write();
   }

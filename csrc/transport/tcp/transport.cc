@@ -56,7 +56,7 @@ class TcpTransport final : public Transport {
   }
   bool cancel(const CompletionSink* sink, const Status& why) override;
   void discard(uint32_t group, uint64_t sequence) override;
-  void close_group(uint32_t group) override;
+  void close_group(uint32_t group, std::span<const Rank> members) override;
   std::vector<ByteStream> take_control_sockets() override {
     const std::lock_guard lock(mutex_);
     return std::exchange(control_, {});
@@ -179,9 +179,10 @@ void TcpTransport::discard(uint32_t group, uint64_t sequence) {
   }
 }
 
-void TcpTransport::close_group(uint32_t group) {
+void TcpTransport::close_group(uint32_t group, std::span<const Rank> members) {
   const std::lock_guard lock(mutex_);
-  for (const std::unique_ptr<Peer>& peer : peers_) {
+  for (const Rank member : members) {
+    const std::unique_ptr<Peer>& peer = peers_[static_cast<std::size_t>(member)];
     if (peer != nullptr) peer->close_group(group);
   }
 }

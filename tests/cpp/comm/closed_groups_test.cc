@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -119,25 +120,73 @@ INSTANTIATE_TEST_SUITE_P(Over, ClosedGroups,
                          ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
+// By its place in the group, whatever rank of the world it is.
 TEST(ClosedGroup, is_told_to_a_member_that_comes_late_where_they_share_memory) {
-  const WorldOptions options = {.over = Over::kShared, .size = 2, .timeout_s = 60, .log_fd = -1};
+  for (const std::vector<Rank>& members : std::vector<std::vector<Rank>>{{0, 1}, {2, 3}, {3, 2}}) {
+    const WorldOptions options = {.over = Over::kShared, .size = 4, .timeout_s = 60, .log_fd = -1};
+    const Outcomes outcomes = run_world(options, [&](Runtime& runtime, Communicator& all) -> Status {
+      if (all.rank() != members[0] && all.rank() != members[1]) return sum_is_right(all, 10, 0);
+      PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, members));
+      if (group->rank() == 0) {
+        PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, group->launch(Request{}));
+        work->progress();  // it looks for the others
+        runtime.close_group(*group);
+      }
+      PC_TRY(sum_is_right(all, 10, 0));
+      if (all.rank() == members[0]) return Status::ok();
+      const Status late = group->run(Request{}, kLong);
+      const bool told = late.code() == Code::kPeerExited && late.peer() == 0;
+      return told ? Status::ok() : Status(Code::kInternal, late.to_string());
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+// Whoever comes to it: no member is left that could find the others' areas.
+TEST(ClosedGroup, may_have_been_called_by_one_member_alone) {
+  const WorldOptions options = {.over = Over::kShared, .size = 3, .timeout_s = 60, .log_fd = -1};
   const Outcomes outcomes = run_world(options, [&](Runtime& runtime, Communicator& all) -> Status {
-    PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, {0, 1}));
-    if (all.rank() == 0) {
-      Request alone;
-      const Status ended = group->run(alone, kShort);
-      if (ended.code() != Code::kTimeout) return Status(Code::kInternal, "ended with " + ended.to_string());
+    for (uint32_t i = 1; i <= 1100; ++i) {
+      PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(i, {0, 1, 2}));
+      if (all.rank() == static_cast<Rank>(i % 3)) {
+        PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, group->launch(Request{}));
+        work->progress();
+      }
       runtime.close_group(*group);
     }
-    PC_TRY(sum_is_right(all, 10, 0));
-    if (all.rank() == 0) return Status::ok();
-    const Status late = group->run(Request{}, kLong);  // the call that rank 0 gave up, or one after it
-    if (late.is_ok()) return Status(Code::kInternal, "a call without rank 0 ended well");
-    const Status next = group->run(Request{}, kLong);
-    const bool told = next.code() == Code::kPeerExited || next.code() == Code::kTimeout;
-    return told && next.to_string().find("closed") != std::string::npos
-               ? Status::ok()
-               : Status(Code::kInternal, late.to_string() + " / " + next.to_string());
+    PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(2000, {2, 1, 0}));
+    return sum_is_right(*group, 1000, 0);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+// Another member may send until it closes its part, however many groups are closed meanwhile, and no room of the world's is lost.
+TEST_P(ClosedGroups, what_members_send_to_them_later_takes_nothing_from_other_groups) {
+  const Outcomes outcomes = run_world(world(2), [&](Runtime& runtime, Communicator& all) -> Status {
+    std::vector<float> x(800, 1), large(100'000, 1);
+    for (uint32_t round = 0; round < 15; ++round) {
+      std::vector<Communicator*> open;
+      for (uint32_t i = 1; i <= 40; ++i) {
+        PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(round * 40 + i, {0, 1}));
+        open.push_back(group);
+      }
+      if (all.rank() == 1)
+        for (Communicator* const group : open) runtime.close_group(*group);
+      PC_TRY(sum_is_right(all, 3, 0));
+      if (all.rank() == 0) {
+        for (Communicator* const group : open) {
+          OutgoingMessage message;
+          message.peer = 1;
+          message.data = {reinterpret_cast<const std::byte*>(x.data()), x.size(), DType::kF32};
+          PC_TRY(group->send(message));
+          message.data = {reinterpret_cast<const std::byte*>(large.data()), large.size(), DType::kF32};
+          PC_TRY(group->send(message));
+          runtime.close_group(*group);
+        }
+      }
+      PC_TRY(sum_is_right(all, 60'000, 0));
+    }
+    return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }

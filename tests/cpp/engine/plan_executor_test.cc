@@ -54,7 +54,7 @@ class ScriptedTransport final : public Transport {
   }
   void post_probe(Rank, const ProbeOp&) override {}
   void discard(uint32_t, uint64_t) override {}
-  void close_group(uint32_t) override {}
+  void close_group(uint32_t, std::span<const Rank>) override {}
   std::vector<ByteStream> take_control_sockets() override { return {}; }
   bool cancel(const CompletionSink* sink, const Status&) override {
     ++cancels;

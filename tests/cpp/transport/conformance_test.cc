@@ -50,7 +50,9 @@ class OverThreads final : public Transport {
   void post_probe(Rank peer, const ProbeOp& op) override { shm_->post_probe(peer, op); }
   bool cancel(const CompletionSink* sink, const Status& why) override { return shm_->cancel(sink, why); }
   void discard(uint32_t group, uint64_t sequence) override { shm_->discard(group, sequence); }
-  void close_group(uint32_t group) override { shm_->close_group(group); }
+  void close_group(uint32_t group, std::span<const Rank> members) override {
+    shm_->close_group(group, members);
+  }
   std::vector<ByteStream> take_control_sockets() override { return shm_->take_control_sockets(); }
   std::size_t poll() override { return shm_->poll(); }
   int wait_fd() const override { return shm_->wait_fd(); }

@@ -43,7 +43,7 @@ class Idle : public Transport {
   void post_probe(Rank, const ProbeOp&) override {}
   bool cancel(const CompletionSink*, const Status&) override { return true; }
   void discard(uint32_t, uint64_t) override {}
-  void close_group(uint32_t) override {}
+  void close_group(uint32_t, std::span<const Rank>) override {}
   std::vector<ByteStream> take_control_sockets() override { return {}; }
   std::size_t poll() override { return 0; }
   int wait_fd() const override { return event_.get(); }

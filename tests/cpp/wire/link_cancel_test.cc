@@ -384,6 +384,7 @@ TEST(LinkCancel, NothingIsKeptOfAClosedGroupWhetherItCameBeforeOrComesAfter) {
     pair.a.send(collective(sequence, 0, 1), small, ++token);
     pair.a.send(collective(sequence, 1, 1), large, ++token);
     pair.a.send(MessageId{{1, StreamClass::kPointToPoint, 7}, sequence, 0, 1}, small, ++token);
+    pair.a.send(MessageId{{1, StreamClass::kPointToPoint, 8}, sequence, 0, 1}, large, ++token);
     pair.settle();
     EXPECT_EQ(pair.b.link.counts().unexpected, is_closed ? 0u : 2u);
   }
@@ -399,6 +400,26 @@ TEST(LinkCancel, NothingIsKeptOfAClosedGroupWhetherItCameBeforeOrComesAfter) {
     pair.a.send(collective(2, 0, group), small, ++token);
     pair.settle();
     ASSERT_EQ(pair.b.link.counts().unexpected, 0u) << group;
+  }
+}
+
+TEST(LinkCancel, WhatWasGivenUpInAGroupIsAnsweredWhenItIsClosed) {
+  for (const bool is_closed_first : {false, true}) {
+    LinkPair pair(kSmall);
+    std::vector<std::byte> large(4096), got(4096);
+    const MessageId there{{1, StreamClass::kPointToPoint, 7}, 1, 0, 1},
+        back{{1, StreamClass::kPointToPoint, 8}, 1, 0, 1};
+    pair.a.send(there, large);
+    pair.a.recv(back, got);
+    pair.settle();
+    if (is_closed_first) pair.b.link.close_group(1);
+    static_cast<void>(pair.a.link.cancel(&pair.a.sends, kInterrupted));
+    static_cast<void>(pair.a.link.cancel(&pair.a.recvs, kInterrupted));
+    pair.settle();
+    if (!is_closed_first) pair.b.link.close_group(1);
+    pair.settle();
+    expect_at_rest(pair, kSmall);
+    EXPECT_EQ(pair.a.link.counts().unanswered, 0u);
   }
 }
 

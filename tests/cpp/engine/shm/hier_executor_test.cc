@@ -25,7 +25,7 @@ class ListeningTransport final : public Transport {
   void post_recv(Rank, const RecvOp&) override {}
   void post_probe(Rank, const ProbeOp&) override {}
   void discard(uint32_t group, uint64_t sequence) override { discarded.emplace_back(group, sequence); }
-  void close_group(uint32_t) override {}
+  void close_group(uint32_t, std::span<const Rank>) override {}
   std::vector<ByteStream> take_control_sockets() override { return {}; }
   bool cancel(const CompletionSink*, const Status&) override { return false; }
   std::size_t poll() override { return 0; }
