@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import math
 import numbers
-import operator
 import os
 import sys
 import time
@@ -21,6 +20,7 @@ from pycollective.errors import (
     InvalidArgument,
     Unsupported,
 )
+from pycollective.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,7 +248,7 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         )
     if address is not None and not isinstance(address, str):
         raise TypeError(f'address must be a string such as "10.0.0.1:29500", not {type(address).__name__}')
-    rank, size = operator.index(rank), operator.index(size)
+    rank, size = whole_number("init", "rank", rank), whole_number("init", "size", size)
     if size < 1 or not 0 <= rank < size:
         raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")
     if size > MOST_RANKS:

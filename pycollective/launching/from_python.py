@@ -25,6 +25,7 @@ from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
+from pycollective.whole_numbers import whole_number
 
 __all__ = ["launch", "run"]
 
@@ -82,7 +83,7 @@ def run(
         >>> pc.run(pc.rank, n=2)
         [0, 1]
     """
-    n = usable_cores() if n is None else n
+    n = usable_cores() if n is None else whole_number("run", "n", n)
     over_hosts = _world_over_hosts(n, world_size, rank_start, master)
     lifetime.check_timeout(timeout)
     job = describe(function, args, kwargs or {}, timeout_s=timeout, init=init, by_value=True)
@@ -184,7 +185,8 @@ def _world_over_hosts(n: int, world_size: int | None, rank_start: int, master: s
     """None: all ranks are here."""
     if n < 1:
         raise InvalidArgument(f"run(n={n}): at least one rank must be started")
-    size = n if world_size is None else world_size
+    size = n if world_size is None else whole_number("run", "world_size", world_size)
+    rank_start = whole_number("run", "rank_start", rank_start)
     if rank_start < 0 or rank_start + n > size:
         raise InvalidArgument(
             f"run(n={n}, world_size={world_size}, rank_start={rank_start}): ranks {rank_start} to "
