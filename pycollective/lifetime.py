@@ -20,7 +20,7 @@ from pycollective.errors import (
     InvalidArgument,
     Unsupported,
 )
-from pycollective.whole_numbers import whole_number
+from pycollective.foreign_words import advised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ _parents_place: dict[str, str] | None = (
 )
 
 
+@advised
 def init(
     address: str | None = None,
     *,
@@ -248,6 +249,8 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         )
     if address is not None and not isinstance(address, str):
         raise TypeError(f'address must be a string such as "10.0.0.1:29500", not {type(address).__name__}')
+    from pycollective.whole_numbers import whole_number
+
     rank, size = whole_number("init", "rank", rank), whole_number("init", "size", size)
     if size < 1 or not 0 <= rank < size:
         raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, started
@@ -60,6 +61,7 @@ class WorldFailed(Exception):
         super().__init__("\n".join(lines))
 
 
+@advised
 def run(
     function: Callable[..., T],
     n: int,

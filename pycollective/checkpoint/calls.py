@@ -12,6 +12,7 @@ from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
 from pycollective.checkpoint.whole_file import replacing
 from pycollective.clock import Clock
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_call import Call
 from pycollective.object_codec import Bytes
@@ -20,6 +21,7 @@ from pycollective.object_parcel import Kind
 __all__ = ["load", "save"]
 
 
+@advised
 def save(
     state: object,
     path: str | os.PathLike[str],
@@ -70,6 +72,7 @@ def save(
     one_rank.single_process(rank=rank, share=False, group=group, timeout=timeout)(checkpoint_save)()
 
 
+@advised
 def load(
     path: str | os.PathLike[str],
     *,

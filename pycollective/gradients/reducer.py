@@ -12,6 +12,7 @@ from pycollective.arrays import Library, library_of, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.blocks import check_block, library_for
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.gradients.bucket import Bucket, Place
 from pycollective.gradients.compression import check_format
 from pycollective.gradients.layout import Slot, check_same_on_all_ranks, cut
@@ -70,6 +71,7 @@ class GradientReducer:
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         parameters: Mapping[str, Any] | Iterable[tuple[str, Any]],

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pycollective import lifetime
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure, RemoteError
+from pycollective.foreign_words import advised
 from pycollective.launching import worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, usable_cores
@@ -37,6 +38,7 @@ DUMP_S = 1.0  # how long after the deadline ranks have to print where they are
 SHOWN_LINES = 20
 
 
+@advised
 def run(
     function: Callable[..., T],
     *args: object,
@@ -125,6 +127,7 @@ def launch(
     rank_start: int = 0,
     master: str | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, list[T]]]: ...
+@advised
 def launch(
     function: Callable[P, T] | None = None,
     *,

@@ -14,6 +14,7 @@ from torch import nn
 from pycollective._core import Group
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.foreign_words import advised
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
 
@@ -81,6 +82,7 @@ class DataParallel(nn.Module):
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         module: nn.Module,

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.foreign_words import advised
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
 
@@ -95,6 +96,7 @@ class _Distributed(Optimizer):
 _Distributed.step.hooked = True  # type: ignore[attr-defined]  # torch's hooks of step() run in the class beneath
 
 
+@advised
 def DistributedOptimizer(
     optimizer: O,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class SyncBatchNorm(_BatchNorm):
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         num_features: int,
@@ -82,6 +84,7 @@ class SyncBatchNorm(_BatchNorm):
         self.group = group
 
     @classmethod
+    @advised
     def convert(cls, module: nn.Module, *, group: Group | ProcessGroup | None = None) -> nn.Module:
         """Put a SyncBatchNorm in the place of every batch normalization in a model.
 
