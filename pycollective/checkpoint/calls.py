@@ -24,7 +24,7 @@ __all__ = ["load", "save"]
 @advised
 def save(
     state: object,
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     write: Callable[[Any, BinaryIO], object] | None = None,
     rank: int = 0,
@@ -66,7 +66,7 @@ def save(
     """
 
     def checkpoint_save() -> None:
-        with replacing(os.fspath(path)) as file:
+        with replacing(os.fsdecode(path)) as file:
             (write or typed_file.write)(state, file)
 
     one_rank.single_process(rank=rank, share=False, group=group, timeout=timeout)(checkpoint_save)()
@@ -74,7 +74,7 @@ def save(
 
 @advised
 def load(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     read: Callable[[BinaryIO], Any] | None = None,
     root: int = 0,
@@ -117,7 +117,7 @@ def load(
     bodies: list[Bytes] = []
 
     def checkpoint_load() -> object:
-        with open(path, "rb") as file:
+        with open(os.fsdecode(path), "rb") as file:
             if read is None:
                 bodies.append(typed_file.read(file))
             elif is_alone:
