@@ -32,7 +32,11 @@ __all__ = ["in_world", "init", "is_initialized", "local_rank", "local_size", "ra
 BACKENDS = ("auto", "tcp", "shm")
 NCCL = "nccl"
 ENVIRONMENT = "env://"
+PREFIX = "PYCOLLECTIVE_"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
+CALLERS = (
+    4  # frames from become_world() to the program: itself, init(), what advises on its arguments, the program
+)
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
 LONGEST_S = 1e6  # what poll() can still count
@@ -121,6 +125,10 @@ def become_world(
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
         placement = place()
+        if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
+            from pycollective.environment_names import warn_of_unknown
+
+            warn_of_unknown(stacklevel=CALLERS)
         runtime, _server = join(
             placement, timeout=timeout, backend=None if backend == NCCL else backend, epoch=epoch
         )

@@ -424,6 +424,7 @@ def test_a_path_may_be_bytes(tmp_path: Path) -> None:
         pc.checkpoint.load(0)  # type: ignore[arg-type]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_arrays_without_numbers_to_save_are_refused_where_they_stand(tmp_path: Path) -> None:
     import jax
 
