@@ -26,6 +26,8 @@ __all__ = ["GradientReducer"]
 class GradientReducer:
     """Reduces the gradients of a training step over all ranks of a group, in buckets, in the background.
 
+    The gradients given stay as they are, unlike with allreduce(): use those that are returned.
+
         reducer = pc.GradientReducer(parameters)              # {"weight": array, "bias": array}
         for batch in batches:
             gradients = reducer.reduce(gradient_of(parameters, batch))
@@ -46,7 +48,8 @@ class GradientReducer:
         bucket_nbytes: most bytes of a bucket; a larger gradient has one of its own.
         first_bucket_nbytes: the same for the first bucket, which is small to be under way early.
         compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are rounded on the way out
-            and by every addition; what f16 cannot hold becomes infinite.
+            and by every addition. What f16 cannot hold becomes infinite in float32, where scalers of losses look for
+            it, and is an InvalidArgument of finish() on all ranks in float64.
         timeout: seconds for each bucket, default that of init().
 
     The buckets travel in a group of their own: calls on `group`, during backward too, stand in no order to them and do
@@ -221,7 +224,8 @@ class GradientReducer:
     def reduce(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
         """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
 
-        The arrays given are read only. Returns and raises as finish(); InvalidArgument before anything is sent.
+        The gradients given stay as they are, so write `gradients = reducer.reduce(gradients)`. Returns and raises as
+        finish(); InvalidArgument before anything is sent.
         """
         for name, gradient in gradients.items():
             place = self._place(name)
