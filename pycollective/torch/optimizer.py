@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.foreign_words import advised
+from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
 
@@ -164,6 +165,7 @@ def DistributedOptimizer(
         True
         >>> pc.shutdown()
     """
+    check_of_torch("DistributedOptimizer", optimizer, Optimizer)
     if isinstance(optimizer, _Distributed):
         raise InvalidArgument("DistributedOptimizer: the optimizer is one already")
     if isinstance(optimizer, torch.optim.LBFGS):

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pycollective.errors import InvalidArgument
 from pycollective.foreign_words import advised
+from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class SyncBatchNorm(_BatchNorm):
               (1): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
             )
         """
+        check_of_torch("SyncBatchNorm.convert", module, nn.Module)
         replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used in two places stays one
         for name, layer in module.named_modules():
             if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):

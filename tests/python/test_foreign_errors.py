@@ -95,3 +95,32 @@ def test_keys_of_jax_are_told_the_way(world_of_one: pc.Group) -> None:
 def test_elements_of_four_bits_are_refused_by_their_name(world_of_one: pc.Group) -> None:
     with pytest.raises(pc.CollectiveError, match="int4"):
         pc.allreduce(int4())
+
+
+class Layer:
+    """As Paddle's, to which the errors of torch meant nothing."""
+
+    __module__ = "paddle.nn.layer.common"
+
+    def parameters(self) -> list[Any]:
+        return []
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+@pytest.mark.parametrize("wrapper", ["DataParallel", "DistributedOptimizer", "SyncBatchNorm.convert"])
+def test_models_of_other_frameworks_are_told_what_to_write_instead(
+    world_of_one: pc.Group, wrapper: str
+) -> None:
+    wrap: Any = pc.torch
+    for name in wrapper.split("."):
+        wrap = getattr(wrap, name)
+    with pytest.raises(
+        pc.InvalidArgument, match=rf"{wrapper}: .*not paddle.nn.layer.common.Layer\. For paddle give all"
+    ):
+        wrap(Layer())
+    with pytest.raises(
+        pc.InvalidArgument, match=rf"{wrapper}: it takes a torch \w+, not the class .*Linear: make one"
+    ):
+        wrap(torch.nn.Linear)
+    with pytest.raises(pc.InvalidArgument, match=rf"{wrapper}: it takes a torch \w+, not NoneType$"):
+        wrap(None)
