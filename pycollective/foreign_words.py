@@ -93,6 +93,10 @@ ARGUMENTS: dict[str, str] = {
     "last_comm_buffer_size": "first_bucket_nbytes=1 << 20",
     "strategy": "leave it out",
     "drop_last": 'uneven="drop", "pad" or "exact"',
+    "backend": 'pc.init(backend="tcp"): a world has one for all its groups and calls',
+    "device": "leave it out: arrays are made where the framework makes them, on pc.device()",
+    "mesh_shape": "the first argument",
+    "mesh_dim_names": "names=",
     "num_replicas nranks": "group=, default the world: the sampler asks it for its size",
     "batch_size": "global_batch_size=64, of all ranks together, or batch_size_per_rank=16",
     "async_op sync_op blocking use_calc_stream": "the call of its own that ends in _async, as pc.allreduce_async(x)",
@@ -149,7 +153,9 @@ OPTIONS: dict[str, str] = {
 }
 
 BARE_NAMES = re.compile(r"\w+=(, or \w+=)*")
-BARE = re.compile(r"\S*\(\) got an unexpected keyword argument '(\w+)'")
+BARE = re.compile(
+    r"\S*\(\) got (?:an unexpected keyword argument '(\w+)'|multiple values for argument '(group)')"
+)
 
 
 def _one_by_one(table: dict[str, str]) -> dict[str, str]:
@@ -234,7 +240,10 @@ def _advise(error: TypeError, function: Callable[..., object]) -> None:
 
     if (found := BARE.match(str(error))) is None:
         return
-    if told := of_argument(found[1], inspect.signature(function).parameters):
+    parameters = list(inspect.signature(function).parameters)
+    if found[2]:  # of a call whose first parameter is the group: it is a method of that
+        parameters.remove("group")
+    if told := of_argument(found[1] or found[2], parameters):
         error.args = (f"{found[0]}: {told}",)
 
 

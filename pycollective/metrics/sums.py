@@ -18,6 +18,7 @@ from pycollective import _core
 from pycollective._core import Group
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_parcel import printable
 
@@ -34,6 +35,7 @@ def sum(
 ) -> dict[str, float]: ...
 @overload
 def sum(values: Any, *, group: Group | None = None, timeout: float | None = None) -> float: ...  # noqa: ANN401
+@advised
 def sum(
     values: Any,
     *,

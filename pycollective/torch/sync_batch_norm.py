@@ -9,7 +9,7 @@ is exact; what is done to every element is float32 (float64 for float64).
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from pycollective._core import Group
 
 __all__ = ["SyncBatchNorm"]
+
+
+class _NameOfTorch:
+    """What torch's class has under this name is called otherwise here."""
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            "SyncBatchNorm has no convert_sync_batchnorm: write pc.torch.SyncBatchNorm.convert(model), with group= for "
+            "process_group="
+        )
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -83,6 +93,8 @@ class SyncBatchNorm(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.group = group
+
+    convert_sync_batchnorm = _NameOfTorch()
 
     @classmethod
     @advised

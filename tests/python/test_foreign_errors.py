@@ -124,3 +124,18 @@ def test_models_of_other_frameworks_are_told_what_to_write_instead(
         wrap(torch.nn.Linear)
     with pytest.raises(pc.InvalidArgument, match=rf"{wrapper}: it takes a torch \w+, not NoneType$"):
         wrap(None)
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_torchs_name_of_convert_is_told_ours() -> None:
+    with pytest.raises(AttributeError, match=r"write pc\.torch\.SyncBatchNorm\.convert\(model\)"):
+        pc.torch.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Linear(2, 2))
+
+
+def test_recv_under_jax_says_that_it_must_know_the_shape(world_of_one: pc.Group) -> None:
+    import pycollective.jax as pcj
+
+    with pytest.raises(
+        pc.InvalidArgument, match=r"recv: like must be an array .*pycollective\.recv\(None, peer\)"
+    ):
+        pcj.recv(None, 0)  # type: ignore[arg-type]

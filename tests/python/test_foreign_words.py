@@ -103,6 +103,14 @@ ARGUMENTS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda _, **given: pc.data.BatchSampler(10, **given), {"batch_size": 2}, "global_batch_size="),
     (lambda _, **given: pc.checkpoint.load("a", **given), {"map_location": "cpu"}, "read="),
     (lambda _, **given: pc.seed(7, **given), {"rank": 1}, ""),
+    (pc.broadcast_object, {"src": 0}, "write root="),
+    (pc.broadcast_object, {"device": "cpu"}, "leave it out"),
+    (lambda _, **given: pc.single_process(**given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.serving(abs, **given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.coalesce(**given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.zeros(3, **given), {"device": "cuda"}, "leave it out"),
+    (lambda x, **given: pc.metrics.cat(x, **given), {"process_group": None}, "write group="),
+    (lambda x, **given: pc.metrics.mean(x, **given), {"process_group": None}, "write group="),
 ]
 OF_TORCH: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (
@@ -136,6 +144,11 @@ def test_an_argument_of_elsewhere_is_answered_by_ours(
     ) as error:
         call(np.ones(2), **given)
     assert not told or re.search(told, str(error.value))
+
+
+def test_a_call_on_objects_takes_its_group_as_a_method(world_of_one: pc.Group) -> None:
+    with pytest.raises(TypeError, match=r"multiple values for argument 'group': write .*g\.allreduce\(x\)"):
+        pc.allgather_object(1, group=world_of_one)  # type: ignore[call-arg]
 
 
 def test_an_error_from_inside_is_left_alone() -> None:
