@@ -316,7 +316,13 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
     names: set[str] = set()
     owners: dict[int, str] = {}
     gpus: dict[str, str] = {}
-    for name, x in parameters.items() if isinstance(parameters, Mapping) else parameters:
+    for pair in parameters.items() if isinstance(parameters, Mapping) else parameters:
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InvalidArgument(
+                "GradientReducer: parameters must be a dict or (name, array) pairs, and this one is a "
+                f"{type(pair).__name__}: give names, as dict(zip(names, arrays))"
+            )
+        name, x = pair
         if name in names:
             raise InvalidArgument(f'GradientReducer: two parameters are called "{name}"')
         library = library_for("GradientReducer", f'parameter "{name}"', x)

@@ -167,6 +167,7 @@ def refusals() -> None:
         (lambda: GradientReducer([("a", x), ("a", np.zeros(2))]), 'two parameters are called "a"'),
         (lambda: GradientReducer({"a": x, "b": x}), '"a" and "b" are one array'),
         (lambda: GradientReducer({"a": 1.0}), "numpy.array"),
+        (lambda: GradientReducer([x, x]), "pairs, and this one is a ndarray: give names"),  # type: ignore[list-item]
         (lambda: GradientReducer({"a": None}), 'parameter "a"'),
         (lambda: GradientReducer({"a": x}, op="minloc"), "minloc"),
         (lambda: GradientReducer({"a": x}, bucket_nbytes=0), "at least one byte"),
