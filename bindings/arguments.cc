@@ -5,6 +5,7 @@
 
 #include "bind_errors.h"
 #include "bind_ops.h"
+#include "ref.h"
 
 namespace pc {
 namespace {
@@ -18,6 +19,24 @@ int find(const State& state, const Signature& signature, PyObject* keyword) {
     if (PyUnicode_Compare(state.names[signature.names[static_cast<std::size_t>(i)]], keyword) == 0) return i;
   }
   return -1;
+}
+
+// What to write for a keyword that is called otherwise here: Python's part, which has the table.
+void unexpected(const State& state, const Signature& signature, PyObject* keyword) {
+  const Ref module(PyImport_ImportModule("pycollective.foreign_words"));
+  const Ref own(PyTuple_New(signature.count));
+  for (int i = 0; own && i < signature.count; ++i)
+    PyTuple_SET_ITEM(own.get(), i, Py_NewRef(state.names[signature.names[static_cast<std::size_t>(i)]]));
+  const Ref told(module && own ? PyObject_CallMethod(module.get(), "of_argument", "OO", keyword, own.get())
+                               : nullptr);
+  PyErr_Clear();
+  const bool knows = told && PyUnicode_Check(told.get()) && PyUnicode_GET_LENGTH(told.get()) > 0;
+  if (knows)
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U': %U", signature.function,
+                 keyword, told.get());
+  else
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature.function,
+                 keyword);
 }
 
 }  // namespace
@@ -36,8 +55,7 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
     PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
     const int at = find(state, signature, keyword);
     if (at < 0) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature.function,
-                   keyword);
+      unexpected(state, signature, keyword);
       return false;
     }
     if (slots[at] != nullptr) {

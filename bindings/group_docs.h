@@ -24,6 +24,9 @@ inline constexpr const char* kAllreduce =
 
 Combine `x` of all ranks element by element; every rank gets the result.
 
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `loss = pc.allreduce(loss, "avg")`. Other arrays are written in place.
+
 Parameters:
     x: array of the same element count and dtype on every rank, in CPU memory: NumPy, PyTorch, or anything
         with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
@@ -73,6 +76,9 @@ inline constexpr const char* kBroadcast = R"(broadcast(x, root=0, *, timeout=Non
 
 Copy `x` of rank `root` to all ranks, in place.
 
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `seed = pc.broadcast(seed)`. Other arrays are written in place.
+
 Parameters:
     x: array of the same element count and dtype on every rank, in CPU memory. Written on every rank but
         the root, where it may be read-only.
@@ -99,6 +105,9 @@ inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout
 --
 
 Combine `x` of all ranks element by element; rank `root` gets the result, in place.
+
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `loss = pc.reduce(loss)`. Other arrays are written in place.
 
 Parameters:
     x: array of the same element count and dtype on every rank, in CPU memory. Written on the root only.

@@ -38,6 +38,9 @@ inline constexpr const char* kRecv = R"(recv(x, peer, *, tag=0, timeout=None, wi
 
 Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
 
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `loss = pc.recv(loss, 0)`. Other arrays are written in place.
+
 Parameters:
     x: writable array of the sender's element count and dtype, in CPU memory; its shape may be another. None: the
         message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.

@@ -170,6 +170,9 @@ inline constexpr const char* kScan = R"(scan(x, op="sum", *, out=None, timeout=N
 
 Combine `x` of the ranks up to this one, itself included, element by element.
 
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `count = pc.scan(count)`. Other arrays are written in place.
+
 Parameters:
     x: array of the same element count and dtype on every rank.
     op: "sum", "prod", "min" or "max", as in allreduce(). There is no "avg".
@@ -198,6 +201,9 @@ inline constexpr const char* kExscan = R"(exscan(x, op="sum", *, out=None, timeo
 --
 
 Combine `x` of the ranks before this one, element by element.
+
+A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+so write `start = pc.exscan(count)`. Other arrays are written in place.
 
 Parameters:
     x, op, out, timeout, reproducible: as in scan().

@@ -238,5 +238,7 @@ def __getattr__(name: str) -> object:
     if name in _MODULES_LATER:
         return import_module(f"pycollective.{name}")
     if name not in _LATER:
-        raise AttributeError(f"module 'pycollective' has no attribute {name!r}")
+        from pycollective.foreign_words import missing
+
+        raise missing("pycollective", name, __all__)
     return getattr(import_module(f"pycollective.{_LATER[name]}"), name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from pycollective import bench, plan_commands
 from pycollective._version import __version__
 from pycollective.compare import arguments as compare
 from pycollective.compare.collectives import COLLECTIVES
+from pycollective.foreign_words import of_option
 from pycollective.launching import run_command
 from pycollective.launching.run_command import positive
 
@@ -30,11 +32,34 @@ def seconds(text: str) -> float:
     return value
 
 
+class Parser(argparse.ArgumentParser):
+    """Knows what options are called elsewhere, and takes none of ours cut short: Paddle's --rank is not --ranks."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  as argparse has it
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        """What argparse says, and what the option is called here."""
+        words = message.partition("unrecognized arguments: ")[2].split()
+        told = [of_option(word, OWN_OPTIONS) for word in words if word.startswith("-")]
+        super().error("; ".join([message, *filter(None, told)]))
+
+
+OWN_OPTIONS = (
+    "--ranks",
+    "--gpus",
+    "--nnodes",
+    "--node-rank",
+    "--master",
+    "--max-restarts",
+    "--log-dir",
+    "--banner",
+)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    parser = argparse.ArgumentParser(
-        prog="pycollective", description="Collective communication for any array library."
-    )
+    parser = Parser(prog="pycollective", description="Collective communication for any array library.")
     parser.add_argument("--version", action="version", version=f"pycollective {__version__}")
     commands = parser.add_subparsers(dest="command_name", required=True, metavar="command")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pycollective._core import world
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 
 if TYPE_CHECKING:
     import types
@@ -114,6 +115,7 @@ class Coalesced:
             call(kind.arrays, **kind.parameters, timeout=clock.left_s())
 
 
+@advised
 def coalesce(*, group: Group | None = None, timeout: float | None = None) -> Coalesced:
     """Collect calls in a `with` block, and make them together at its end: those of one kind and dtype in one message.
 

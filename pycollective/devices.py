@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
 
 from pycollective import lifetime
 
@@ -44,6 +45,12 @@ def visible_gpus() -> int:
     return present if named is None or not present else _usable(named.split(","), present)
 
 
+def gpus_of(names: Sequence[str]) -> int:
+    """How many GPUs a process sees with these in CUDA_VISIBLE_DEVICES."""
+    present = _present()
+    return _usable(names, present) if present else 0
+
+
 def _present() -> int:
     """As the driver's management library counts them, which does not initialize CUDA."""
     try:
@@ -58,7 +65,7 @@ def _present() -> int:
     return 0 if failed else count.value
 
 
-def _usable(names: list[str], present: int) -> int:
+def _usable(names: Sequence[str], present: int) -> int:
     """As CUDA does: it takes numbers and UUIDs in order, up to the first that it does not know."""
     for place, name in enumerate(map(str.strip, names)):
         known = int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))

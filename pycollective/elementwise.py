@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pycollective.arrays.library import Library
-from pycollective.blocks import block_of, check_pairs, copy_of, library_for, unfilled, writable_for
+from pycollective.arrays.numbers import counted
+from pycollective.blocks import (
+    block_of,
+    check_block,
+    check_pairs,
+    copy_of,
+    library_for,
+    unfilled,
+    writable_for,
+)
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument
 from pycollective.fusion import begin_bundle, is_bundle, move_bundle
@@ -43,10 +52,15 @@ class Elementwise:
             return move_bundle(self.name, x, self._run_bundle, writes=self.writes, op=self.op)
         library = library_for(self.name, "x", x, out)
         check_pairs(self.name, "x", library.shape(x), self.op)
+        given = x
+        if library.name == "numbers":
+            x = counted(self.name, x, self.op, self.group.size)
+        if not library.mutable:
+            check_block(self.name, "x", library, x, self.op)
         with Room() as room:
             if not self.writes:
                 self._run(block_of(library, x, room), None)
-                return x
+                return given
             if out is not None:
                 return self._into(library, x, out, room)
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)

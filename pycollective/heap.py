@@ -23,6 +23,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 
 __all__ = ["HeapUsage", "empty", "empty_like", "heap_arrays", "usage", "zeros"]
 
@@ -68,6 +69,7 @@ def _torch_empty(sizes: tuple[int, ...], dtype: Any) -> Any:  # noqa: ANN401  to
     return torch.frombuffer(block, dtype=dtype, count=count).view(sizes)
 
 
+@advised
 def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401  an array of the dtype's library
     """An array in memory that the ranks of this host share; its contents are unspecified.
 
@@ -102,6 +104,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
     return np.frombuffer(memoryview(block), np.uint8).view(kind).reshape(sizes)
 
 
+@advised
 def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401
     """The same as empty(), filled with zeros.
 

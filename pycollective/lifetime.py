@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import math
 import numbers
-import operator
 import os
 import sys
 import time
@@ -21,6 +20,7 @@ from pycollective.errors import (
     InvalidArgument,
     Unsupported,
 )
+from pycollective.foreign_words import advised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,11 @@ __all__ = ["in_world", "init", "is_initialized", "local_rank", "local_size", "ra
 BACKENDS = ("auto", "tcp", "shm")
 NCCL = "nccl"
 ENVIRONMENT = "env://"
+PREFIX = "PYCOLLECTIVE_"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
+CALLERS = (
+    4  # frames from become_world() to the program: itself, init(), what advises on its arguments, the program
+)
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
 LONGEST_S = 1e6  # what poll() can still count
@@ -53,6 +57,7 @@ _parents_place: dict[str, str] | None = (
 )
 
 
+@advised
 def init(
     address: str | None = None,
     *,
@@ -121,6 +126,10 @@ def become_world(
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
         placement = place()
+        if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
+            from pycollective.environment_names import warn_of_unknown
+
+            warn_of_unknown(stacklevel=CALLERS)
         runtime, _server = join(
             placement, timeout=timeout, backend=None if backend == NCCL else backend, epoch=epoch
         )
@@ -249,7 +258,9 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         )
     if address is not None and not isinstance(address, str):
         raise TypeError(f'address must be a string such as "10.0.0.1:29500", not {type(address).__name__}')
-    rank, size = operator.index(rank), operator.index(size)
+    from pycollective.whole_numbers import whole_number
+
+    rank, size = whole_number("init", "rank", rank), whole_number("init", "size", size)
     if size < 1 or not 0 <= rank < size:
         raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")
     if size > MOST_RANKS:

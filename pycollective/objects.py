@@ -12,6 +12,7 @@ import numpy as np
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
 from pycollective.object_messages import move_from
@@ -30,6 +31,7 @@ __all__ = [
 BODY_TAG = 0xFFFF_0B1E  # of the large bodies of gather_object and scatter_object
 
 
+@advised
 def broadcast_object(
     group: Group,
     obj: object,
@@ -52,6 +54,7 @@ def broadcast_object(
     return obj
 
 
+@advised
 def send_object(
     group: Group,
     obj: object,
@@ -71,6 +74,7 @@ def send_object(
     call.send(parcel, lambda piece: group.send(piece, peer, tag=tag, timeout=call.clock.left_s()))
 
 
+@advised
 def recv_object(
     group: Group,
     peer: int,
@@ -86,6 +90,7 @@ def recv_object(
     return call.receive(peer, move_from(call, peer, tag)).open()
 
 
+@advised
 def allgather_object(
     group: Group,
     obj: object,
@@ -101,6 +106,7 @@ def allgather_object(
     return [obj if rank == group.rank else arrived[rank].open() for rank in range(group.size)]
 
 
+@advised
 def gather_object(
     group: Group,
     obj: object,
@@ -123,6 +129,7 @@ def gather_object(
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
 
 
+@advised
 def scatter_object(
     group: Group,
     objs: list[Any] | tuple[Any, ...] | None,

@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar, cast, overload
 from pycollective import _core, lifetime, objects
 from pycollective._core import Group
 from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.remote_error import Told, raised_again, told
 
 __all__ = ["alone", "main_first", "members_of", "single_process"]
@@ -35,6 +36,7 @@ def single_process(
     timeout: float | None = None,
     allow_pickle: bool = False,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+@advised
 def single_process(
     function: Callable[P, T] | None = None,
     *,
@@ -116,6 +118,7 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
 
 
 @contextlib.contextmanager
+@advised
 def main_first(
     *, local: bool = False, group: Group | None = None, timeout: float | None = None
 ) -> Iterator[None]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective.arrays import library_of, on_the_host
+from pycollective.arrays.numbers import counted
 from pycollective.blocks import check_block
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
@@ -87,6 +88,8 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     leaves = sum(counts)
     if leaves == 0:
         raise InvalidArgument('allreduce: reproducible="world": there is no leaf on any rank')
+    if library.name == "numbers":
+        x = counted("allreduce", x, op, leaves)
     nodes = [nodes_of(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
     elements = int(np.prod(shape[1:], dtype=np.int64))
 

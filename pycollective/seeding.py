@@ -11,6 +11,7 @@ import numpy as np
 
 from pycollective import _core, lifetime
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 
 __all__ = ["seed"]
 
@@ -18,6 +19,7 @@ OF_A_RANK = 1 << 62  # seeds that seed() makes are at least as large, and nobody
 END = 1 << 63
 
 
+@advised
 def seed(base: int | None = None, *, per_rank: bool = True, worker: int | None = None) -> int:
     """Seed the global generators of this process, and return the seed.
 

@@ -10,6 +10,7 @@ from typing import TextIO, TypeVar
 
 from pycollective import lifetime
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 
 __all__ = ["print", "progress"]
 
@@ -50,6 +51,7 @@ def print(
     builtins.print(*values, sep=sep, end=end, file=file, flush=flush)
 
 
+@advised
 def progress(iterable: Iterable[T], *, total: int | None = None, description: str = "") -> Iterator[T]:
     """Iterate, and show on rank 0's standard error how far it is: count, rate, time left. Other ranks just iterate.
 

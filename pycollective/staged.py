@@ -17,6 +17,7 @@ import numpy as np
 from pycollective.arrays import by_name, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library
+from pycollective.arrays.numbers import counted
 from pycollective.blocks import (
     block_of,
     check_block,
@@ -365,6 +366,8 @@ def reduce_scatter(
     fixed_order = _by_shape("reduce_scatter", reproducible)
     call = Parts("reduce_scatter", group, axis, timeout)
     library = library_for("reduce_scatter", "x", x, out)
+    if library.name == "numbers":
+        x = counted("reduce_scatter", x, op, group.size)
     check_pairs("reduce_scatter", "x", library.shape(x), op)
     whole = call.front(library, x)
     if op in ("minloc", "maxloc") and call.axis == len(library.shape(x)) - 1:

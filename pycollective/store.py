@@ -42,7 +42,7 @@ class Store:
 
     Values are None, bool, int, float, str, bytes, NumPy arrays and numbers, and lists, tuples and dicts of these; at
     most 8 MiB each. Nothing is pickled. A key is a str of at most 4 KiB. `timeout` is in seconds, that of init() unless
-    given.
+    given. It is for what is waited for, and not for the way to the store: get(key, timeout=0) looks without waiting.
 
     Every method raises CollectiveTimeout (get, pop and wait: it names the key), PeerFailure if the store is gone (rank
     0 or the launcher has ended), InvalidArgument for a bad key, TypeError for a value of another type, Unsupported if

@@ -23,12 +23,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.verdict import signal_name
+from pycollective.whole_numbers import whole_number
 
 __all__ = ["RankError", "WorldFailed", "run"]
 
@@ -59,6 +61,7 @@ class WorldFailed(Exception):
         super().__init__("\n".join(lines))
 
 
+@advised
 def run(
     function: Callable[..., T],
     n: int,
@@ -73,6 +76,7 @@ def run(
     out here, with the rank in front. Raises WorldFailed, with every rank's exception and traceback, if any rank fails;
     ranks that are late by `timeout_s` first print the stacks of all their threads. No process is left behind.
     """
+    n = whole_number("testing.run", "n", n)
     if n < 1:
         raise InvalidArgument(f"testing.run(n={n}): a world has at least one rank")
     job = describe(function, args, {}, timeout_s=timeout_s, init=init, by_value=False)

@@ -25,6 +25,11 @@ name the same dtype, fields and all: else they get CollectiveMismatch. To reduce
 Refused altogether: object arrays and records with objects inside, NumPy's variable-width strings, foreign byte order
 (`x.astype(x.dtype.newbyteorder("="))`), and what other libraries have beyond the table (`x.view(torch.uint8)`).
 
+Python's own numbers, alone or in lists, have no dtype: `int` and `float` are computed as int64 (what is larger as uint64) and
+float64. A sum or product of `int` never wraps: one that might not fit into 64 bits on as many ranks is refused before anything is
+sent, and `sum(pc.allgather_object(x))` is exact. A `bool` counts as 0 or 1 in sum and prod, as in Python: True + True is 2.
+NumPy's scalars are arrays without axes, and follow the table.
+
 ## What the operations do
 
 Results are the same bits on all ranks and on every processor (payloads of NaN aside). The order in which ranks are combined is
@@ -35,7 +40,7 @@ given by the algorithm, their number and the size of the array, so that the same
   before it is divided: convert to a float type first, or use "sum" and divide. For float32, float64 and complex numbers it is the
   sum, divided once by the number of ranks. For float16, bfloat16 and float8 it is a running weighted mean, so it can neither
   overflow nor lose small values to an early division; it is rounded at every step.
-- **bool**: any byte but 0 is true; results are 0 or 1. sum, max, bor and lor are "or"; prod, min, band and land are "and"; bxor and
+- **bool** arrays: any byte but 0 is true; results are 0 or 1. sum, max, bor and lor are "or"; prod, min, band and land are "and"; bxor and
   lxor are "exclusive or".
 - **land, lor, lxor** take all but 0 for true, NaN too, and give 1 or 0 of the same dtype; in a world of one as well.
 - **NaN**: min and max give NaN if any rank has one; so do minloc and maxloc. Sums, products and means follow IEEE 754.

@@ -5,7 +5,8 @@
 //                     1  u8   0
 //                     2  u16  key bytes, 1..4096
 //                     4  u32  value bytes, at most 8 MiB; 0 unless set
-//                     8  i64  what to add; 0 unless add
+//                     8  i64  add: what to add. get, pop, wait: 1 if a missing key is told at once (the error kTimeout),
+//                             and 0 if it is waited for. 0 for all others
 //                    16       key, then value
 //   reply             0  u8   0, or the Code of an error whose text is the value
 //                     1  u8[3] 0
@@ -13,7 +14,7 @@
 //                     8  i64  the new number of an add
 //                    16       value
 //
-// A get, pop or wait is answered when the key is there, in the order in which they came; whoever no longer wants the answer closes the connection. Lengths are checked
+// A get, pop or wait that waits is answered when the key is there, in the order in which they came; whoever no longer wants the answer closes the connection. Lengths are checked
 // before memory is taken for them, and memory grows with what has really arrived.
 #pragma once
 
@@ -31,7 +32,10 @@ static_assert(std::endian::native == std::endian::little,
 
 enum class StoreOp : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4, kPop = 5, kWait = 6, kEraseAll = 7 };
 inline constexpr std::size_t kStoreHeaderBytes = 16;
+inline constexpr int64_t kAtOnce = 1;  // the number of a get, pop or wait that does not wait
 using StoreHeader = std::array<char, kStoreHeaderBytes>;
+
+inline bool waits(StoreOp op) { return op == StoreOp::kGet || op == StoreOp::kPop || op == StoreOp::kWait; }
 
 struct StoreRequest {
   StoreOp op = StoreOp::kGet;
@@ -71,8 +75,9 @@ inline Result<StoreRequest> decode_request(const StoreHeader& h) {
   const bool known = request.op >= StoreOp::kSet && request.op <= StoreOp::kEraseAll;
   const bool sizes =
       request.key_nbytes >= 1 && request.key_nbytes <= kMaxKeyBytes && request.value_nbytes <= kMaxValueBytes;
-  const bool fields = h[1] == 0 && (request.op == StoreOp::kSet || request.value_nbytes == 0) &&
-                      (request.op == StoreOp::kAdd || request.delta == 0);
+  const bool fields =
+      h[1] == 0 && (request.op == StoreOp::kSet || request.value_nbytes == 0) &&
+      (request.op == StoreOp::kAdd || request.delta == 0 || (waits(request.op) && request.delta == kAtOnce));
   if (known && sizes && fields) return request;
   return Status(Code::kPeerFailure, "malformed store request");
 }

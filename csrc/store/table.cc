@@ -32,6 +32,10 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreReques
     case StoreOp::kGet:
     case StoreOp::kPop:
     case StoreOp::kWait:
+      if (found == values_.end() && request.delta == kAtOnce) {
+        answers.push_back({client, reply(key_timeout(key))});
+        break;
+      }
       waiting_[std::string(key)].push_back({client, request.op});
       if (found != values_.end()) answer_waiters(key, answers);
       break;

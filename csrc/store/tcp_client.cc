@@ -21,7 +21,11 @@ namespace pc {
 namespace {
 
 constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
-constexpr double kDoubtS = 1;    // for so long the true store may still come, whatever another one says
+// The deadline of a call is for what it waits for, and not for the way to the store and back, which may take so long.
+constexpr double kWayS = 5;
+constexpr double kShortS =
+    0.02;                      // for so short a time nothing is left waiting in the store: it is asked twice
+constexpr double kDoubtS = 1;  // for so long the true store may still come, whatever another one says
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
 constexpr std::size_t kMaxIdle = 4;  // connections kept for the next call
 using Interrupted = std::function<bool()>;
@@ -120,8 +124,6 @@ std::string_view name_of(StoreOp op) {
   return "call";
 }
 
-bool waits(StoreOp op) { return op == StoreOp::kGet || op == StoreOp::kPop || op == StoreOp::kWait; }
-
 // Thread-safety: all methods.
 class TcpStore final : public Store {
  public:
@@ -171,7 +173,7 @@ class TcpStore final : public Store {
 
   // Leaves the connection for the first call. Returns the address of its near end.
   Result<std::string> connect(Deadline deadline) {
-    PC_ASSIGN_OR_RETURN(ByteStream stream, connect_somewhere(deadline));
+    PC_ASSIGN_OR_RETURN(ByteStream stream, connect_somewhere(deadline, 0));
     std::string local = ip_of(local_address(stream.fd()));
     give_back(std::move(stream));
     return local;
@@ -185,12 +187,25 @@ class TcpStore final : public Store {
 
   Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
                       Deadline deadline) {
+    if (!waits(op) || deadline.remaining_s() > kWayS) return request(op, key, value, delta, deadline);
+    Result<Answer> there = request(op, key, {}, kAtOnce, deadline);
+    const bool is_missing = !there.is_ok() && there.status().code() == Code::kTimeout;
+    if (!is_missing || deadline.expired()) return there;
+    if (deadline.remaining_s() > kShortS) return request(op, key, {}, 0, deadline);
+    const Status waited = wait_for(-1, 0, deadline, interrupted_);
+    if (waited.code() == Code::kInterrupted) return waited;
+    return request(op, key, {}, kAtOnce, deadline);
+  }
+
+  Result<Answer> request(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
+                         Deadline deadline) {
     const StoreHeader header = encode(
         StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
     std::string message(header.data(), header.size());
     message.append(key).append(value);
     bool asked = false;
-    Result<Answer> answer = exchange(message, deadline, asked);
+    const bool is_wait = waits(op) && delta != kAtOnce;
+    Result<Answer> answer = exchange(message, deadline, is_wait, asked);
     if (answer.is_ok()) {
       const Code code = answer.value().reply.code;
       return code == Code::kOk ? std::move(answer) : Status(code, answer.value().value);
@@ -202,12 +217,13 @@ class TcpStore final : public Store {
                                   "': " + why.message());
   }
 
-  // `asked`: the request was sent whole.
-  Result<Answer> exchange(std::string_view message, Deadline deadline, bool& asked) {
+  // `is_wait`: the answer comes when there is one, at the deadline at the latest. `asked`: the request was sent whole.
+  Result<Answer> exchange(std::string_view message, Deadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
-      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline));
+      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, kAttemptS));
     }
+    if (!is_wait) deadline = Deadline(std::max(deadline.when(), Deadline::after(kWayS).when()));
     Result<Answer> answer = ask(stream, message, deadline, asked);
     if (answer.is_ok()) {
       give_back(std::move(stream));
@@ -230,7 +246,8 @@ class TcpStore final : public Store {
     return answer;
   }
 
-  Result<ByteStream> connect_somewhere(Deadline deadline) {
+  // Tries until the deadline. `least_s`: what an attempt that was begun before may take all the same.
+  Result<ByteStream> connect_somewhere(Deadline deadline, double least_s) {
     int rounds = 0, pause_ms = kFirstPauseMs;
     const Deadline in_doubt = Deadline::after(kDoubtS);
     std::vector<std::string> causes(addresses_.size());
@@ -239,7 +256,7 @@ class TcpStore final : public Store {
       Status difference;
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
         bool differs = false;
-        Result<ByteStream> stream = connect_to(addresses_[i], deadline, differs);
+        Result<ByteStream> stream = connect_to(addresses_[i], deadline, least_s, differs);
         if (stream.is_ok() || stream.status().code() == Code::kInterrupted ||
             stream.status().code() == Code::kInvalidArgument)
           return stream;
@@ -259,9 +276,9 @@ class TcpStore final : public Store {
     }
   }
 
-  Result<ByteStream> connect_to(const std::string& text, Deadline deadline, bool& differs) {
+  Result<ByteStream> connect_to(const std::string& text, Deadline deadline, double least_s, bool& differs) {
     PC_ASSIGN_OR_RETURN(const SocketAddress address, parse_endpoint(text));
-    const Deadline attempt = Deadline::after(std::min(kAttemptS, std::max(deadline.remaining_s(), 0.0)));
+    const Deadline attempt = Deadline::after(std::min(kAttemptS, std::max(deadline.remaining_s(), least_s)));
     PC_ASSIGN_OR_RETURN(Fd fd, open_connection(address, attempt, interrupted_));
     return shake_hands(std::move(fd), credentials_, epoch_, attempt, interrupted_, differs);
   }

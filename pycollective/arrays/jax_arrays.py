@@ -39,10 +39,23 @@ class JaxArrays(NumpyArrays):
             raise Unsupported(
                 "the array is spread over several processes by JAX itself: pass this process's part"
             )
+        self._check_no_keys(x)
         return np.asarray(x)
 
+    def _check_no_keys(self, x: Any) -> None:
+        if isinstance(x, self._jax.Array) and self._jax.dtypes.issubdtype(x.dtype, self._jax.dtypes.extended):
+            raise Unsupported(
+                f"an array of random keys ({x.dtype}) has no numbers that could be moved: pass jax.random.key_data(x), "
+                "and make keys of what comes by jax.random.wrap_key_data()"
+            )
+
     def shape(self, x: Any) -> Shape:
+        self._check_no_keys(x)
         return tuple(x.shape)
+
+    def nbytes(self, x: Any) -> int:
+        self._check_no_keys(x)
+        return super().nbytes(x)
 
     def is_block(self, x: Any) -> bool:
         return False

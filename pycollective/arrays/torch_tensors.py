@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
+from pycollective.errors import Unsupported
 
 __all__ = ["TorchTensors"]
 
@@ -24,12 +25,18 @@ class TorchTensors:
         return isinstance(x, self._torch.Tensor)
 
     def shape(self, x: Any) -> Shape:
+        self._check(x)
         return tuple(x.shape)
+
+    def _check(self, x: Any) -> None:
+        if x.is_nested:
+            raise Unsupported("a nested tensor has no shape of its own: pass its parts, x.unbind()")
 
     def dtype(self, x: Any) -> str:
         return str(x.dtype).removeprefix("torch.")
 
     def nbytes(self, x: Any) -> int:
+        self._check(x)
         return int(x.numel() * x.element_size())
 
     def is_block(self, x: Any) -> bool:
@@ -70,6 +77,8 @@ class TorchTensors:
                 "requires grad and is the result of another operation, which autograd may still need: pass "
                 "x.detach().clone()"
             )
+        if x.layout is not self._torch.strided:
+            return f"has layout {x.layout}, whose elements do not lie one by one in memory: pass x.to_dense()"
         size = x.element_size()
         if itself_overlaps(tuple(x.shape), tuple(s * size for s in x.stride()), size):
             return (

@@ -7,5 +7,10 @@ state = pc.checkpoint.load("last.ckpt")
 from __future__ import annotations
 
 from pycollective.checkpoint.calls import load, save
+from pycollective.foreign_words import missing
 
 __all__ = ["load", "save"]
+
+
+def __getattr__(name: str) -> object:
+    raise missing(__name__, name, __all__)

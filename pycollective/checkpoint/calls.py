@@ -12,6 +12,7 @@ from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
 from pycollective.checkpoint.whole_file import replacing
 from pycollective.clock import Clock
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_call import Call
 from pycollective.object_codec import Bytes
@@ -20,9 +21,10 @@ from pycollective.object_parcel import Kind
 __all__ = ["load", "save"]
 
 
+@advised
 def save(
     state: object,
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     write: Callable[[Any, BinaryIO], object] | None = None,
     rank: int = 0,
@@ -64,14 +66,15 @@ def save(
     """
 
     def checkpoint_save() -> None:
-        with replacing(os.fspath(path)) as file:
+        with replacing(os.fsdecode(path)) as file:
             (write or typed_file.write)(state, file)
 
     one_rank.single_process(rank=rank, share=False, group=group, timeout=timeout)(checkpoint_save)()
 
 
+@advised
 def load(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     read: Callable[[BinaryIO], Any] | None = None,
     root: int = 0,
@@ -114,7 +117,7 @@ def load(
     bodies: list[Bytes] = []
 
     def checkpoint_load() -> object:
-        with open(path, "rb") as file:
+        with open(os.fsdecode(path), "rb") as file:
             if read is None:
                 bodies.append(typed_file.read(file))
             elif is_alone:

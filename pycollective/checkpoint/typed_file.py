@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pycollective import object_codec
+from pycollective.arrays import by_name
 from pycollective.errors import InvalidArgument
 from pycollective.object_codec import MOST_NESTED, Bytes, Malformed
 
@@ -79,7 +80,13 @@ def decoded(body: Bytes) -> object:
 def read(file: BufferedReader) -> Bytes:
     """The body, whole. InvalidArgument: this is no checkpoint, or not all of it."""
     header = file.read(HEADER.size)
-    if len(header) < HEADER.size or not header.startswith(MAGIC):
+    if len(header) < HEADER.size and MAGIC.startswith(header[: len(MAGIC)]):
+        what = "ends within its header" if header else "is empty"
+        raise InvalidArgument(
+            f"checkpoint.load: {file.name} is cut short: the file {what}, as when it was copied only in part or the "
+            "disk was full: load another one"
+        )
+    if not header.startswith(MAGIC):
         raise InvalidArgument(
             f"checkpoint.load: {file.name} is no checkpoint: it begins with {header[:8]!r}. If it was saved with "
             "write=, load it with read="
@@ -91,8 +98,9 @@ def read(file: BufferedReader) -> Bytes:
         )
     there = file.seek(0, 2) - HEADER.size
     if there != nbytes:  # before memory is taken for what is merely claimed
+        state = "cut short" if there < nbytes else "damaged"
         raise InvalidArgument(
-            f"checkpoint.load: {file.name} is damaged: {there} bytes behind the header instead of {nbytes}"
+            f"checkpoint.load: {file.name} is {state}: {there} bytes behind the header instead of {nbytes}"
         )
     file.seek(HEADER.size)
     body: Bytes = np.empty(nbytes, np.uint8)
@@ -110,9 +118,12 @@ def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
         return {key: plain(each, depth + 1) for key, each in value.items()}
     if kind is list or kind is tuple:
         return kind(plain(each, depth + 1) for each in value)
+    if getattr(value, "is_meta", False):
+        return value  # the codec refuses it
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch or Paddle, or a parameter
         return value.detach().cpu()
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(value, jax.Array):
+        by_name("jax").shape(value)  # refuses random keys
         return np.asarray(value)
     return value

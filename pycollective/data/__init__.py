@@ -14,5 +14,10 @@ from pycollective.data.from_root import scatter
 from pycollective.data.one_copy import shared
 from pycollective.data.samplers import BatchSampler, Sampler
 from pycollective.data.stream import shard
+from pycollective.foreign_words import missing
 
 __all__ = ["BatchSampler", "Sampler", "gather", "scatter", "shard", "shared"]
+
+
+def __getattr__(name: str) -> object:
+    raise missing(__name__, name, __all__)

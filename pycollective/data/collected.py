@@ -16,6 +16,7 @@ from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 
 __all__ = ["gather"]
@@ -23,6 +24,7 @@ __all__ = ["gather"]
 CALL = "pc.data.gather"
 
 
+@advised
 def gather(
     values: Any,  # noqa: ANN401
     sampler: Epochs,

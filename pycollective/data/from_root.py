@@ -10,6 +10,7 @@ from pycollective import objects
 from pycollective._core import Group
 from pycollective.data.cut import slice_of
 from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.object_codec.words import PLAIN
 from pycollective.one_rank import alone, members_of
 from pycollective.remote_error import raised_again, told
@@ -19,6 +20,7 @@ __all__ = ["scatter"]
 END = object()
 
 
+@advised
 def scatter(
     iterable: Iterable[Any] | None,
     *,

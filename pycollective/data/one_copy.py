@@ -27,6 +27,7 @@ from pycollective._core import Group
 from pycollective.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.one_rank import alone, members_of
 
@@ -38,6 +39,7 @@ ALIGNMENT = 64  # a cache line, and what vector instructions want
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
+@advised
 def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: float | None = None) -> Any:  # noqa: ANN401
     """Load a dataset once per host: its first rank calls `load`, the others map the same memory.
 

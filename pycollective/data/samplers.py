@@ -14,6 +14,7 @@ from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices, Order
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 
 __all__ = ["BatchSampler", "Sampler"]
 
@@ -50,6 +51,7 @@ class Sampler(Epochs):
         ([0, 8, 6], [5, 2, 6], 3)
     """
 
+    @advised
     def __init__(
         self,
         n_or_dataset: int | Sized,
@@ -143,6 +145,7 @@ class BatchSampler(Epochs):
         [[2, 3], [6, 7], [9]]
     """
 
+    @advised
     def __init__(
         self,
         n_or_dataset: int | Sized,

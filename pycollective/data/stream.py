@@ -9,12 +9,14 @@ from typing import TypeVar
 from pycollective._core import Group
 from pycollective.data.cut import Uneven, check_uneven
 from pycollective.data.place import Place
+from pycollective.foreign_words import advised
 
 __all__ = ["shard"]
 
 T = TypeVar("T")
 
 
+@advised
 def shard(
     stream: Iterable[T],
     *,

@@ -62,7 +62,7 @@ class Facts:
 def collect() -> Facts:
     """The facts about this process. Nothing waits longer than a second, nothing is imported or written."""
     from pycollective import _core
-    from pycollective.doctor.variables import known
+    from pycollective.environment_names import known
 
     env = dict(os.environ)
     placement, problem = _placed(env)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 
 from pycollective.doctor.line import Line, ok, warn
+from pycollective.environment_names import PREFIX, nearest, unknown
 
-PREFIX = "PYCOLLECTIVE_"
 # Of other variables only the name is shown: a job's name or address may be what its key is made of.
 SHOWN = re.compile(
     r"((OMPI_COMM_WORLD|PMI|HOROVOD|PYCOLLECTIVE)_)?(LOCAL_)?(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|GROUP_RANK"
@@ -20,11 +19,6 @@ LAUNCHERS = re.compile(
     r"(LOCAL_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_.*|OMPI_COMM_WORLD_.*|PMIX?_.*|MPI_LOCAL.*"
     r"|SLURM_(JOB_ID|STEP_.*|PROCID|LOCALID|NODEID|NTASKS)|HOROVOD_.*|PADDLE_.*"
 )
-
-
-def known(markdown: str) -> frozenset[str]:
-    """The names in the table that docs/environment.md is made of."""
-    return frozenset(re.findall(r"^\| `(PYCOLLECTIVE_\w+)` \|", markdown, re.MULTILINE))
 
 
 def shown(env: Mapping[str, str], name: str) -> str:
@@ -41,11 +35,9 @@ def ours(env: Mapping[str, str], names: frozenset[str]) -> list[Line]:
     """A misspelt variable would be ignored in silence."""
     mine = sorted(name for name in env if name.startswith(PREFIX))
     lines = []
-    for name in mine:
-        if name in names:
-            continue
-        near = difflib.get_close_matches(name, names, 1)
-        remedy = f"perhaps {near[0]}? " if near else ""
+    for name in unknown(env, names):
+        near = nearest(name, names)
+        remedy = f"perhaps {near}? " if near else ""
         lines.append(
             warn(
                 "variables",

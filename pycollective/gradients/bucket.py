@@ -14,7 +14,7 @@ from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Memory
 from pycollective.blocks import library_for
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.gradients.compression import cast, wire_for
+from pycollective.gradients.compression import cast, overflowed, wire_for
 from pycollective.gradients.layout import Slot
 from pycollective.heap import empty
 
@@ -41,7 +41,8 @@ class Bucket:
         self.flat = (
             library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
         )
-        self.wire = wire_for(self.flat, slots[0].dtype, compression)
+        self._dtype, self._compression = slots[0].dtype, compression
+        self.wire = wire_for(self.flat, self._dtype, compression)
         self.missing = set(self.names)
         self.work: Work[Any] | None = None
 
@@ -57,6 +58,11 @@ class Bucket:
         error = self._outcome(self.work)
         if error is None and self.wire is not None:
             cast(self.flat, self.wire)
+            if overflowed(self.wire, self._dtype, self._compression):
+                return InvalidArgument(
+                    'GradientReducer: a float64 gradient or its sum is infinite in compression="f16", which holds '
+                    'numbers up to 65504: take compression="bf16", which holds them up to 3e38, or none'
+                )
         return error
 
     def _outcome(self, work: Work[Any]) -> CollectiveError | None:

@@ -12,7 +12,7 @@ from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.heap import empty
 
-__all__ = ["FORMATS", "cast", "check_format", "wire_for"]
+__all__ = ["FORMATS", "cast", "check_format", "overflowed", "wire_for"]
 
 FORMATS = {"bf16": "bfloat16", "f16": "float16"}
 WIDE = ("float32", "float64")  # what is cast; all other dtypes travel as they are
@@ -47,6 +47,16 @@ def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
             'take "f16"'
         ) from None
     return empty(flat.size, ml_dtypes.bfloat16)
+
+
+def overflowed(wire: Any, dtype: str, compression: str | None) -> bool:
+    """Whether gradients of float64 have become infinite on the wire: the same answer on all ranks.
+
+    Of float32 that is for the optimizer to see: a scaler of losses looks for it, and none is used with float64.
+    """
+    if compression != "f16" or dtype != "float64" or is_on_gpu(wire):
+        return False
+    return bool(np.isinf(wire if isinstance(wire, np.ndarray) else wire.numpy()).any())
 
 
 def cast(target: Any, source: Any) -> None:

@@ -12,6 +12,7 @@ from pycollective.arrays import Library, library_of, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.blocks import check_block, library_for
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.gradients.bucket import Bucket, Place
 from pycollective.gradients.compression import check_format
 from pycollective.gradients.layout import Slot, check_same_on_all_ranks, cut
@@ -24,6 +25,8 @@ __all__ = ["GradientReducer"]
 
 class GradientReducer:
     """Reduces the gradients of a training step over all ranks of a group, in buckets, in the background.
+
+    The gradients given stay as they are, unlike with allreduce(): use those that are returned.
 
         reducer = pc.GradientReducer(parameters)              # {"weight": array, "bias": array}
         for batch in batches:
@@ -45,7 +48,8 @@ class GradientReducer:
         bucket_nbytes: most bytes of a bucket; a larger gradient has one of its own.
         first_bucket_nbytes: the same for the first bucket, which is small to be under way early.
         compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are rounded on the way out
-            and by every addition; what f16 cannot hold becomes infinite.
+            and by every addition. What f16 cannot hold becomes infinite in float32, where scalers of losses look for
+            it, and is an InvalidArgument of finish() on all ranks in float64.
         timeout: seconds for each bucket, default that of init().
 
     The buckets travel in a group of their own: calls on `group`, during backward too, stand in no order to them and do
@@ -70,6 +74,7 @@ class GradientReducer:
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         parameters: Mapping[str, Any] | Iterable[tuple[str, Any]],
@@ -223,7 +228,8 @@ class GradientReducer:
     def reduce(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
         """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
 
-        The arrays given are read only. Returns and raises as finish(); InvalidArgument before anything is sent.
+        The gradients given stay as they are, so write `gradients = reducer.reduce(gradients)`. Returns and raises as
+        finish(); InvalidArgument before anything is sent.
         """
         for name, gradient in gradients.items():
             place = self._place(name)
@@ -314,7 +320,13 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
     names: set[str] = set()
     owners: dict[int, str] = {}
     gpus: dict[str, str] = {}
-    for name, x in parameters.items() if isinstance(parameters, Mapping) else parameters:
+    for pair in parameters.items() if isinstance(parameters, Mapping) else parameters:
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InvalidArgument(
+                "GradientReducer: parameters must be a dict or (name, array) pairs, and this one is a "
+                f"{type(pair).__name__}: give names, as dict(zip(names, arrays))"
+            )
+        name, x = pair
         if name in names:
             raise InvalidArgument(f'GradientReducer: two parameters are called "{name}"')
         library = library_for("GradientReducer", f'parameter "{name}"', x)

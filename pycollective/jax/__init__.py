@@ -21,6 +21,7 @@ What was jitted is for the groups it was traced with, the world included: when t
 
 from __future__ import annotations
 
+from pycollective.foreign_words import missing
 from pycollective.jax.functional import (
     allgather,
     allreduce,
@@ -33,3 +34,7 @@ from pycollective.jax.functional import (
 )
 
 __all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
+
+
+def __getattr__(name: str) -> object:
+    raise missing(__name__, name, __all__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.jax import calls
 from pycollective.jax.calls import GRADIENT_TAG, made
 
@@ -28,6 +29,7 @@ def _group(group: Group | None) -> Group:
     return _core.world() if group is None else group
 
 
+@advised
 def allreduce(
     x: ArrayLike, op: OpName = "sum", *, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
@@ -57,6 +59,7 @@ def allreduce(
     return made(calls.Allreduce(_group(group), timeout, _ALIASES.get(op, op)), jnp.asarray(x))
 
 
+@advised
 def reduce(
     x: ArrayLike,
     op: OpName = "sum",
@@ -79,6 +82,7 @@ def reduce(
     return made(calls.Reduce(_group(group), timeout, _ALIASES.get(op, op), root), jnp.asarray(x))
 
 
+@advised
 def broadcast(
     x: ArrayLike, root: int = 0, *, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
@@ -96,6 +100,7 @@ def broadcast(
     return made(calls.Broadcast(_group(group), timeout, root), jnp.asarray(x))
 
 
+@advised
 def allgather(
     x: ArrayLike, *, axis: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
@@ -124,6 +129,7 @@ def allgather(
     return made(calls.Allgather(_group(group), timeout, _axis("allgather", x, axis)), jnp.asarray(x))
 
 
+@advised
 def reduce_scatter(
     x: ArrayLike,
     op: OpName = "sum",
@@ -160,6 +166,7 @@ def reduce_scatter(
     return made(calls.ReduceScatter(_group(group), timeout, _ALIASES.get(op, op), axis), jnp.asarray(x))
 
 
+@advised
 def alltoall(
     x: ArrayLike,
     *,
@@ -204,6 +211,7 @@ def alltoall(
     return made(calls.Alltoall(_group(group), timeout, axis, sent, received), jnp.asarray(x))
 
 
+@advised
 def send(
     x: ArrayLike, peer: int, *, tag: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
@@ -246,6 +254,7 @@ def send(
     return made(calls.Send(_group(group), timeout, peer, _tag("send", tag), x.shape, np.dtype(x.dtype)), x)
 
 
+@advised
 def recv(
     like: ArrayLike, peer: int, *, tag: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
@@ -275,6 +284,11 @@ def recv(
         ...     x = pcj.recv(jnp.zeros(3), 0)
         >>> pc.shutdown()
     """
+    if like is None:
+        raise InvalidArgument(
+            "recv: like must be an array of the shape and dtype that come: what is traced by JAX must know them. "
+            "Outside of jit and grad pycollective.recv(None, peer) needs neither"
+        )
     x = jnp.asarray(like)
     return made(calls.Recv(_group(group), timeout, peer, _tag("recv", tag), x.shape, np.dtype(x.dtype)), x)
 

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pycollective import lifetime
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure, RemoteError
+from pycollective.foreign_words import advised
 from pycollective.launching import worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, usable_cores
@@ -25,6 +26,7 @@ from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
+from pycollective.whole_numbers import whole_number
 
 __all__ = ["launch", "run"]
 
@@ -36,6 +38,7 @@ DUMP_S = 1.0  # how long after the deadline ranks have to print where they are
 SHOWN_LINES = 20
 
 
+@advised
 def run(
     function: Callable[..., T],
     *args: object,
@@ -82,7 +85,7 @@ def run(
         >>> pc.run(pc.rank, n=2)
         [0, 1]
     """
-    n = usable_cores() if n is None else n
+    n = usable_cores() if n is None else whole_number("run", "n", n)
     over_hosts = _world_over_hosts(n, world_size, rank_start, master)
     lifetime.check_timeout(timeout)
     job = describe(function, args, kwargs or {}, timeout_s=timeout, init=init, by_value=True)
@@ -124,6 +127,7 @@ def launch(
     rank_start: int = 0,
     master: str | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, list[T]]]: ...
+@advised
 def launch(
     function: Callable[P, T] | None = None,
     *,
@@ -184,7 +188,8 @@ def _world_over_hosts(n: int, world_size: int | None, rank_start: int, master: s
     """None: all ranks are here."""
     if n < 1:
         raise InvalidArgument(f"run(n={n}): at least one rank must be started")
-    size = n if world_size is None else world_size
+    size = n if world_size is None else whole_number("run", "world_size", world_size)
+    rank_start = whole_number("run", "rank_start", rank_start)
     if rank_start < 0 or rank_start + n > size:
         raise InvalidArgument(
             f"run(n={n}, world_size={world_size}, rank_start={rank_start}): ranks {rank_start} to "

@@ -9,7 +9,7 @@ import signal
 from types import FrameType
 
 from pycollective.errors import CollectiveError
-from pycollective.launching import child, machines, report
+from pycollective.launching import child, gpus, machines, report
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.key import new_key
 from pycollective.launching.local_ranks import LocalRanks, Logs
@@ -35,6 +35,8 @@ def run(options: Options) -> int:
             machines.check(options.machines)
         if options.banner:
             report.say(report.banner(options, os.environ))
+        if told := gpus.missing(options.gpus):
+            report.say(told)
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)

@@ -10,9 +10,14 @@ Values may be numbers, or arrays and tensors of one element of any library.
 
 from __future__ import annotations
 
+from pycollective.foreign_words import missing
 from pycollective.metrics.joined import cat
 from pycollective.metrics.meter import Meter, compute, mean
 from pycollective.metrics.sums import sum
 from pycollective.metrics.top_k import accuracy
 
 __all__ = ["Meter", "accuracy", "cat", "compute", "mean", "sum"]
+
+
+def __getattr__(name: str) -> object:
+    raise missing(__name__, name, __all__)

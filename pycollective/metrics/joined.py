@@ -9,6 +9,7 @@ from pycollective._core import Group
 from pycollective.blocks import check_block, library_for
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = ["cat"]
 A = TypeVar("A", bound="Array | Bundle")
 
 
+@advised
 def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
     """Join the arrays of all ranks along axis 0, in rank order: each may have another length, also none at all.
 

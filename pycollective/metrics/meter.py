@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.metrics.sums import SINGLE, added, named, number
 
 __all__ = ["Meter", "compute", "mean"]
@@ -75,6 +76,7 @@ def compute(meters: Meter, *, group: Group | None = None, timeout: float | None 
 def compute(
     meters: Mapping[str, Meter], *, group: Group | None = None, timeout: float | None = None
 ) -> dict[str, float]: ...
+@advised
 def compute(
     meters: Mapping[str, Meter] | Meter, *, group: Group | None = None, timeout: float | None = None
 ) -> dict[str, float] | float:
@@ -127,6 +129,7 @@ def mean(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> float: ...
+@advised
 def mean(
     values: Any,
     *,

@@ -18,6 +18,7 @@ from pycollective import _core
 from pycollective._core import Group
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_parcel import printable
 
@@ -34,6 +35,7 @@ def sum(
 ) -> dict[str, float]: ...
 @overload
 def sum(values: Any, *, group: Group | None = None, timeout: float | None = None) -> float: ...  # noqa: ANN401
+@advised
 def sum(
     values: Any,
     *,
@@ -87,15 +89,14 @@ def named(values: Any) -> tuple[Named, str]:  # noqa: ANN401
 def number(value: Any, name: str) -> float:  # noqa: ANN401
     """`value` as a float, whatever library it comes from. InvalidArgument if it is no single real number."""
     what = f"the value {name!r}" if name else "the value"
-    shape = getattr(value, "shape", ())
+    shape: tuple[int, ...] = ()
     try:
+        shape = tuple(getattr(value, "shape", ()))
         plain = value.item() if hasattr(value, "item") else value
         if isinstance(plain, (bool, int, float)):
             return float(plain)
     except Exception as error:  # of a library: not one element, traced, ...
-        raise InvalidArgument(
-            f"{what} of shape {tuple(shape)} cannot be read as one number: {error}"
-        ) from error
+        raise InvalidArgument(f"{what} of shape {shape} cannot be read as one number: {error}") from error
     raise InvalidArgument(f"{what} is a {type(value).__name__}, no real number")
 
 

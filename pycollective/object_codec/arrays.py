@@ -113,7 +113,7 @@ def tensor_name(x: torch.Tensor) -> str:
         raise ValueError(f"a tensor in the memory of {x.device}: send x.cpu()")
     if x.requires_grad:
         raise ValueError("a tensor that requires grad, which would be lost: send x.detach()")
-    if str(x.layout) != "torch.strided" or name not in TORCH_DTYPES:
+    if str(x.layout) != "torch.strided" or x.is_nested or name not in TORCH_DTYPES:
         raise ValueError(f"a tensor of {x.dtype} and {x.layout}")
     return name
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 from pycollective import _core, lifetime, objects
 from pycollective._core import Group
 from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.remote_calls.service import Service
 from pycollective.remote_error import raised_again, told
 
@@ -28,6 +29,7 @@ _service: Service | None = None  # of the block in which this process is
 
 
 @contextlib.contextmanager
+@advised
 def serving(
     *functions: Callable[..., Any], group: Group | None = None, timeout: float | None = None
 ) -> Iterator[None]:
@@ -139,6 +141,7 @@ def call(
 def call(
     function: str, /, *args: object, rank: int, timeout: float | None = None, **kwargs: object
 ) -> Any: ...  # noqa: ANN401
+@advised
 def call(
     function: Callable[..., T] | str,
     /,

@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 import typing
 
+from pycollective.foreign_words import missing
+
 if typing.TYPE_CHECKING:
     from pycollective.torch import functional
     from pycollective.torch.barrier import monitored_barrier
@@ -50,7 +52,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
-        raise AttributeError(f"module 'pycollective.torch' has no attribute {name!r}")
+        raise missing("pycollective.torch", name, __all__)
     try:
         module = importlib.import_module(f"pycollective.torch.{_HOMES.get(name, name)}")
     except ModuleNotFoundError as error:

@@ -14,6 +14,8 @@ from torch import nn
 from pycollective._core import Group
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.foreign_words import advised
+from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
 
@@ -81,6 +83,7 @@ class DataParallel(nn.Module):
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         module: nn.Module,
@@ -92,6 +95,7 @@ class DataParallel(nn.Module):
         broadcast_buffers: bool = True,
         timeout: float | None = None,
     ) -> None:
+        check_of_torch("DataParallel", module, nn.Module)
         super().__init__()
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise InvalidArgument("DataParallel: no parameter requires grad, so there is nothing to train")

@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.foreign_words import advised
+from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
 
@@ -95,6 +97,7 @@ class _Distributed(Optimizer):
 _Distributed.step.hooked = True  # type: ignore[attr-defined]  # torch's hooks of step() run in the class beneath
 
 
+@advised
 def DistributedOptimizer(
     optimizer: O,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,
@@ -162,6 +165,7 @@ def DistributedOptimizer(
         True
         >>> pc.shutdown()
     """
+    check_of_torch("DistributedOptimizer", optimizer, Optimizer)
     if isinstance(optimizer, _Distributed):
         raise InvalidArgument("DistributedOptimizer: the optimizer is one already")
     if isinstance(optimizer, torch.optim.LBFGS):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pycollective import objects
 from pycollective.errors import CollectiveMismatch, InvalidArgument
+from pycollective.foreign_words import advised
 from pycollective.remote_error import raised_again, told
 from pycollective.torch.groups import group_of
 
@@ -75,6 +76,7 @@ class Pipeline:
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         stage: Callable[[Tensor], Tensor],

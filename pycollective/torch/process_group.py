@@ -42,7 +42,7 @@ from pycollective.torch.devices import check_one_device
 from pycollective.torch.dispatcher import reach_python_groups
 from pycollective.torch.gpu_work import GpuBarrier, work_of
 from pycollective.torch.joining import join
-from pycollective.torch.pieces import flat_to_read, flat_to_write, to_read, to_write
+from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, to_read, to_write
 from pycollective.torch.reduce_ops import NAMES, op_of
 from pycollective.torch.sparse import sparse_allreduce
 from pycollective.torch.work import DoneWork, ManyWork
@@ -230,6 +230,7 @@ class ProcessGroupPycollective(ProcessGroup):
         op, seconds = op_of(opts.reduceOp), self._seconds(opts)
         self._calls += 1
         check_one_device("all_reduce_coalesced", tensors)
+        check_apart("all_reduce_coalesced", tensors)
         works: list[Work] = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
@@ -274,8 +275,8 @@ class ProcessGroupPycollective(ProcessGroup):
         if type(opts) is not ReduceOptions:
             opts = _with_op(_with_root(ReduceOptions(), opts, timeout), op, timeout)
         tensor = _one(tensors)
-        block, after = to_write(tensor)
         at_root = opts.rootRank == self.rank()
+        block, after = to_write(tensor) if at_root else (to_read(tensor), None)
         return self._call(
             "reduce",
             opts,
@@ -284,7 +285,7 @@ class ProcessGroupPycollective(ProcessGroup):
             [tensor],
             op=op_of(opts.reduceOp),
             root=opts.rootRank,
-            after=after if at_root else None,
+            after=after,
         )
 
     # ---- parts
@@ -292,7 +293,7 @@ class ProcessGroupPycollective(ProcessGroup):
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         parts, x = _lists(outputs, inputs)
         opts = _options(AllgatherOptions, opts)
-        out, after = flat_to_write(parts)
+        out, after = flat_to_write("all_gather", parts)
         return self._call("allgather", opts, to_read(x), out, parts, counts=_uneven(parts), after=after)
 
     def all_gather_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
@@ -310,6 +311,7 @@ class ProcessGroupPycollective(ProcessGroup):
     ) -> Work:
         opts = _options(AllgatherOptions, opts)
         check_one_device("all_gather_into_tensor_coalesced", [*outputs, *inputs])
+        check_apart("all_gather_into_tensor_coalesced", outputs)
         return ManyWork(
             [self.all_gather_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
         )
@@ -323,7 +325,9 @@ class ProcessGroupPycollective(ProcessGroup):
         opts: Any = None,
     ) -> Work:
         opts = _options(AllgatherOptions, opts)
-        check_one_device("all_gather_coalesced", [*inputs, *(each for parts in outputs for each in parts)])
+        every = [each for parts in outputs for each in parts]
+        check_one_device("all_gather_coalesced", [*inputs, *every])
+        check_apart("all_gather_coalesced", every)
         lists = zip(*outputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
         return ManyWork(
             [self.allgather([list(parts)], [x], opts) for parts, x in zip(lists, inputs, strict=True)]
@@ -341,7 +345,7 @@ class ProcessGroupPycollective(ProcessGroup):
         if opts.rootRank != self.rank():
             return self._call("gather", opts, to_read(_one(inputs)), None, [], root=opts.rootRank)
         parts, x = _lists(outputs, inputs)
-        out, after = flat_to_write(parts)
+        out, after = flat_to_write("gather", parts)
         return self._call("gather", opts, to_read(x), out, parts, root=opts.rootRank, after=after)
 
     def scatter(
@@ -396,6 +400,7 @@ class ProcessGroupPycollective(ProcessGroup):
     ) -> Work:
         opts = _options(ReduceScatterOptions, opts)
         check_one_device("reduce_scatter_tensor_coalesced", [*outputs, *inputs])
+        check_apart("reduce_scatter_tensor_coalesced", outputs)
         return ManyWork(
             [self.reduce_scatter_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
         )
@@ -422,7 +427,7 @@ class ProcessGroupPycollective(ProcessGroup):
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
         opts = _options(AllToAllOptions, opts)
-        out, after = flat_to_write(outputs)
+        out, after = flat_to_write("all_to_all", outputs)
         return self._call(
             "alltoall",
             opts,

@@ -9,7 +9,7 @@ is exact; what is done to every element is float32 (float64 for float64).
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pycollective.errors import InvalidArgument
+from pycollective.foreign_words import advised
+from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ if TYPE_CHECKING:
     from pycollective._core import Group
 
 __all__ = ["SyncBatchNorm"]
+
+
+class _NameOfTorch:
+    """What torch's class has under this name is called otherwise here."""
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            "SyncBatchNorm has no convert_sync_batchnorm: write pc.torch.SyncBatchNorm.convert(model), with group= for "
+            "process_group="
+        )
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -66,6 +78,7 @@ class SyncBatchNorm(_BatchNorm):
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         num_features: int,
@@ -81,7 +94,10 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.group = group
 
+    convert_sync_batchnorm = _NameOfTorch()
+
     @classmethod
+    @advised
     def convert(cls, module: nn.Module, *, group: Group | ProcessGroup | None = None) -> nn.Module:
         """Put a SyncBatchNorm in the place of every batch normalization in a model.
 
@@ -108,6 +124,7 @@ class SyncBatchNorm(_BatchNorm):
               (1): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
             )
         """
+        check_of_torch("SyncBatchNorm.convert", module, nn.Module)
         replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used in two places stays one
         for name, layer in module.named_modules():
             if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):

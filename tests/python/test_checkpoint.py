@@ -124,11 +124,13 @@ def a_file_that_is_damaged_is_refused_on_all() -> None:
         pc.checkpoint.save(np.arange(1000), path)
         whole = path.read_bytes()
         damaged = {
-            "is no checkpoint: it begins with b''": b"",
+            "is cut short: the file is empty": b"",
+            "is no checkpoint: it begins with b'no'": b"no",
             "is no checkpoint: it begins with b'PK": b"PK\x03\x04" + whole,
-            "is no checkpoint": whole[:20],
-            "is damaged: .* bytes behind the header instead": whole[:-1],
-            "bytes behind the header instead": whole + b"\0",
+            "is cut short: the file ends within its header, .*load another one": whole[:20],
+            "is cut short: the file ends within its header": whole[:3],
+            "is cut short: .* bytes behind the header instead": whole[:-1],
+            "is damaged: .* bytes behind the header instead": whole + b"\0",
             "its checksum is wrong": whole[:-1] + bytes([whole[-1] ^ 1]),
             "has format 2": whole[:8] + b"\2" + whole[9:],
         }
@@ -410,6 +412,30 @@ def test_a_state_that_changes_while_it_is_saved_is_a_whole_file_all_the_same(tmp
     with Slow(tmp_path / "a", "w") as file:
         typed_file.write([x, np.zeros(1 << 16)], file)
     pc.checkpoint.load(tmp_path / "a")  # its checksum is that of what was written
+
+
+def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "a")
+    pc.checkpoint.save({"a": 1}, path)
+    pc.checkpoint.save({"a": 2}, path)
+    assert pc.checkpoint.load(path) == {"a": 2}
+    assert os.listdir(tmp_path) == ["a"]
+    with pytest.raises(TypeError, match="not int"):
+        pc.checkpoint.load(0)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_arrays_without_numbers_to_save_are_refused_where_they_stand(tmp_path: Path) -> None:
+    import jax
+
+    torch = pytest.importorskip("torch")
+    with pytest.raises(pc.Unsupported, match="random keys .* pass jax.random.key_data"):
+        pc.checkpoint.save({"key": jax.random.key(0)}, tmp_path / "a")
+    with pytest.raises(pc.InvalidArgument, match="'meta'"):
+        pc.checkpoint.save({"meta": torch.ones(2, device="meta")}, tmp_path / "a")
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with pytest.raises(pc.InvalidArgument, match="'nested'"):
+        pc.checkpoint.save({"nested": nested}, tmp_path / "a")
 
 
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:

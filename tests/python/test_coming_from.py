@@ -78,6 +78,8 @@ class Line:
 def lines() -> Iterator[Line]:
     system = ""
     for text in (ROOT / "docs" / "coming-from.md").read_text().splitlines():
+        if text == "## Word by word":  # test_foreign_words.py
+            return
         if text.startswith("## "):
             system = text.removeprefix("## ").partition(":")[0]
         elif text.startswith("| ") and not text.startswith(("| There", "|---")):

@@ -21,7 +21,7 @@ import pytest
 from pycollective import _core, testing
 from pycollective.doctor import Facts, Line, check, commands, keys, names, round_trips, world
 from pycollective.doctor.sockets import own_addresses
-from pycollective.doctor.variables import known
+from pycollective.environment_names import known
 from pycollective.launching.detect import Placement, detect
 from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP
 from pycollective.launching.key import key_id

@@ -110,10 +110,33 @@ def compressed() -> None:
         assert np.array_equal(got["x"], values * 2)
         assert np.array_equal(got["y"], values)
         assert got["n"] == 6
-    mine = np.array([1 + 2.0**-12, 1e6])
+    mine = np.array([1 + 2.0**-12, 1e6], np.float32)
     got = GradientReducer({"x": mine}, compression="f16").reduce({"x": mine})
     assert got["x"].tolist() == [1.0, np.inf]
     assert mine[0] > 1, "what was given is read only"
+
+
+def overflowing() -> None:
+    from arrays import torch
+
+    kinds = [np.zeros(2)] if torch is None else [np.zeros(2), torch.zeros(2, dtype=torch.float64)]
+    for like in kinds:
+        reducer = GradientReducer({"x": like, "n": np.zeros(2, np.int64)}, compression="f16", op="sum")
+        for large in (1e6, 4e4):  # on one rank; the sum of two
+            mine = like + (large if pc.rank() == 0 or large < 65504 else 1.0)
+            with pytest.raises(pc.InvalidArgument, match='infinite in compression="f16".*\n.*"x" to "x"'):
+                reducer.reduce({"x": mine})
+        assert reducer.reduce({"x": like + 3})["x"].tolist() == [6, 6]
+        bf16 = GradientReducer({"x": like}, compression="bf16", op="sum")
+        assert bf16.reduce({"x": like + 1e6})["x"].tolist() == [1998848] * 2
+    if torch is not None:
+        model = pc.torch.DataParallel(torch.nn.Linear(2, 1).double(), compression="f16")
+        with pytest.raises(pc.InvalidArgument, match='compression="f16"'):
+            (model(torch.ones(1, 2, dtype=torch.float64)).sum() * 1e6).backward()
+
+
+def test_float64_that_f16_cannot_hold_is_an_error_on_every_rank() -> None:
+    testing.run(overflowing, 2)
 
 
 def test_compression_rounds_on_the_wire_and_leaves_integers_alone() -> None:
@@ -144,6 +167,7 @@ def refusals() -> None:
         (lambda: GradientReducer([("a", x), ("a", np.zeros(2))]), 'two parameters are called "a"'),
         (lambda: GradientReducer({"a": x, "b": x}), '"a" and "b" are one array'),
         (lambda: GradientReducer({"a": 1.0}), "numpy.array"),
+        (lambda: GradientReducer([x, x]), "pairs, and this one is a ndarray: give names"),  # type: ignore[list-item]
         (lambda: GradientReducer({"a": None}), 'parameter "a"'),
         (lambda: GradientReducer({"a": x}, op="minloc"), "minloc"),
         (lambda: GradientReducer({"a": x}, bucket_nbytes=0), "at least one byte"),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_launch import program, run
 
-from pycollective import cli
-from pycollective.launching import report
+from pycollective import cli, devices
+from pycollective.launching import gpus, report
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
@@ -132,6 +132,36 @@ def test_every_rank_sees_all_gpus_in_the_order_that_was_given(
 
 
 @pytest.mark.parametrize(
+    ("there", "asked", "told"),
+    [
+        (0, "0,1", "--gpus 0,1: no such GPU is here, or its driver does not answer (try nvidia-smi)"),
+        (0, "GPU-8f6f", "--gpus GPU-8f6f: no such GPU is here"),
+        (
+            2,
+            "0,1,5",
+            "--gpus 0,1,5: this machine has no GPU 5: CUDA shows the ranks only those before it, 0,1",
+        ),
+        (2, "7", "--gpus 7: no such GPU is here"),
+    ],
+)
+def test_gpus_that_are_not_there_are_told_once_before_any_rank_starts(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], there: int, asked: str, told: str
+) -> None:
+    monkeypatch.setattr(devices, "_present", lambda: there)
+    assert cli.main(["run", "-n", "1", "--gpus", asked, "true"]) == 0
+    assert capfd.readouterr().err.count(told) == 1
+
+
+def test_of_gpus_that_are_there_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(devices, "_present", lambda: 2)
+    assert cli.main(["run", "-n", "1", "--gpus", "1,0", "true"]) == 0
+    assert cli.main(["run", "-n", "1", "true"]) == 0
+    assert "GPU" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("option", "spelled"), [("--local-rank-arg", "--local_rank"), ("--local-rank-arg-dash", "--local-rank")]
 )
 def test_old_scripts_are_told_their_local_rank_before_what_else_they_take(
@@ -157,11 +187,13 @@ def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], 
     words = ["-n", "2", "--gpus", "1", "--log-dir", str(tmp_path / "logs")]
     done = run("--banner", *words, script, "an arg", env={"OMP_NUM_THREADS": "3"})
     assert done.returncode == 0
+    told = gpus.missing(("1",))  # where there is none
+    missing = f"pycollective run: {told}\n" if told else ""
     assert done.stderr == (
         f"pycollective run: 2 ranks: {sys.executable} {script} 'an arg'; threads per rank: 3; GPUs: 1; "
-        f"logs: {tmp_path}/logs\n"
+        f"logs: {tmp_path}/logs\n{missing}"
     )
-    assert run(*words, script).stderr == ""  # nobody is at a terminal
+    assert run(*words, script).stderr == missing  # nobody is at a terminal
 
 
 def test_the_banner_of_one_of_several_machines_says_which(asked: Asked) -> None:

@@ -364,6 +364,23 @@ def test_what_describes_no_place_in_a_world_of_several_hosts_is_refused(
         pc.run(in_world, n=2, **given)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n": "2"}, r"run\(n='2'\): n must be an int, not str: write int\('2'\)"),
+        ({"n": 2.0}, r"run\(n=2.0\): n must be an int, not float"),
+        ({"n": True}, r"run\(n=True\): n must be an int, not bool"),
+        ({"n": 1, "world_size": "2", "master": "a"}, r"run\(world_size='2'\): world_size must be an int"),
+        ({"n": 1, "world_size": 2, "rank_start": "1", "master": "a"}, r"rank_start must be an int, not str"),
+    ],
+)
+def test_a_count_that_is_no_int_is_refused_by_its_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        pc.run(in_world, **given)
+    with pytest.raises(TypeError, match=message):
+        pc.launch(**given)(in_world)()
+
+
 def place() -> tuple[int, int, int, int, float]:
     return pc.rank(), pc.size(), pc.local_rank(), pc.local_size(), float(pc.allreduce(1.0))
 

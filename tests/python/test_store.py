@@ -228,6 +228,31 @@ def test_bad_arguments_are_refused_and_the_store_goes_on() -> None:
     testing.run(bad_arguments, 1)
 
 
+def looks() -> None:
+    store = pc.store()
+    if pc.rank() == 0:
+        store.set("there", 7, timeout=0)
+    pc.barrier()
+    for seconds in (0, 0, 1e-9, 0.001, 0.01, 0.1):
+        assert store.get("there", timeout=seconds) == 7
+        store.wait("there", timeout=seconds)
+        with pytest.raises(CollectiveTimeout, match="'missing': nobody has set it") as error:
+            store.get("missing", timeout=seconds)
+        assert "reach" not in str(error.value)
+    pc.barrier()
+    if pc.rank() == 0:
+        assert store.pop("there", timeout=0) == 7
+        assert store.add("n", timeout=0) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_look_without_waiting_finds_what_is_there_and_names_what_is_not(
+    size: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    testing.run(looks, size)
+    assert "turned away" not in "".join(capfd.readouterr())
+
+
 def used_by_threads() -> None:
     store = pc.store()
     sums = []

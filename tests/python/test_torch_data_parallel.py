@@ -333,6 +333,14 @@ def tensors_that_cannot_all_be_given_are_refused_on_every_rank() -> None:
     module.register_buffer("table", torch.zeros(1).expand(3))
     with pytest.raises(pc.InvalidArgument, match='"table" of shape .* is expanded'):
         DataParallel(module)
+    module.register_buffer("table", torch.eye(3).to_sparse())
+    with pytest.raises(pc.InvalidArgument, match='"table" has layout torch.sparse_coo, .*to_dense'):
+        DataParallel(module)
+    module.register_buffer("table", torch.eye(3).to_sparse_csr())
+    with pytest.raises(pc.InvalidArgument, match='"table" has layout torch.sparse_csr'):
+        DataParallel(module)
+    with pytest.raises(pc.InvalidArgument, match='"weight" has layout torch.sparse_coo'):
+        DataParallel(nn.ParameterDict({"weight": nn.Parameter(torch.eye(3).to_sparse())}))
     module.register_buffer("table", torch.zeros(4))
     module.register_buffer("part", module.table[1:])
     with pytest.raises(pc.InvalidArgument, match='"table" and "part" share memory'):

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from arrays import torch
 from named_checks import Checks, assert_passed
@@ -379,6 +380,40 @@ def what_is_received_requires_grad_unless_told_otherwise() -> None:
     with torch.no_grad():
         assert not f.recv(x, 0).requires_grad
     assert f.recv(integers, 0).tolist() == [0, 1, 2]
+
+
+@CHECKS.on(2)
+def a_receiver_that_knows_nothing_gets_the_senders_shape_and_dtype_and_sends_a_gradient() -> None:
+    f = functional()
+    sent = [
+        torch.ones(2, 3),
+        torch.ones(0, 4),
+        torch.tensor(2.0),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(3, dtype=torch.float64),
+    ]
+    if pc.rank() == 0:
+        for x in (each.requires_grad_() for each in sent):
+            f.send(x * 2, 1, tag=3).backward()
+            assert torch.equal(x.grad, torch.full_like(x, 10))
+        f.send(torch.arange(3), 1)
+        f.send(torch.ones(2), 1)
+        pc.send(np.array(["2026-01-01"], "M8[D]"), 1)
+        return
+    for wanted in sent:
+        got = f.recv(None, 0, tag=3)
+        assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+        assert torch.equal(got.detach(), wanted * 2)
+        (got * 5).sum().backward()
+    assert f.recv(None, 0).tolist() == [0, 1, 2]
+    assert not f.recv(None, 0, requires_grad=False).requires_grad
+    with pytest.raises(pc.Unsupported, match="no dtype of torch"):
+        f.recv(None, 0)
+    assert pc.recv(None, 0) == np.datetime64("2026-01-01")
+    with pytest.raises(pc.CollectiveTimeout, match="recv from rank 0"):
+        f.recv(None, 0, timeout=0.05)
+    with pytest.raises(pc.InvalidArgument, match="like must be a tensor or None, not tuple"):
+        f.recv((2, 3), 0)
 
 
 @CHECKS.on(2)

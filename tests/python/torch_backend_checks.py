@@ -246,6 +246,35 @@ def gathered_tensors_are_in_the_order_of_ranks() -> None:
 
 
 @check
+def outputs_that_share_memory_are_refused_and_columns_of_a_matrix_do_not() -> None:
+    rank, size = here()
+    buffer, parts = torch.zeros(2, 3), torch.zeros(size + 1, 3)
+    overlapping = [parts[each : each + 2] for each in range(size)]
+    calls: dict[str, Callable[[list[torch.Tensor]], object]] = {
+        "all_gather": lambda out: dist.all_gather(out, own()),
+        "gather": lambda out: dist.gather(own(), out if rank == 0 else None),
+        "all_to_all": lambda out: dist.all_to_all(out, [own() for _ in range(size)]),
+        "all_reduce_coalesced": lambda out: dist.all_reduce_coalesced(out),
+    }
+    for name, call in calls.items():
+        for outputs in ([buffer] * size, overlapping, [*overlapping[:1], *reversed(overlapping[1:])]):
+            if name == "gather" and rank:
+                continue
+            with pytest.raises(pc.InvalidArgument, match=r"outputs 0 and [12] share memory"):
+                call(outputs)
+    with pytest.raises(pc.InvalidArgument, match="is expanded"):
+        dist.all_gather_into_tensor(torch.zeros(1, 3).expand(2 * size, 3), own())
+    whole = torch.zeros(2, 3, size)
+    for columns in ([whole[..., each] for each in range(size)], [whole[..., -each] for each in range(size)]):
+        dist.all_gather(columns, own())
+        assert all(torch.equal(each, own(place)) for place, each in enumerate(columns))
+    odd = torch.zeros(2, 9)  # uneven places
+    columns = [odd[:, 0:3], odd[:, 3:6], odd[:, 6:9]][:size]
+    dist.all_gather(columns, own())
+    assert all(torch.equal(each, own(place)) for place, each in enumerate(columns))
+
+
+@check
 def scattered_and_exchanged_tensors_come_from_the_right_rank() -> None:
     rank, size = here()
     for root in range(size):

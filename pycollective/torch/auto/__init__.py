@@ -11,6 +11,7 @@ is one such thing, and knows nothing of the others but `batches`, which follows 
     files         torch.save() writes on rank 0
     randomness    random numbers are the same on all ranks
     losses        what backward begins with
+    sizes         whether the script weighs by the size of a batch
     script        the command line
 """
 

@@ -24,6 +24,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pycollective.errors import InvalidArgument
+from pycollective.torch.auto.sizes import weighing
 
 __all__ = ["Batch", "Batches", "Pass", "Share"]
 
@@ -96,6 +97,7 @@ class Batches:
         self._steps = 0
         self._cuts = 0
         self._warned = False
+        self._looked = False  # whether the program weighs by the sizes of batches
         self.eval_mode = False  # whether the last module to change its mode went into eval()
 
     def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
@@ -180,6 +182,7 @@ class Batches:
         for each in self._used:
             each.trained = True
             if each.handed == each.spent:
+                self._warn_of_sizes(each)
                 each.cutting = True
                 if (
                     loader := each.loader()
@@ -200,6 +203,19 @@ class Batches:
             if each.alike < (each.handed if kept else each.handed - each.spent):
                 raise _unclear("batches are kept, or taken ahead of their backward, and are not all alike")
         return passes
+
+    def _warn_of_sizes(self, training: Pass) -> None:
+        """Before the first batch that will be cut."""
+        if self._looked or training.cutting:
+            return
+        self._looked = True
+        if self._rank == 0 and (where := weighing()):
+            warnings.warn(
+                f"{WHO}: {where} adds up or weighs by the size of a batch: len(x) is that of this rank's part from the "
+                "second batch of a training loop on, while loss.item() after backward() is of the whole batch. For a "
+                "mean over an epoch add up loss.item() and divide by the number of batches (docs/auto.md)",
+                stacklevel=2,
+            )
 
     def _warn_whole(self, what: str) -> None:
         if self._rank == 0 and not self._warned:

@@ -31,8 +31,13 @@ calls raise NotInitialized until torch.compiler.reset().
 
 from __future__ import annotations
 
+from pycollective.foreign_words import missing
 from pycollective.torch.functional.messages import recv, send
 from pycollective.torch.functional.parts import allgather, alltoall, reduce_scatter
 from pycollective.torch.functional.reductions import allreduce, broadcast, reduce
 
 __all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
+
+
+def __getattr__(name: str) -> object:
+    raise missing(__name__, name, __all__)

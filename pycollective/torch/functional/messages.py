@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.functional.live_groups import group_at, number_of
 from pycollective.torch.functional.operation import Operation
@@ -73,7 +74,7 @@ def send(
 
 
 def recv(
-    like: Tensor,
+    like: Tensor | None,
     peer: int,
     *,
     tag: int = 0,
@@ -85,6 +86,7 @@ def recv(
 
     Args:
         like: a tensor of the shape and dtype that come, `torch.empty(shape)` for example. Its values are not read.
+            None: the message says what it is. Under torch.compile that breaks the graph.
         peer: the rank that calls send().
         tag: as for send().
         requires_grad: whether the sender waits for a gradient; False if what it sends does not require grad. Without
@@ -97,8 +99,8 @@ def recv(
         do not, as they leave out what leads to none of their inputs.
 
     Raises:
-        InvalidArgument: a tag that is too large; and as pycollective.recv().
-        Unsupported: in backward: with create_graph=True.
+        InvalidArgument: a tag that is too large, `like` is no tensor; and as pycollective.recv().
+        Unsupported: in backward: with create_graph=True. Without `like`: what comes is of no dtype of torch.
         CollectiveError: as pycollective.recv(), and in backward as pycollective.send().
 
     Example:
@@ -112,9 +114,31 @@ def recv(
         >>> pc.shutdown()
     """
     _check_tag("recv", tag)
-    differentiable = requires_grad and (like.is_floating_point() or like.is_complex())
+    number = number_of(group)
+    if like is None:
+        shape, dtype, timeout = _announced(number, peer, tag, timeout)
+    elif isinstance(like, Tensor):
+        shape, dtype = list(like.shape), like.dtype
+    else:
+        raise InvalidArgument(f"recv: like must be a tensor or None, not {type(like).__name__}")
+    differentiable = requires_grad and (dtype.is_floating_point or dtype.is_complex)
     anchor = _ANCHOR if differentiable else _ANCHOR.detach()
-    return _recv(anchor, list(like.shape), like.dtype, peer, tag, number_of(group), timeout)
+    return _recv(anchor, shape, dtype, peer, tag, number, timeout)
+
+
+@torch.compiler.disable
+def _announced(
+    number: int, peer: int, tag: int, timeout: float | None
+) -> tuple[list[int], torch.dtype, float | None]:
+    """Waits for a message, and leaves it where it is. Its shape and dtype, and how many seconds are left."""
+    clock = Clock(timeout)
+    _, name, shape, token = group_at(number)._find(peer, tag, clock.left_s())
+    del token
+    dtype = getattr(torch, name, None) if name else None
+    if not isinstance(dtype, torch.dtype):
+        what = f"sends {name!r}, which is no dtype of torch" if name else "does not say what it sends"
+        raise Unsupported(f"recv: rank {peer} {what}: receive it by pycollective.recv()")
+    return list(shape), dtype, clock.left_s()
 
 
 def _check_tag(call: str, tag: int) -> None:

@@ -57,6 +57,28 @@ TEST_P(StoreSuite, a_get_waits_for_the_key) {
   EXPECT_EQ(seen, "here");
 }
 
+TEST_P(StoreSuite, a_key_that_is_there_is_found_without_any_time_to_wait) {
+  ASSERT_TRUE(one_.set("there", "value", soon()).is_ok());
+  for (const double seconds : {0.0, 0.0, 1e-9, 0.001, 0.01}) {
+    EXPECT_TRUE(other_.wait("there", Deadline::after(seconds)).is_ok()) << seconds;
+    EXPECT_EQ(other_.get("there", Deadline::after(seconds)).value(), "value") << seconds;
+    const Status missing = other_.get("missing", Deadline::after(seconds)).status();
+    EXPECT_EQ(missing.code(), Code::kTimeout) << seconds;
+    EXPECT_NE(missing.message().find("'missing': nobody has set it"), std::string::npos) << missing.message();
+  }
+  EXPECT_EQ(other_.pop("missing", Deadline::after(0)).status().code(), Code::kTimeout);
+  EXPECT_EQ(other_.pop("there", Deadline::after(0)).value(), "value");
+  EXPECT_EQ(one_.wait("there", Deadline::after(0)).code(), Code::kTimeout);
+}
+
+TEST_P(StoreSuite, what_waits_for_nothing_needs_no_time) {
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_TRUE(one_.set("key", "value", Deadline::after(0)).is_ok());
+    EXPECT_EQ(one_.add("count", 1, Deadline::after(0)).value(), i);
+    EXPECT_TRUE(one_.erase("key", Deadline::after(0)).is_ok());
+  }
+}
+
 TEST_P(StoreSuite, one_end_serves_several_threads_while_one_of_them_waits) {
   std::string seen;
   std::thread waiter([&] { seen = one_.get("later", soon()).value(); });

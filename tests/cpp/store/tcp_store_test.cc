@@ -229,7 +229,7 @@ TEST_F(TcpStore, malformed_requests_are_cut_off) {
       {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(8), 1, 0, 0},
       {StoreOp::kGet, 0, 0, 0},           {StoreOp::kGet, 4097, 0, 0},
       {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
-      {StoreOp::kSet, 1, 0, 1},
+      {StoreOp::kSet, 1, 0, 1},           {StoreOp::kGet, 1, 0, 2},
   };
   for (const StoreRequest& request : bad) {
     RawConnection fd = member();

@@ -1,0 +1,28 @@
+"""Whether the GPUs that `pycollective run --gpus` names are there: else ranks would compute on the CPU, silently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pycollective import devices
+
+__all__ = ["missing"]
+
+
+def missing(named: Sequence[str]) -> str:
+    """What to tell the user, or an empty text."""
+    if not named:
+        return ""
+    there = devices.gpus_of(named)
+    if there == len(named):
+        return ""
+    asked = ",".join(named)
+    if there == 0:
+        return (
+            f"--gpus {asked}: no such GPU is here, or its driver does not answer (try nvidia-smi): the ranks get no "
+            "GPU, and what they compute they compute on the CPU"
+        )
+    return (
+        f"--gpus {asked}: this machine has no GPU {named[there]}: CUDA shows the ranks only those before it, "
+        f"{','.join(named[:there])}"
+    )

@@ -1,0 +1,190 @@
+"""Names, arguments and options of other systems are answered with what to write here."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import torch
+
+import pycollective as pc
+from pycollective import foreign_words, testing
+from pycollective.cli import main, make_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = (foreign_words.NAMES, foreign_words.ARGUMENTS, foreign_words.OPTIONS)
+
+
+def test_the_page_has_the_tables_and_no_word_stands_twice() -> None:
+    page = (ROOT / "docs" / "coming-from.md").read_text()
+    assert page.endswith(foreign_words.markdown()), "write foreign_words.markdown() to the end of the page"
+    for table in TABLES:
+        words = " ".join(table).split()
+        assert sorted(words) == sorted(set(words))
+
+
+def test_what_the_tables_say_exists() -> None:
+    for table in TABLES:
+        for here in table.values():
+            for dotted in re.findall(r"\bpc\.([\w.]+)", here):
+                owner: Any = pc
+                for name in dotted.rstrip(".").split("."):
+                    owner = getattr(owner, name)
+    options = {word for action in _run_options() for word in action.option_strings}
+    for here in foreign_words.OPTIONS.values():
+        assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", here)) <= options | {"--local_rank"}, here
+
+
+def _run_options() -> list[Any]:
+    (commands,) = (each for each in make_parser()._actions if hasattr(each, "choices") and each.choices)
+    assert isinstance(commands.choices, dict)
+    actions: list[Any] = commands.choices["run"]._actions
+    return actions
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "told"),
+    [
+        ("pycollective", "get_rank", r"write pc\.rank\(\)"),
+        ("pycollective", "get_world_size", r"write pc\.size\(\)"),
+        ("pycollective", "ReduceOp", 'pc.allreduce.x, "sum".'),
+        ("pycollective", "init_process_group", r"write pc\.init\(\)"),
+        ("pycollective", "all_reduce", r"write pc\.allreduce\(x\)"),
+        ("pycollective", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
+        ("pycollective", "allreduse", r"did you mean allreduce\?"),
+        ("pycollective.torch", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
+        ("pycollective.torch", "broadcast_parameters", r"pc\.broadcast\(model\.state_dict\(\)\)"),
+        ("pycollective.data", "DistributedSampler", r"pc\.data\.Sampler"),
+        ("pycollective.metrics", "means", r"did you mean mean\?"),
+        ("pycollective.checkpoint", "lode", r"did you mean load\?"),
+    ],
+)
+def test_a_name_of_elsewhere_is_answered_by_ours(module: str, name: str, told: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute '{name}': .*{told}"):
+        getattr(importlib.import_module(module), name)
+
+
+def test_what_nobody_knows_is_told_as_python_does() -> None:
+    with pytest.raises(AttributeError, match="^module 'pycollective' has no attribute 'xyzzy'$"):
+        _ = pc.xyzzy
+    assert not hasattr(pc, "__wrapped__")
+
+
+def linear() -> Any:
+    return torch.nn.Linear(2, 1)
+
+
+ARGUMENTS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (pc.allreduce, {"async_op": True}, r"pc\.allreduce_async\(x\)"),
+    (pc.allreduce, {"group": None}, r"g\.allreduce\(x\)"),
+    (pc.broadcast, {"src": 0}, "write root="),
+    (pc.allreduce, {"timeuot": 3}, r"did you mean timeout\?"),
+    (lambda _, **given: pc.init(**given), {"world_size": 2}, "write size="),
+    (
+        lambda _, **given: pc.init(**given),
+        {"init_method": "tcp://a:1"},
+        r'pc\.init\("host:port", rank=0, size=2\)',
+    ),
+    (lambda _, **given: pc.run(abs, 1, **given), {"nprocs": 2}, "write n="),
+    (lambda _, **given: pc.launch(**given), {"n_gpus": 2}, "write n="),
+    (lambda _, **given: pc.launch(**given), {"master_ip": "a"}, 'master="host:port"'),
+    (lambda _, **given: testing.run(abs, 2, 1, **given), {"timeout": 2}, r"did you mean timeout_s\?"),
+    (
+        lambda x, **given: pc.GradientReducer({"x": x}, **given),
+        {"bucket_cap_mb": 25},
+        "bucket_nbytes=25 << 20",
+    ),
+    (lambda _, **given: pc.data.Sampler(10, **given), {"drop_last": True}, 'uneven="drop"'),
+    (lambda _, **given: pc.data.BatchSampler(10, **given), {"batch_size": 2}, "global_batch_size="),
+    (lambda _, **given: pc.checkpoint.load("a", **given), {"map_location": "cpu"}, "read="),
+    (lambda _, **given: pc.seed(7, **given), {"rank": 1}, ""),
+    (pc.broadcast_object, {"src": 0}, "write root="),
+    (pc.broadcast_object, {"device": "cpu"}, "leave it out"),
+    (lambda _, **given: pc.single_process(**given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.serving(abs, **given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.coalesce(**given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.zeros(3, **given), {"device": "cuda"}, "leave it out"),
+    (lambda x, **given: pc.metrics.cat(x, **given), {"process_group": None}, "write group="),
+    (lambda x, **given: pc.metrics.mean(x, **given), {"process_group": None}, "write group="),
+]
+OF_TORCH: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (
+        lambda _, **given: pc.torch.DataParallel(linear(), **given),
+        {"device_ids": [0]},
+        "leave it out: a rank has one",
+    ),
+    (
+        lambda _, **given: pc.torch.DataParallel(linear(), **given),
+        {"find_unused_parameters": True},
+        "leave it out",
+    ),
+    (lambda _, **given: pc.torch.DataParallel(linear(), **given), {"process_group": None}, "write group="),
+    (lambda _, **given: pc.torch.SyncBatchNorm(3, **given), {"process_group": None}, "write group="),
+    (
+        lambda _, **given: pc.torch.SyncBatchNorm.convert(linear(), **given),
+        {"process_group": None},
+        "write group=",
+    ),
+    (lambda _, **given: pc.torch.Pipeline(linear(), **given), {"chunks": 4}, ""),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "told"), ARGUMENTS + (OF_TORCH if torch is not None else []))
+def test_an_argument_of_elsewhere_is_answered_by_ours(
+    world_of_one: pc.Group, call: Callable[..., Any], given: dict[str, Any], told: str
+) -> None:
+    (name,) = given
+    with pytest.raises(
+        TypeError, match=rf"got an unexpected keyword argument '{name}'(: .*{told})?"
+    ) as error:
+        call(np.ones(2), **given)
+    assert not told or re.search(told, str(error.value))
+
+
+def test_a_call_on_objects_takes_its_group_as_a_method(world_of_one: pc.Group) -> None:
+    with pytest.raises(TypeError, match=r"multiple values for argument 'group': write .*g\.allreduce\(x\)"):
+        pc.allgather_object(1, group=world_of_one)  # type: ignore[call-arg]
+
+
+def test_an_error_from_inside_is_left_alone() -> None:
+    @foreign_words.advised
+    def call(x: int, *, root: int = 0) -> int:
+        return call(x, src=root)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match=r"call\(\) got an unexpected keyword argument 'src': write root="):
+        call(1)
+
+    @foreign_words.advised
+    def raises(*, fine: int = 0) -> None:
+        raise TypeError("f() got an unexpected keyword argument 'src'")
+
+    with pytest.raises(TypeError, match=r"^f\(\) got an unexpected keyword argument 'src'$"):
+        raises()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--nproc-per-node 2", "for --nproc-per-node write -n 4"),
+        ("--nproc_per_node=2", "for --nproc_per_node write -n 4"),
+        ("--rank 0", "for --rank write --node-rank 0"),
+        ("--devices 0,1", "for --devices write --gpus 0,1"),
+        ("--rdzv-endpoint a:1", "for --rdzv-endpoint write --master HOST:PORT"),
+        ("--standalone", "--standalone: ranks of one machine meet by themselves"),
+        ("-H a,b", "one launcher on each machine"),
+        ("--log_dir x", "write --log-dir"),
+        ("--max-restart 3", "write --max-restarts"),
+        ("--gpuss 1", r"did you mean --gpus\?"),
+    ],
+)
+def test_an_option_of_elsewhere_is_answered_by_ours(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", *words.split(), "train.py"])
+    assert re.search(told, capsys.readouterr().err)
