@@ -9,11 +9,12 @@ import subprocess
 from collections.abc import Mapping
 from typing import IO, TypeAlias
 
-from pycollective.launching import child
+from pycollective.launching import child, memory_cgroup
 from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
-from pycollective.launching.output import Screen, pump
+from pycollective.launching.screen import Screen
+from pycollective.launching.screen.pump import pump
 from pycollective.launching.verdict import Failure, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
@@ -31,7 +32,14 @@ class LocalRanks:
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads, on_failed=self.lose)
+        self.screen = Screen(
+            ranks=options.shown,
+            prefix=options.prefix,
+            answered=options.stdin,
+            on_closed=self.nobody_reads,
+            on_failed=self.lose,
+        )
+        self.memory = memory_cgroup.read()  # before the first rank
         self.running: dict[int, Child] = {}
         self.failures: list[Failure] = []
         self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
@@ -81,7 +89,8 @@ class LocalRanks:
         env = rank_environment(self.options.environment(os.environ), self.world, rank, key_fd)
         words = self.options.words(rank - self.world.first)
         pipe = subprocess.PIPE
-        each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdout=pipe, stderr=pipe)
+        stdin = 0 if rank == self.options.stdin else subprocess.DEVNULL
+        each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdin=stdin, stdout=pipe, stderr=pipe)
         self.running[rank] = each
         tell_guard(self.guard_fd, "+", each)
         return each

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,6 +34,18 @@ class Options:
     machines: Machines | None = None
     max_restarts: int = 0
     banner: bool = False
+    only: frozenset[int] = frozenset()  # the ranks whose output is shown; none: all
+    stdin: int | None = None  # the rank that has our standard input
+
+    @property
+    def shown(self) -> Collection[int]:
+        """The ranks whose output is shown."""
+        return self.only or self.here
+
+    @property
+    def of_python(self) -> bool:
+        """Whether the ranks execute Python, as far as we know."""
+        return self.command[0] == sys.executable
 
     @property
     def here(self) -> range:
