@@ -46,7 +46,7 @@ _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
 _launcher: str | None = None  # of the last world
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
-_epochs: dict[tuple[str, str], int] = {}  # by launcher and job
+_epochs: dict[tuple[str, str, tuple[str, ...]], int] = {}  # by launcher, job and where rank 0 is
 _parents_place: dict[str, str] | None = (
     None  # in a forked child: the environment of the rank that it comes from
 )
@@ -119,10 +119,13 @@ def become_world(
         check_timeout(timeout)
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
-        placement = place()
-        runtime, _server = join(
-            placement, timeout=timeout, backend=None if backend == NCCL else backend, epoch=epoch
-        )
+        from pycollective.launching.rendezvous import placed
+
+        deadline = time.monotonic() + _seconds(timeout)
+        placement = placed(place, deadline=deadline)
+        within_s = deadline - time.monotonic()
+        transport = None if backend == NCCL else backend
+        runtime, _server = join(placement, timeout=timeout, backend=transport, epoch=epoch, within_s=within_s)
         if backend == NCCL:
             _join_gpus(runtime)
         _core._set_world(runtime.world)
@@ -155,29 +158,36 @@ def _join_gpus(runtime: _core.Runtime) -> None:
 
 
 def join(
-    placement: Placement, *, timeout: float | None, backend: str | None = None, epoch: int | None = None
+    placement: Placement,
+    *,
+    timeout: float | None,
+    backend: str | None = None,
+    epoch: int | None = None,
+    within_s: float | None = None,
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
     """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both.
 
     `epoch`: which world of this job it is, the same number on every rank, so that the worlds of one job are kept apart.
-    None: all ranks of the job have been in the same ones, and this process counts them.
+    None: all ranks of the job have been in the same ones, and this process counts them. `within_s`: how long the others
+    are waited for; default `timeout`.
     """
+    within_s = _seconds(timeout) if within_s is None else within_s
     if epoch is not None:
-        return _join(placement, epoch, timeout, backend)
-    job = (placement.launcher, placement.job)
+        return _join(placement, epoch, timeout, backend, within_s)
+    job = (placement.launcher, placement.job, placement.store_addresses[:1])
     epoch = _epochs.get(job, 0)
-    joined = _join(placement, epoch, timeout, backend)
+    joined = _join(placement, epoch, timeout, backend, within_s)
     _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     return joined
 
 
 def _join(
-    placement: Placement, epoch: int, timeout: float | None, backend: str | None
+    placement: Placement, epoch: int, timeout: float | None, backend: str | None, within_s: float
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
     from pycollective.launching.rendezvous import meet
 
-    deadline = time.monotonic() + _seconds(timeout)
-    meeting = meet(placement, number=epoch, timeout_s=deadline - time.monotonic())
+    deadline = time.monotonic() + within_s
+    meeting = meet(placement, number=epoch, timeout_s=within_s)
     try:
         runtime = _core.Runtime(
             placement.rank,

@@ -31,8 +31,8 @@ def run(options: Options) -> int:
     """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
     fill_standard_streams()
     try:
-        if options.machines:
-            machines.check(options.machines)
+        if options.machines and (awaited := machines.check(options.machines)):
+            report.say(awaited)
         if options.banner:
             report.say(report.banner(options, os.environ))
         for attempt in range(options.max_restarts + 1):

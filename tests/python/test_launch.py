@@ -519,3 +519,18 @@ def test_torchrun_works_as_it_is(tmp_path: Path) -> None:
         "rank 0 of 2, local 0",
         "rank 1 of 2, local 1",
     ]
+
+
+WITHOUT_LOOPBACK = ("unshare", "--map-root-user", "--net")
+
+
+def test_loopback_that_is_down_is_told_before_a_rank_is_started() -> None:
+    if subprocess.run([*WITHOUT_LOOPBACK, "true"], capture_output=True, timeout=DEADLINE_S).returncode:
+        pytest.skip("no namespaces here")
+    done = subprocess.run(
+        [*WITHOUT_LOOPBACK, *command("-n", "2", *SAY_HI)], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search(
+        r"cannot start the ranks: .*loopback interface of .* is down .*ip link set lo up", done.stderr
+    )
