@@ -23,7 +23,7 @@ from pycollective.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pycollective.launching.detect import Placement
 
@@ -42,9 +42,12 @@ PARENTS_PLACE = (
     "init(address, rank=, size=), or start it by spawn"
 )
 
+_LEAVE = "call pycollective.shutdown() first, or use pycollective.world()"
+
 _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
 _launcher: str | None = None  # of the last world
+_asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
 _epochs: dict[tuple[str, str, tuple[str, ...]], int] = {}  # by launcher, job and where rank 0 is
 _parents_place: dict[str, str] | None = (
@@ -62,6 +65,8 @@ def init(
 ) -> _core.Group:
     """Join the world and return its group, which the functions of this module act on from then on.
 
+    A second call with the same arguments, as by a notebook's cell that is run again, returns the world that there is.
+
     Without arguments the launcher says who we are: `pycollective run`, torchrun, mpirun or mpiexec (Open MPI, MPICH,
     Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment. Without any
     launcher this process is a world of one. A launcher that cannot be joined is an error, never a world of one.
@@ -78,8 +83,9 @@ def init(
             the ranks join on their GPUs at once, each on pycollective.device(), or init() fails on all of them.
 
     Raises:
-        InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
-            the addresses that ranks were given cannot be reached from each other.
+        InvalidArgument: the arguments or the environment describe no place in a world, there is a world that other
+            arguments have made, the name of rank 0's host does not resolve until the deadline, or the addresses that
+            ranks were given cannot be reached from each other.
         CollectiveMismatch: the ranks have different keys, sizes or versions, or two say that they are the same one.
         CollectiveTimeout: not all ranks came; the message names those that are missing.
         CollectiveError: the address of rank 0 is taken, or the system refuses something else.
@@ -96,7 +102,41 @@ def init(
         (0, 1)
         >>> pc.shutdown()
     """
-    return become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
+    global _asked
+    spelled = None if address == ENVIRONMENT else address
+    spelled = spelled.removeprefix("tcp://") if isinstance(spelled, str) else spelled
+    asked: dict[str, object] = {
+        "address": spelled,
+        "rank": rank,
+        "size": size,
+        "timeout": timeout,
+        "backend": backend,
+    }
+    if is_initialized():
+        _check_same(asked)
+        return _core.world()
+    world = become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
+    _asked = asked
+    return world
+
+
+def _check_same(asked: Mapping[str, object]) -> None:
+    """A second init() with the arguments of the first is one that a notebook makes again; others want another world."""
+    if _asked is None:
+        if any(value is not None for value in asked.values()):
+            raise InvalidArgument(
+                f"init(): there is a world already, which torch.distributed has made: {_LEAVE}, or call init() without "
+                f"arguments"
+            )
+        return
+    changed = [name for name, value in asked.items() if value != _asked[name]]
+    if changed:
+        now = ", ".join(f"{name}={asked[name]!r}" for name in changed)
+        before = ", ".join(f"{name}={_asked[name]!r}" for name in changed)
+        raise InvalidArgument(
+            f"init() was called twice, with other arguments: now {now}, before {before}. There is one world at a time: "
+            f"{_LEAVE}; with the same arguments init() returns the world that there is"
+        )
 
 
 def become_world(
@@ -107,14 +147,12 @@ def become_world(
     epoch: int | None = None,
 ) -> _core.Group:
     """What init() does, for a place found in another way. `epoch`: see join()."""
-    global _launcher, _runtime, _server
+    global _asked, _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
     try:
         if is_initialized():
-            raise InvalidArgument(
-                "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
-            )
+            raise InvalidArgument(f"init() was called twice: {_LEAVE}")
         _check_backend(backend)
         check_timeout(timeout)
         if timeout == 0:
@@ -129,7 +167,7 @@ def become_world(
         if backend == NCCL:
             _join_gpus(runtime)
         _core._set_world(runtime.world)
-        _runtime, _launcher = runtime, placement.launcher
+        _runtime, _launcher, _asked = runtime, placement.launcher, None
         return runtime.world
     finally:
         _entering.release()

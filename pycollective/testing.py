@@ -87,7 +87,8 @@ def run(
     key = new_key()
     with open_store_of_run(key) as store:
         world = World(size=n, store=store.addresses[0], master_port=free_port())
-        with started(job, world, key, env={**os.environ, **(env or {})}, show=show, merged=True) as ranks:
+        ranks_env = {**os.environ, **(env or {})}
+        with started(job, world, key, env=ranks_env, show=show, merged=True, store=store) as ranks:
             while ranks.next_end(deadline):
                 pass
     # Only now, when no process is left: reading a rank's objects runs code that is not ours.

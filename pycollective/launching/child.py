@@ -10,12 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from pycollective.launching import guard
 from pycollective.launching.key import key_file
 
 PR_SET_PDEATHSIG = 1
+ENDED_WELL = (
+    "has ended (exit code 0) and never called init(), so this world cannot come about. Does each rank call init(), or "
+    "does a condition lead one around it?"
+)
 _prctl = ctypes.CDLL(
     None
 ).prctl  # looked up here: between fork and exec nothing may be imported or allocated for long
@@ -46,6 +51,16 @@ class Child:
         if info is None:
             return None
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def has_left_others(self) -> bool:
+        """Whether something that it started in its process group goes on: a shell may have put the rank there."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != self.process.pid:
+                with contextlib.suppress(OSError):
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                    if int(fields[2]) == self.group:  # after the state and the parent
+                        return True
+        return False
 
     def reap(self) -> None:
         """Ends what is left of the group, then lets its number go."""

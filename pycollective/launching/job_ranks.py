@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
+from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
-from pycollective.launching.child import Child, guarded, key_files, tell_guard
+from pycollective.launching.child import ENDED_WELL, Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.job import Job
 from pycollective.launching.worker import Outcome
@@ -45,9 +46,13 @@ def started(
     env: Mapping[str, str],
     show: Show,
     merged: bool = False,
+    store: StoreServer | None = None,
 ) -> Iterator[JobRanks]:
-    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written."""
-    ranks = JobRanks(show)
+    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written.
+
+    `store`: in which the ranks meet, if it is here.
+    """
+    ranks = JobRanks(show, None if job.init else store)
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
@@ -149,6 +154,7 @@ class JobRanks:
     """To be used by the thread that started them alone, for they die with it."""
 
     show: Show
+    store: StoreServer | None = None  # where ranks that may have left out init() are missed
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -187,6 +193,8 @@ class JobRanks:
         for stream in self.streams:
             if stream.rank == rank.rank and stream.waiting():
                 self.read(stream)  # its last words, before anybody judges it
+        if self.store is not None and not rank.failed and self.running:
+            self.store._tell_missing([rank.rank], ENDED_WELL)
 
     def read(self, stream: Stream) -> None:
         lines = stream.read()

@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from pycollective.launching import child, memory_cgroup
-from pycollective.launching.child import Child, key_files, tell_guard
+from pycollective.launching.child import ENDED_WELL, Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
@@ -19,6 +19,7 @@ from pycollective.launching.verdict import Failure, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
+TOGETHER_S = 0.2  # how long after the first that ends well others may
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
@@ -27,11 +28,22 @@ Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "ou
 class LocalRanks:
     """Everything happens in the one thread of its event loop."""
 
-    def __init__(self, options: Options, world: World, guard_fd: int, logs: Logs) -> None:
+    def __init__(
+        self,
+        options: Options,
+        world: World,
+        guard_fd: int,
+        logs: Logs,
+        tell_missing: Callable[[Sequence[int], str], None] | None = None,
+    ) -> None:
         self.options = options
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
+        self.tell_missing = (
+            tell_missing  # those that wait for these ranks in init(); None: they are elsewhere, too
+        )
+        self.done: list[int] = []  # the ranks that ended well, of which the others have not been told
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -109,6 +121,9 @@ class LocalRanks:
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
+        if status == 0 and self.tell_missing is not None and not each.has_left_others():
+            self.done.append(each.rank)
+            self.loop.call_later(TOGETHER_S, self.miss)
         if status != 0 and not self.stopping:
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
             failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
@@ -117,6 +132,12 @@ class LocalRanks:
                 self.loop.call_later(SETTLE_S, self.stop)
             else:
                 self.stop()
+
+    def miss(self) -> None:
+        """Ranks mostly end together. Who is still here may wait in init() for one that never called it."""
+        ranks, self.done = self.done, []
+        if ranks and self.running and not self.stopping and self.tell_missing is not None:
+            self.loop.run_in_executor(None, self.tell_missing, ranks, ENDED_WELL)
 
     async def end_of(self, each: Child) -> int:
         ended = asyncio.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from test_launch import DEADLINE_S, WAIT, command, program, run
 
+import pycollective as pc
 from pycollective.launching import memory_cgroup
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
@@ -114,6 +116,16 @@ def test_equal_errors_that_ranks_survive_are_folded_too() -> None:
     assert ending.alike == [0]
 
 
+def test_errors_of_ranks_that_were_stopped_while_they_wrote_are_left_out() -> None:
+    screen = Tracebacks()
+    lines = [HEAD.encode(), b'  File "x.py", line 1, in <module>', b"ValueError: boom"]
+    screen.take(0, lines[:2])
+    screen.take(1, lines)
+    screen.take(2, [HEAD.encode(), b'  File "other.py", line 7, in <module>'])
+    ending = screen.end(1)
+    assert (ending.lines, ending.alike, ending.whole) == ([], [0], lines)
+
+
 def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracebacks, "LONGEST", 3)
     screen = Tracebacks()
@@ -203,3 +215,39 @@ def test_a_killed_rank_comes_with_the_counts(program: Callable[..., str]) -> Non
     assert "signal SIGKILL" in report
     assert "oom_kill" in report or "dmesg" in report
     assert sys.executable not in report
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_a_rank_that_ends_well_before_init_is_told_to_those_that_wait_there(
+    program: Callable[..., str], absent: int
+) -> None:
+    """Their own deadline is far away."""
+    script = program(f"if rank == {absent}: sys.exit()", "import pycollective as pc", "pc.init(timeout=300)")
+    done = run("-n", "3", script)
+    assert done.returncode == 1
+    assert done.stderr.count(HEAD) == 1
+    last = done.stderr.splitlines()[-1]
+    assert f"rank {absent} has ended (exit code 0) and never called init()" in last
+
+
+def leaves_out_init(absent: int) -> None:
+    if int(os.environ["RANK"]) != absent:
+        pc.init(timeout=300)
+
+
+def test_a_function_that_returns_before_init_is_told_to_those_that_wait_there() -> None:
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* and never called init"):
+        pc.run(leaves_out_init, 1, n=3, init=False)
+
+
+def test_a_shell_that_leaves_its_rank_behind_is_no_absent_rank(
+    program: Callable[..., str], tmp_path: Path
+) -> None:
+    """It ends at once, and what it has started joins the world."""
+    os.mkfifo(tmp_path / "ended")
+    script = program(
+        "import pycollective as pc", "pc.init(timeout=60); print(pc.allreduce(1)); pc.shutdown()"
+    )
+    shell = f"if [ $RANK = 0 ]; then ({sys.executable} {script}; : > {tmp_path}/ended) & else {sys.executable} {script}"
+    done = run("-n", "2", "sh", "-c", f"{shell}; read line < {tmp_path}/ended; fi")
+    assert sorted(done.stdout.splitlines()) == ["[0] 2", "[1] 2"], done.stderr

@@ -210,7 +210,7 @@ def ends(how: str) -> object:
 
 
 def test_a_rank_that_exits_has_failed() -> None:
-    with pytest.raises(pc.RemoteError, match="rank 1 ended by SystemExit: 3, without a result"):
+    with pytest.raises(pc.RemoteError, match=r"rank 1 called sys.exit\(3\), without a result"):
         pc.run(ends, "exit", n=2)
     with pytest.raises(pc.PeerFailure, match=r"rank 1 \(pid \d+\) ended with exit code 0, without a result"):
         pc.run(ends, "_exit", n=2)

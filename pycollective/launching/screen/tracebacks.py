@@ -25,6 +25,12 @@ def begins(line: bytes) -> bool:
     return _BEGINNING.match(plain(line)) is not None
 
 
+def unfinished(lines: Sequence[bytes]) -> bool:
+    """Whether the rank was stopped in the middle of a traceback, above the error itself."""
+    last = next((plain(line) for line in reversed(lines) if line.strip()), b"")
+    return last[:1] == b" " or begins(last)
+
+
 def identity(rank: int, lines: Sequence[bytes]) -> bytes:
     """Equal for errors that are the same to a reader. Those that only report another rank's end differ in numbers."""
     text = _VARYING.sub(b"", b"\n".join(plain(line) for line in lines).strip())
@@ -115,8 +121,10 @@ class Tracebacks:
         alike = set(self.writers.get(of_culprit, []) if of_culprit else [])
         for rank in sorted(self.held):
             key = identity(rank, self.held[rank])
-            if key == of_culprit:
+            if of_culprit is not None and of_culprit.startswith(key):  # a rank may be stopped while it writes
                 alike.add(rank)
+            elif culprit is not None and unfinished(self.held[rank]):
+                continue
             elif culprit is not None and is_consequence(self.held[rank]):
                 error = error_lines(self.held[rank])
                 victims.setdefault(error[0].partition(b":")[0], []).append(rank)
