@@ -24,7 +24,7 @@ from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
 from pycollective.launching.child import ENDED_WELL, Child, guarded, key_files, tell_guard
-from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.job import Job
 from pycollective.launching.worker import Outcome
 
@@ -60,7 +60,8 @@ def started(
                 pickle.dump(job, file)
                 file.flush()
                 for rank, key_fd in zip(world.ranks, key_fds, strict=True):
-                    each = start(rank, rank_environment(env, world, rank, key_fd), key_fd, file, merged)
+                    its_env = rank_environment(with_debugger(env), world, rank, key_fd)
+                    each = start(rank, its_env, key_fd, file, merged)
                     tell_guard(guard_fd, "+", each.child)
                     ranks.add(each)
             yield ranks

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pycollective.launching.environment import with_debugger
+
 DEFAULT_PORT = 29400
 LAST_PORT = 65534  # the one after the store's is MASTER_PORT
 
@@ -65,8 +67,11 @@ class Options:
         return replace(self, log_dir=self.log_dir / f"restart{number}")
 
     def environment(self, base: Mapping[str, str]) -> Mapping[str, str]:
-        # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
-        return {**base, "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else base
+        env = with_debugger(base) if self.of_python else dict(base)
+        if self.gpus:
+            # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
+        return env
 
     def words(self, local_rank: int) -> list[str]:
         """What that rank executes."""
