@@ -28,6 +28,7 @@ from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
+from pycollective.launching.screen.tracebacks import identity, named
 from pycollective.launching.verdict import signal_name
 
 __all__ = ["RankError", "WorldFailed", "run"]
@@ -54,8 +55,13 @@ class WorldFailed(Exception):
         self.errors = errors
         self.results = results
         lines = [f"{len(errors)} of {size} ranks failed"]
+        alike: dict[bytes, list[int]] = {}
         for rank, error in sorted(errors.items()):
-            lines += [f"-- rank {rank}: {error.summary}", error.details.rstrip()]
+            key = identity(rank, (error.details or error.summary).encode().splitlines())
+            alike.setdefault(key, []).append(rank)
+        for ranks in alike.values():
+            error = errors[ranks[0]]
+            lines += [f"-- {named(ranks)}: {error.summary}", error.details.rstrip()]
         super().__init__("\n".join(lines))
 
 
