@@ -8,7 +8,6 @@ import math
 import os
 import pickle
 import signal
-import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
+from pycollective.launching.own_streams import OwnStreams
 from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
 
 __all__ = ["launch", "run"]
@@ -96,7 +96,9 @@ def run(
             key,
             store,
         ),
-        started(job, world, key, env=os.environ, show=watch.show, store=store) as ranks,
+        started(
+            job, world, key, env=os.environ, show=watch.show, store=store, terminal=watch.streams
+        ) as ranks,
     ):
         try:
             watch.follow(ranks)
@@ -248,16 +250,13 @@ class _Watch:
         self.deadline = deadline
         self.failures: list[Failure] = []
         self.memory = memory_cgroup.read()  # before the first rank
+        self.streams = OwnStreams()
         self.tails: dict[int, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
 
     def show(self, rank: int, name: str, lines: list[str]) -> None:
         if name == "err":
             self.tails[rank].extend(lines)
-        file = sys.stdout if name == "out" else sys.stderr  # as they are now: a notebook has its own
-        if file is None:  # a program without a console, or with `>&-`
-            return
-        file.write("".join(f"[{rank}] {line}\n" for line in lines))
-        file.flush()
+        self.streams.show(rank, name, lines)
 
     def follow(self, ranks: JobRanks) -> None:
         deadline = self.deadline

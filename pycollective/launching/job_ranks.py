@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Protocol
 
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
@@ -37,6 +37,18 @@ BOOT = (
 Show = Callable[[int, str, "list[str]"], None]  # rank, "out" or "err", whole lines
 
 
+class Terminal(Protocol):
+    """Where unfinished lines are shown as well."""
+
+    def unfinished(self, rank: int, name: str, line: bytes) -> None:
+        """What there is of the rank's next line."""
+
+    def due_s(self) -> float | None:
+        """Seconds until redraw() is wanted; None: nothing has changed."""
+
+    def redraw(self) -> None: ...
+
+
 @contextlib.contextmanager
 def started(
     job: Job,
@@ -47,12 +59,13 @@ def started(
     show: Show,
     merged: bool = False,
     store: StoreServer | None = None,
+    terminal: Terminal | None = None,
 ) -> Iterator[JobRanks]:
     """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written.
 
     `store`: in which the ranks meet, if it is here.
     """
-    ranks = JobRanks(show, None if job.init else store)
+    ranks = JobRanks(show, None if job.init else store, terminal)
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
@@ -156,6 +169,7 @@ class JobRanks:
 
     show: Show
     store: StoreServer | None = None  # where ranks that may have left out init() are missed
+    terminal: Terminal | None = None
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -178,11 +192,15 @@ class JobRanks:
     def next_end(self, deadline: float) -> JobRank | None:
         """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
         while self.running and (left := deadline - time.monotonic()) > 0:
-            for key, _ in self.selector.select(None if left == math.inf else left):
+            due = math.inf if self.terminal is None else self.terminal.due_s()
+            patience = left if due is None else max(min(left, due), 0.0)
+            for key, _ in self.selector.select(None if patience == math.inf else patience):
                 if isinstance(key.data, JobRank):
                     self.ended(key)
                     return key.data
                 self.read(key.data)
+            if self.terminal is not None and self.terminal.due_s() == 0:
+                self.terminal.redraw()
         return None
 
     def ended(self, key: selectors.SelectorKey) -> None:
@@ -202,7 +220,9 @@ class JobRanks:
         if lines is None:
             self.selector.unregister(stream.pipe)
             stream.pipe.close()
-            lines = stream.last()
+            lines, stream.rest = stream.last(), b""
+        if self.terminal is not None:
+            self.terminal.unfinished(stream.rank, stream.name, stream.rest)
         if lines:
             self.show(stream.rank, stream.name, lines)
 
@@ -239,5 +259,7 @@ class JobRanks:
             for stream in self.streams:
                 if stream.waiting():
                     self.read(stream)
+                if self.terminal is not None:
+                    self.terminal.unfinished(stream.rank, stream.name, b"")
                 if last := stream.last():
                     self.show(stream.rank, stream.name, last)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from terminals import on_a_terminal, read_until
 from test_launch import DEADLINE_S, command, program, run
-from test_launch_output import on_a_terminal, read_until
 
 import pycollective as pc
 from pycollective import testing
@@ -29,7 +29,7 @@ def answered(terminal: int, prompt: str, answer: str) -> bytes:
 
 def test_breakpoint_stops_one_rank_at_the_launchers_terminal(program: Callable[..., str]) -> None:
     script = program(INIT, "value = 6", "if rank == 1: breakpoint()", "value = 7", SUM)
-    with on_a_terminal("-n", "2", "--no-banner", script) as (process, terminal):
+    with on_a_terminal(*command("-n", "2", "--no-banner", script)) as (process, terminal):
         answered(terminal, "[1] (Pdb) ", "p value * 7")
         read_until(terminal, b"42", b"[1] (Pdb) ")
         os.write(terminal, b"continue\n")
@@ -39,7 +39,7 @@ def test_breakpoint_stops_one_rank_at_the_launchers_terminal(program: Callable[.
 
 def test_ranks_that_stop_at_the_same_time_are_answered_one_after_another(program: Callable[..., str]) -> None:
     script = program("value = rank + 40", "breakpoint()", "print('went on', flush=True)")
-    with on_a_terminal("-n", "2", "--no-banner", script) as (process, terminal):
+    with on_a_terminal(*command("-n", "2", "--no-banner", script)) as (process, terminal):
         first = read_until(terminal, b"(Pdb) ", b"waits for the rank that has the terminal")
         rank = 0 if b"[0] (Pdb)" in first else 1
         os.write(terminal, b"p value\n")
@@ -57,7 +57,7 @@ def test_the_others_wait_until_the_rank_that_stopped_goes_on(
 ) -> None:
     """The sum of all ranks comes after what was typed, and a step leads to the caller's next line."""
     script = program(INIT, "pc.debug.breakpoint(rank=1)", "value = 42", SUM)
-    with on_a_terminal("-n", "3", "--no-banner", script) as (process, terminal):
+    with on_a_terminal(*command("-n", "3", "--no-banner", script)) as (process, terminal):
         before = answered(terminal, "[1] (Pdb) ", command_)
         assert b"sum" not in before
         assert b"pc.debug.breakpoint(rank=1)" in before  # where it stands
@@ -69,7 +69,7 @@ def test_the_others_wait_until_the_rank_that_stopped_goes_on(
 
 
 def test_quit_ends_the_world_with_that_rank_as_the_culprit(program: Callable[..., str]) -> None:
-    with on_a_terminal("-n", "2", "--no-banner", program(INIT, "pc.debug.breakpoint(0)")) as (
+    with on_a_terminal(*command("-n", "2", "--no-banner", program(INIT, "pc.debug.breakpoint(0)"))) as (
         process,
         terminal,
     ):

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 import pytest
+from terminals import on_a_terminal, read_until
 from test_launch import (
     AWAIT_USR1,
     BLOCK_USR1,
@@ -201,29 +202,6 @@ def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program:
     assert sorted(stdout.splitlines()) == sorted(wanted)
 
 
-@contextlib.contextmanager
-def on_a_terminal(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A launcher whose three streams are a terminal, and our end of that."""
-    ours, theirs = os.openpty()
-    try:
-        with subprocess.Popen(command(*words), stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.close(theirs)
-            try:
-                yield process, ours
-            finally:
-                process.kill()
-    finally:
-        os.close(ours)
-
-
-def read_until(terminal: int, *wanted: bytes) -> bytes:
-    """What the terminal shows until all this is seen. pytest-timeout ends a wait in vain."""
-    text = b""
-    while not all(each in text for each in wanted):
-        text += os.read(terminal, 4096)
-    return text
-
-
 @pytest.mark.parametrize("options", [(), ("--no-prefix",)])
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("unfinished", [r"\r 7/40", r"7/40\r", "name? 7/40", r"\x1b[2K\r\x1b[36m7/40"])
@@ -237,7 +215,7 @@ def test_a_terminal_shows_unfinished_lines(
         f"if rank == 0: sys.stderr.write('{unfinished}'); sys.stderr.flush(); {AWAIT_USR1}",
         "if rank == 0: print('\\nfinished', file=sys.stderr)",
     )
-    with on_a_terminal("-n", str(ranks), *options, "--no-banner", script) as (process, terminal):
+    with on_a_terminal(*command("-n", str(ranks), *options, "--no-banner", script)) as (process, terminal):
         read_until(terminal, b"7/40", *[b"whole"] * (ranks - 1))  # all ranks are up
         process.send_signal(signal.SIGUSR1)
         text = read_until(terminal, b"finished")
@@ -313,7 +291,7 @@ def test_a_rank_that_is_not_there_is_refused(option: str) -> None:
 
 def test_a_question_on_a_terminal_is_answered(program: Callable[..., str]) -> None:
     script = program("print('hello', input('name? ')) if rank == 1 else None")
-    with on_a_terminal("-n", "2", "--stdin", "1", "--no-banner", script) as (process, terminal):
+    with on_a_terminal(*command("-n", "2", "--stdin", "1", "--no-banner", script)) as (process, terminal):
         read_until(terminal, b"name? ")
         os.write(terminal, b"Ada\n")
         read_until(terminal, b"hello Ada")
