@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,6 +14,7 @@ from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP, default_rou
 
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
 LOOPBACKS = ("127.0.0.1", "::1")
+NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 DISCARD_PORT = 9  # nothing is sent there
 Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags
 
@@ -153,10 +155,17 @@ def resolve(name: str, what: str = "the host ") -> str:
     if name == "localhost":
         return "127.0.0.1"
     if not is_name(name):
-        return str(ipaddress.ip_address(name))
+        address = ipaddress.ip_address(name)
+        return str(getattr(address, "ipv4_mapped", None) or address)
+    if not NAME.fullmatch(name):  # it would be waited for in vain
+        raise InvalidArgument(
+            f"{what}{name} is neither the name of a host nor an address; a port is given apart"
+        )
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
+        if name.rpartition(".")[2].isdecimal():
+            raise InvalidArgument(f"{what}{name} is not an address: {error}") from None
         raise NotResolved(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
     except UnicodeError:  # an empty part, or one of more than 63 characters
         raise InvalidArgument(f"{what}{name} is not the name of a host") from None

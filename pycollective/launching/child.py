@@ -52,20 +52,24 @@ class Child:
             return None
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
-    def has_left_others(self) -> bool:
-        """Whether something that it started in its process group goes on: a shell may have put the rank there."""
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and int(entry.name) != self.process.pid:
-                with contextlib.suppress(OSError):
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                    if int(fields[2]) == self.group:  # after the state and the parent
-                        return True
-        return False
-
     def reap(self) -> None:
         """Ends what is left of the group, then lets its number go."""
         self.signal(signal.SIGKILL)
         self.process.wait()
+
+
+def groups_with_others() -> set[int]:
+    """The process groups that hold more than their first process: a shell may have put its rank there, and ended."""
+    groups = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                group = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[2]
+                )  # after state and parent
+                if group != int(entry.name):
+                    groups.add(group)
+    return groups
 
 
 def start(

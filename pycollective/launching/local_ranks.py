@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from pycollective.launching import child, memory_cgroup
-from pycollective.launching.child import ENDED_WELL, Child, key_files, tell_guard
+from pycollective.launching.child import ENDED_WELL, Child, groups_with_others, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
@@ -43,7 +43,7 @@ class LocalRanks:
         self.tell_missing = (
             tell_missing  # those that wait for these ranks in init(); None: they are elsewhere, too
         )
-        self.done: list[int] = []  # the ranks that ended well, of which the others have not been told
+        self.done: list[Child] = []  # the ranks that ended well, of which the others have not been told
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -121,8 +121,8 @@ class LocalRanks:
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
-        if status == 0 and self.tell_missing is not None and not each.has_left_others():
-            self.done.append(each.rank)
+        if status == 0 and self.tell_missing is not None:
+            self.done.append(each)
             self.loop.call_later(TOGETHER_S, self.miss)
         if status != 0 and not self.stopping:
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
@@ -135,9 +135,15 @@ class LocalRanks:
 
     def miss(self) -> None:
         """Ranks mostly end together. Who is still here may wait in init() for one that never called it."""
-        ranks, self.done = self.done, []
-        if ranks and self.running and not self.stopping and self.tell_missing is not None:
-            self.loop.run_in_executor(None, self.tell_missing, ranks, ENDED_WELL)
+        done, self.done = self.done, []
+        if done and self.running and not self.stopping:
+            self.loop.run_in_executor(None, self.tell_of, done)
+
+    def tell_of(self, done: Sequence[Child]) -> None:
+        elsewhere = groups_with_others()
+        ranks = [each.rank for each in done if each.group not in elsewhere]
+        if ranks and self.tell_missing is not None:
+            self.tell_missing(ranks, ENDED_WELL)
 
     async def end_of(self, each: Child) -> int:
         ended = asyncio.Event()

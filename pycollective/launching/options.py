@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,8 +48,12 @@ class Options:
 
     @property
     def of_python(self) -> bool:
-        """Whether the ranks execute Python, as far as we know."""
-        return self.command[0] == sys.executable
+        """Whether the ranks execute this Python, as far as we know."""
+        found = shutil.which(self.command[0]) or ""
+        folder, name = os.path.split(os.path.abspath(found))
+        return found == sys.executable or (
+            name.startswith("python") and folder == os.path.dirname(sys.executable)
+        )
 
     @property
     def here(self) -> range:

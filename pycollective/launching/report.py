@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shlex
 import signal
 import sys
@@ -18,6 +19,8 @@ from pycollective.launching.options import Options
 from pycollective.launching.output import write_all
 from pycollective.launching.screen.tracebacks import Ending, begins, named
 from pycollective.launching.verdict import Failure, culprit, error_lines
+
+WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 
 
 def say(what: str, *, after: Sequence[bytes] = ()) -> None:
@@ -74,6 +77,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     what += f"; the others were stopped{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
+    if error_lines(tail)[:1] and WANTED_INPUT.match(error_lines(tail)[0]) and failure.rank != options.stdin:
+        what += f" If it wanted input: --stdin {failure.rank} gives it ours, and breakpoint() asks at our terminal."
     if not tail:
         return f"{what} It wrote nothing to stderr.", []
     if ending.shown:

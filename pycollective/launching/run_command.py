@@ -122,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--only-rank",
+        action="extend",
         type=several,
         metavar="R[,R]",
         help="show what these ranks print; of the others only why they failed (--log-dir keeps all)",
@@ -150,6 +151,11 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
     command, arguments = program(given.program, module=given.module)
     if not command:
         parser.error("which program? For example: pycollective run -n 4 script.py")
+    if command == ["-"]:
+        parser.error(
+            "a program on standard input has no name under which ranks find it: write it into a file, or start it as "
+            "`python -` and call pycollective.run() in it"
+        )
     if given.local_rank_arg and command[0] != sys.executable:
         parser.error(f"--local-rank-arg is for script.py or -m module; where would {command[0]} take it?")
     options = Options(
@@ -164,7 +170,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
         machines=machines(parser, given),
         max_restarts=given.max_restarts,
         banner=sys.stderr is not None and sys.stderr.isatty() if given.banner is None else given.banner,
-        only=given.only_rank or frozenset(),
+        only=frozenset(given.only_rank or ()),
         stdin=given.stdin,
     )
     check_ranks(parser, options)

@@ -95,6 +95,20 @@ def test_any_address_is_no_address(host: str) -> None:
         addresses.store_hosts(host, one_host=True, what="MASTER_ADDR=")
 
 
+@pytest.mark.parametrize(
+    "host", ["node1:29500", "http://node1", "node 1", " node1", ".", "10.0.0.256", "1.2.3.4.5"]
+)
+def test_what_can_never_be_a_name_is_not_waited_for(host: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        addresses.resolve(host, "MASTER_ADDR=")
+    assert type(caught.value) is InvalidArgument
+    assert str(caught.value).startswith(f"MASTER_ADDR={host} is n")
+
+
+def test_an_ipv4_address_in_ipv6_is_that_address() -> None:
+    assert addresses.resolve("::ffff:127.0.0.1") == "127.0.0.1"
+
+
 def test_brackets_are_taken_off() -> None:
     assert addresses.store_hosts("[::1]", one_host=True, what="") == ["::1"]
 

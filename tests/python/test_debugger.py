@@ -94,6 +94,14 @@ def test_answers_may_come_from_a_pipe(program: Callable[..., str]) -> None:
     assert "[1] (Pdb) 42" in done.stdout
 
 
+def test_a_python_that_is_named_as_a_command_stops_too() -> None:
+    with on_a_terminal(
+        *command("-n", "1", "--no-banner", sys.executable, "-c", "breakpoint(); value = 42")
+    ) as (process, terminal):
+        answered(terminal, "[0] (Pdb) ", "continue")
+        assert process.wait(DEADLINE_S) == 0
+
+
 def test_the_users_own_debugger_stays(program: Callable[..., str]) -> None:
     done = run("-n", "1", program("breakpoint(); print('went on')"), env={"PYTHONBREAKPOINT": "0"})
     assert (done.returncode, done.stdout) == (0, "[0] went on\n")

@@ -179,6 +179,17 @@ def test_an_exit_code_of_the_programs_own_is_told_as_that(program: Callable[...,
     assert "rank 0 failed first (exit code 3);" in done.stderr
 
 
+@pytest.mark.parametrize("statement", ["input()", "import pdb; pdb.set_trace()"])
+def test_a_rank_that_wants_input_is_told_how_it_gets_some(
+    program: Callable[..., str], statement: str
+) -> None:
+    done = run(
+        "-n", "2", program(f"if rank == 1: {statement}", "rank = 0", "" if "pdb" in statement else WAIT)
+    )
+    assert done.returncode == 1
+    assert "If it wanted input: --stdin 1 gives it ours" in done.stderr
+
+
 PEER_LEFT = (
     b"Traceback (most recent call last):",
     b"pycollective.errors.CollectiveMismatch: barrier on rank 0: rank 1 made shutdown instead of barrier",

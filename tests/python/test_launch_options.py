@@ -40,6 +40,7 @@ SECOND = "--nnodes 2 --node-rank 1"
     ("words", "message"),
     [
         ("-n 2", "which program?"),
+        ("-n 2 -", "a program on standard input has no name"),
         ("-n 0 x.py", "must be at least 1"),
         ("--gpus 0,0 x.py", "'0,0' names a GPU twice"),
         ("--gpus 00,0 x.py", "names a GPU twice"),

@@ -256,10 +256,13 @@ def test_one_rank_without_prefix_shows_each_byte_at_once(program: Callable[..., 
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_only_the_ranks_that_are_asked_for_are_shown(program: Callable[..., str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [("--only-rank", "1,3"), ("--only-rank", "1", "--only-rank", "3")])
+def test_only_the_ranks_that_are_asked_for_are_shown(
+    program: Callable[..., str], tmp_path: Path, options: Sequence[str]
+) -> None:
     script = program("print('out', rank)", "print('err', rank, file=sys.stderr)")
     logs = tmp_path / "logs"
-    done = run("-n", "4", "--only-rank", "1,3", "--log-dir", str(logs), script)
+    done = run("-n", "4", *options, "--log-dir", str(logs), script)
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == ["[1] out 1", "[3] out 3"]
     assert sorted(done.stderr.splitlines()) == ["[1] err 1", "[3] err 3"]
