@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from test_launch import DEADLINE_S, WAIT, command, program, run
+from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, program, run
 
 import pycollective as pc
 from pycollective.launching import memory_cgroup
@@ -20,6 +21,7 @@ from pycollective.launching.verdict import is_consequence
 pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture
 HEAD = "Traceback (most recent call last):"
+PEER_FAILURE = "pycollective.errors.PeerFailure: barrier: rank 1 failed"
 # Each rank goes on when all have come here: a pipe from each to each of the others would be many.
 ALL_HERE = (
     "open(sys.argv[0] + str(rank), 'w').close()",
@@ -99,6 +101,29 @@ def test_an_error_that_a_rank_survives_is_shown_while_it_lives(program: Callable
         process.terminate()
         assert process.stderr.read() == ""
         assert process.wait(DEADLINE_S) == 143
+
+
+def test_a_cause_that_ends_slowly_is_shown_before_its_victims(program: Callable[..., str]) -> None:
+    """The rank ends when its error has been seen, after the time for which errors are held back."""
+    script = program(
+        BLOCK_USR1,
+        *ALL_HERE,
+        f"error = 'ValueError: the cause' if rank == 1 else '{PEER_FAILURE}'",
+        rf"print('{HEAD}\n  in x.py\n' + error, file=sys.stderr)",
+        AWAIT_USR1,
+        "os._exit(1)",
+    )
+    with subprocess.Popen(
+        command("-n", "3", script), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        shown = [process.stderr.readline() for _ in range(3)]
+        assert shown[2] == "[1] ValueError: the cause\n"
+        process.send_signal(signal.SIGUSR1)
+        rest = process.stderr.read()
+        assert process.wait(DEADLINE_S) == 1
+    assert HEAD not in rest
+    assert rest.splitlines()[-1] == "ValueError: the cause"
 
 
 def test_equal_errors_that_ranks_survive_are_folded_too() -> None:

@@ -11,7 +11,8 @@ from typing import TextIO
 
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine, visible
-from pycollective.launching.screen.tracebacks import HOLD_S, Ending, Tracebacks
+from pycollective.launching.screen.tracebacks import HOLD_S, VICTIM_HOLD_S, Ending, Tracebacks
+from pycollective.launching.verdict import is_consequence
 
 __all__ = ["Screen"]
 
@@ -106,8 +107,11 @@ class Screen:
             asyncio.get_running_loop().call_later(HOLD_S, self.release, rank)
         return lines
 
-    def release(self, rank: int) -> None:
-        """What it wrote was not the last: it lives, or others take long to end."""
+    def release(self, rank: int, held_s: float = HOLD_S) -> None:
+        """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
+        if held_s < VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
+            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank, held_s + HOLD_S)
+            return
         lines = self.tracebacks.release(rank)
         if lines:
             self.show_lines(rank, "err", lines)

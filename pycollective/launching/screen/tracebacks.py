@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pycollective.launching.verdict import error_lines, is_consequence, plain
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
+VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
 LONGEST = 2000  # lines
 # A traceback, a SyntaxError's place, a crash in C, a usage message, and what Python itself says of a wrong path.
 _BEGINNING = re.compile(
