@@ -18,6 +18,7 @@
 #include "bind_group.h"
 #include "comm/bootstrap.h"
 #include "comm/device_groups.h"
+#include "comm/ended_ranks.h"
 #include "comm/runtime.h"
 #include "cuda/device_nodes.h"
 #include "end_signal.h"
@@ -33,6 +34,7 @@ namespace pc {
 namespace {
 
 constexpr double kForgettingS = 0.5;  // for the end of what nobody needs any more
+constexpr double kTellingS = 1;       // for what makes others wait less
 
 template <std::size_t N>
 std::array<std::byte, N> exactly(const State& state, const char* what, const std::string& bytes) {
@@ -82,7 +84,15 @@ class PyStoreServer {
   PyStoreServer(const State& state, const std::vector<std::string>& addresses, const Credentials& credentials)
       : server_(
             value_or_throw(state, TcpStoreServer::open(addresses, credentials, {},
-                                                       value_or_throw(state, Logger::from_environment())))) {}
+                                                       value_or_throw(state, Logger::from_environment())))),
+        credentials_(credentials) {}
+  // To the ranks that wait in init() for one of `ranks`, now or later.
+  void tell_missing(const std::vector<Rank>& ranks, const std::string& why) {
+    const py::gil_scoped_release release;
+    const Deadline deadline = Deadline::after(kTellingS);
+    Result<StoreConnection> connected = connect_tcp_store(addresses_, credentials_, deadline);
+    if (connected.is_ok()) report_ended(*connected.value().store, credentials_, ranks, why, deadline);
+  }
   const std::vector<std::string>& addresses() const { return addresses_; }
   void close() {
     const py::gil_scoped_release release;
@@ -96,6 +106,7 @@ class PyStoreServer {
  private:
   std::unique_ptr<TcpStoreServer> server_;
   const std::vector<std::string> addresses_ = server_->addresses();
+  const Credentials credentials_;
 };
 
 struct Options {
@@ -360,6 +371,7 @@ void bind_runtime(py::module_& module, State* state) {
       .def_property_readonly("addresses", &PyStoreServer::addresses,
                              "Where it listens, as \"127.0.0.1:4711\", in the order that was asked for.")
       .def("_close_in_child", &PyStoreServer::close_in_child)
+      .def("_tell_missing", &PyStoreServer::tell_missing, py::arg("ranks"), py::arg("why"))
       .def("close", &PyStoreServer::close, "Stops serving; a second call does nothing.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](PyStoreServer& self, const py::args&) { self.close(); });

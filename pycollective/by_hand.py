@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 from urllib.parse import unquote
 
 from pycollective.errors import InvalidArgument
-from pycollective.launching.addresses import join, resolve, store_hosts
+from pycollective.launching.addresses import join, other_spellings, store_hosts
 from pycollective.launching.board import Board
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.detect.single import alone
@@ -24,33 +23,26 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         return alone("by hand")
     text = address or ""
     board = functools.partial(_file_board, _path_of(text)) if text.startswith(FILE) else None
+    host, port = ("", 0) if board else _split(text)
+    hosts = [] if board else _store_hosts(text, host)
     return Placement(
         rank=rank,
         size=size,
         local_rank=0,
         local_size=0,  # the host map knows
         launcher="by hand",
-        store_addresses=() if board else _stores(text),
+        store_addresses=tuple(join(each, port) for each in hosts),
+        also_at=tuple(join(each, port) for each in other_spellings(hosts)) if hosts and rank > 0 else (),
         hosts_store=rank == 0 and board is None,
         board=board,
-        job=f"{text.removeprefix(TCP)}/{size}",
+        job=f"{text}/{size}" if board else f"{port}/{size}",  # ranks may know one host by several names
     )
 
 
-def _stores(address: str) -> tuple[str, ...]:
-    host, port = _split(address)
-    try:
-        numeric = resolve(host)
-    except InvalidArgument:
-        hint = ': write "host:port" without a scheme' if "://" in host else ""
-        raise InvalidArgument(
-            f"init(address={address!r}): the host {host!r} does not resolve on this machine{hint}"
-        ) from None
-    if ipaddress.ip_address(numeric).is_unspecified:
-        raise InvalidArgument(
-            f"init(address={address!r}): name the address by which the others reach rank 0, not {host}"
-        )
-    return tuple(join(each, port) for each in store_hosts(host, one_host=False, what="the host "))
+def _store_hosts(address: str, host: str) -> list[str]:
+    if "://" in host:
+        raise InvalidArgument(f'init(address={address!r}): write "host:port" without a scheme')
+    return store_hosts(host, one_host=None, what=f"init(address={address!r}): the host ")
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -1,13 +1,17 @@
-"""What this rank is doing and has done last: for finding out why a job hangs, or why it failed."""
+"""What this rank is doing and has done last, and a look into one: for finding out why a job hangs, or why it failed."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import TypedDict
 
 from pycollective import _core
+from pycollective.errors import InvalidArgument
 
-__all__ = ["Call", "Dump", "dump"]
+__all__ = ["Call", "Dump", "breakpoint", "dump"]
+
+AS_LONG_AS_IT_TAKES_S = 1e6
 
 
 class Call(TypedDict):
@@ -70,3 +74,38 @@ def dump() -> Dump:
         "pid": os.getpid(),
         "calls": calls,
     }
+
+
+def breakpoint(rank: int = 0) -> None:
+    """Stop in Python's debugger on one rank, at the caller's line, while the other ranks wait here.
+
+    Every rank makes this call. What is typed goes to that rank: under `pycollective run` and pc.run on the terminal of
+    the launcher, elsewhere on the rank's own standard input. With the first command that goes on (`continue`, `next`,
+    `step`) all ranks go on; until then no call of the world must be made at the prompt. Without a world this process
+    stops. The builtin `breakpoint()` stops one rank too, while the others run into their next call and its deadline.
+
+    Parameters:
+        rank: which one stops.
+
+    Raises:
+        InvalidArgument: there is no such rank.
+        Unsupported: that rank and its launcher have no terminal, and no standard input that is a pipe or a file.
+        PeerFailure: on the other ranks, after `quit`.
+
+    Example:
+        >>> import pycollective as pc
+        >>> pc.debug.breakpoint(rank=0)  # doctest: +SKIP
+    """
+    from pycollective import debugger, lifetime
+
+    frame = sys._getframe(1)
+    if not lifetime.is_initialized() or _core.world().size == 1:
+        debugger.stop(frame, before_going_on=lambda: None)
+        return
+    world = _core.world()
+    if not 0 <= rank < world.size:
+        raise InvalidArgument(f"debug.breakpoint(rank={rank}): the world has ranks 0 to {world.size - 1}")
+    if world.rank != rank:
+        world.barrier(timeout=AS_LONG_AS_IT_TAKES_S)
+        return
+    debugger.stop(frame, before_going_on=lambda: world.barrier(timeout=AS_LONG_AS_IT_TAKES_S))

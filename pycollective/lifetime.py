@@ -23,7 +23,7 @@ from pycollective.errors import (
 from pycollective.foreign_words import advised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pycollective.launching.detect import Placement
 
@@ -47,11 +47,14 @@ PARENTS_PLACE = (
     "init(address, rank=, size=), or start it by spawn"
 )
 
+_LEAVE = "call pycollective.shutdown() first, or use pycollective.world()"
+
 _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
 _launcher: str | None = None  # of the last world
+_asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
-_epochs: dict[tuple[str, str], int] = {}  # by launcher and job
+_epochs: dict[tuple[str, str, tuple[str, ...]], int] = {}  # by launcher, job and where rank 0 is
 _parents_place: dict[str, str] | None = (
     None  # in a forked child: the environment of the rank that it comes from
 )
@@ -67,6 +70,8 @@ def init(
     backend: str | None = None,
 ) -> _core.Group:
     """Join the world and return its group, which the functions of this module act on from then on.
+
+    A second call with the same arguments, as by a notebook's cell that is run again, returns the world that there is.
 
     Without arguments the launcher says who we are: `pycollective run`, torchrun, mpirun or mpiexec (Open MPI, MPICH,
     Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment. Without any
@@ -84,8 +89,9 @@ def init(
             the ranks join on their GPUs at once, each on pycollective.device(), or init() fails on all of them.
 
     Raises:
-        InvalidArgument: the arguments or the environment describe no place in a world, there is a world already, or
-            the addresses that ranks were given cannot be reached from each other.
+        InvalidArgument: the arguments or the environment describe no place in a world, there is a world that other
+            arguments have made, the name of rank 0's host does not resolve until the deadline, or the addresses that
+            ranks were given cannot be reached from each other.
         CollectiveMismatch: the ranks have different keys, sizes or versions, or two say that they are the same one.
         CollectiveTimeout: not all ranks came; the message names those that are missing.
         CollectiveError: the address of rank 0 is taken, or the system refuses something else.
@@ -102,7 +108,41 @@ def init(
         (0, 1)
         >>> pc.shutdown()
     """
-    return become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
+    global _asked
+    spelled = None if address == ENVIRONMENT else address
+    spelled = spelled.removeprefix("tcp://") if isinstance(spelled, str) else spelled
+    asked: dict[str, object] = {
+        "address": spelled,
+        "rank": rank,
+        "size": size,
+        "timeout": timeout,
+        "backend": backend,
+    }
+    if is_initialized():
+        _check_same(asked)
+        return _core.world()
+    world = become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
+    _asked = asked
+    return world
+
+
+def _check_same(asked: Mapping[str, object]) -> None:
+    """A second init() with the arguments of the first is one that a notebook makes again; others want another world."""
+    if _asked is None:
+        if any(value is not None for value in asked.values()):
+            raise InvalidArgument(
+                f"init(): there is a world already, which torch.distributed has made: {_LEAVE}, or call init() without "
+                f"arguments"
+            )
+        return
+    changed = [name for name, value in asked.items() if value != _asked[name]]
+    if changed:
+        now = ", ".join(f"{name}={asked[name]!r}" for name in changed)
+        before = ", ".join(f"{name}={_asked[name]!r}" for name in changed)
+        raise InvalidArgument(
+            f"init() was called twice, with other arguments: now {now}, before {before}. There is one world at a time: "
+            f"{_LEAVE}; with the same arguments init() returns the world that there is"
+        )
 
 
 def become_world(
@@ -113,30 +153,31 @@ def become_world(
     epoch: int | None = None,
 ) -> _core.Group:
     """What init() does, for a place found in another way. `epoch`: see join()."""
-    global _launcher, _runtime, _server
+    global _asked, _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
     try:
         if is_initialized():
-            raise InvalidArgument(
-                "init() was called twice: call pycollective.shutdown() first, or use pycollective.world()"
-            )
+            raise InvalidArgument(f"init() was called twice: {_LEAVE}")
         _check_backend(backend)
         check_timeout(timeout)
         if timeout == 0:
             raise InvalidArgument("timeout must be a positive number of seconds, not 0")
-        placement = place()
+        from pycollective.launching.rendezvous import placed
+
+        deadline = time.monotonic() + _seconds(timeout)
+        placement = placed(place, deadline=deadline)
         if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
             from pycollective.environment_names import warn_of_unknown
 
             warn_of_unknown(stacklevel=CALLERS)
-        runtime, _server = join(
-            placement, timeout=timeout, backend=None if backend == NCCL else backend, epoch=epoch
-        )
+        within_s = deadline - time.monotonic()
+        transport = None if backend == NCCL else backend
+        runtime, _server = join(placement, timeout=timeout, backend=transport, epoch=epoch, within_s=within_s)
         if backend == NCCL:
             _join_gpus(runtime)
         _core._set_world(runtime.world)
-        _runtime, _launcher = runtime, placement.launcher
+        _runtime, _launcher, _asked = runtime, placement.launcher, None
         return runtime.world
     finally:
         _entering.release()
@@ -165,29 +206,36 @@ def _join_gpus(runtime: _core.Runtime) -> None:
 
 
 def join(
-    placement: Placement, *, timeout: float | None, backend: str | None = None, epoch: int | None = None
+    placement: Placement,
+    *,
+    timeout: float | None,
+    backend: str | None = None,
+    epoch: int | None = None,
+    within_s: float | None = None,
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
     """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both.
 
     `epoch`: which world of this job it is, the same number on every rank, so that the worlds of one job are kept apart.
-    None: all ranks of the job have been in the same ones, and this process counts them.
+    None: all ranks of the job have been in the same ones, and this process counts them. `within_s`: how long the others
+    are waited for; default `timeout`.
     """
+    within_s = _seconds(timeout) if within_s is None else within_s
     if epoch is not None:
-        return _join(placement, epoch, timeout, backend)
-    job = (placement.launcher, placement.job)
+        return _join(placement, epoch, timeout, backend, within_s)
+    job = (placement.launcher, placement.job, placement.store_addresses[:1])
     epoch = _epochs.get(job, 0)
-    joined = _join(placement, epoch, timeout, backend)
+    joined = _join(placement, epoch, timeout, backend, within_s)
     _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     return joined
 
 
 def _join(
-    placement: Placement, epoch: int, timeout: float | None, backend: str | None
+    placement: Placement, epoch: int, timeout: float | None, backend: str | None, within_s: float
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
     from pycollective.launching.rendezvous import meet
 
-    deadline = time.monotonic() + _seconds(timeout)
-    meeting = meet(placement, number=epoch, timeout_s=deadline - time.monotonic())
+    deadline = time.monotonic() + within_s
+    meeting = meet(placement, number=epoch, timeout_s=within_s)
     try:
         runtime = _core.Runtime(
             placement.rank,

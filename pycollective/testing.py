@@ -29,6 +29,7 @@ from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
+from pycollective.launching.screen.tracebacks import identity, named
 from pycollective.launching.verdict import signal_name
 from pycollective.whole_numbers import whole_number
 
@@ -56,8 +57,13 @@ class WorldFailed(Exception):
         self.errors = errors
         self.results = results
         lines = [f"{len(errors)} of {size} ranks failed"]
+        alike: dict[bytes, list[int]] = {}
         for rank, error in sorted(errors.items()):
-            lines += [f"-- rank {rank}: {error.summary}", error.details.rstrip()]
+            key = identity(rank, (error.details or error.summary).encode().splitlines())
+            alike.setdefault(key, []).append(rank)
+        for ranks in alike.values():
+            error = errors[ranks[0]]
+            lines += [f"-- {named(ranks)}: {error.summary}", error.details.rstrip()]
         super().__init__("\n".join(lines))
 
 
@@ -91,7 +97,8 @@ def run(
     key = new_key()
     with open_store_of_run(key) as store:
         world = World(size=n, store=store.addresses[0], master_port=free_port())
-        with started(job, world, key, env={**os.environ, **(env or {})}, show=show, merged=True) as ranks:
+        ranks_env = {**os.environ, **(env or {})}
+        with started(job, world, key, env=ranks_env, show=show, merged=True, store=store) as ranks:
             while ranks.next_end(deadline):
                 pass
     # Only now, when no process is left: reading a rank's objects runs code that is not ours.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,12 +13,19 @@ from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
+LOOPBACKS = ("127.0.0.1", "::1")
+NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
+DISCARD_PORT = 9  # nothing is sent there
 Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags
+
+
+class NotResolved(InvalidArgument):
+    """The host has no address yet: the services of a cluster get their names after their first ranks have started."""
 
 
 def candidates(
     *,
-    one_host: bool,
+    one_host: bool | None,
     name: str | None = None,
     env: Mapping[str, str] | None = None,
     found: Interfaces | None = None,
@@ -26,6 +35,7 @@ def candidates(
 
     Those that PYCOLLECTIVE_INTERFACE names; else loopback if all ranks are on this host; else what `name` (this host's,
     from the launcher) resolves to, unless that is loopback, as Debian's 127.0.1.1 is; else every interface that is up.
+    `one_host`: None if the launcher does not say; without any network all ranks must be here, and loopback is enough.
     """
     environment = os.environ if env is None else env
     if chosen := chosen_by_user(environment, found):
@@ -36,6 +46,8 @@ def candidates(
         return [resolved]
     there = interfaces() if found is None else found
     usable = [each for each in there if is_usable(each)]
+    if not usable and one_host is None:
+        return ["127.0.0.1"]
     if not usable:
         raise InvalidArgument(
             f"{socket.gethostname()} has no network address by which ranks on other hosts could reach it (it has "
@@ -143,21 +155,77 @@ def resolve(name: str, what: str = "the host ") -> str:
     if name == "localhost":
         return "127.0.0.1"
     if not is_name(name):
-        return str(ipaddress.ip_address(name))
+        address = ipaddress.ip_address(name)
+        return str(getattr(address, "ipv4_mapped", None) or address)
+    if not NAME.fullmatch(name):  # it would be waited for in vain
+        raise InvalidArgument(
+            f"{what}{name} is neither the name of a host nor an address; a port is given apart"
+        )
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise InvalidArgument(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
+        if name.rpartition(".")[2].isdecimal():
+            raise InvalidArgument(f"{what}{name} is not an address: {error}") from None
+        raise NotResolved(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
+    except UnicodeError:  # an empty part, or one of more than 63 characters
+        raise InvalidArgument(f"{what}{name} is not the name of a host") from None
     found.sort(key=lambda info: info[0] != socket.AF_INET)  # IPv4 first, else in the resolver's order
     return str(found[0][4][0])
 
 
-def store_hosts(host: str, *, one_host: bool, what: str) -> list[str]:
+def store_hosts(host: str, *, one_host: bool | None, what: str) -> list[str]:
     """Where the store of rank 0, on the host that all ranks know as `host`, is to be found from here."""
+    host = host.removeprefix("[").removesuffix("]")
     address = resolve(host, what)
-    if one_host or not is_name(host) or not is_loopback(address):
+    if ipaddress.ip_address(address).is_unspecified:
+        raise InvalidArgument(f"{what}{host}: name the address by which the others reach rank 0")
+    if not is_loopback(address):
         return [address]
-    return candidates(one_host=False)  # this is that host, and it alone calls itself so
+    if is_name(host):  # this is that host, and it alone calls itself so
+        return ["127.0.0.1"] if one_host else candidates(one_host=one_host)
+    return [address]
+
+
+def other_spellings(hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
+    """Where a store of this host may be as well, because rank 0 was told another of its addresses than this rank.
+
+    Nothing if `hosts` are not of this host.
+    """
+    try:
+        there = interfaces() if found is None else found
+    except CollectiveError:  # a sandbox may forbid the question
+        there = [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
+    if not all_here(hosts, there):
+        return []
+    own = [address for _, address, _ in there if address in LOOPBACKS]
+    own += [each[1] for each in there if is_usable(each)]
+    return [address for address in dict.fromkeys(own) if address not in hosts]
+
+
+def check_loopback(hosts: Iterable[str]) -> None:
+    """Raises if all of them are loopback and that is down: nothing would come of waiting."""
+    reasons = []
+    for host in hosts:
+        reason = unreachable(host) if is_loopback(host) else None
+        if reason is None:
+            return
+        reasons.append(f"{host} ({reason})")
+    if reasons:
+        raise CollectiveError(
+            f"the ranks are to meet at {', '.join(reasons)}, but the loopback interface of {socket.gethostname()} is "
+            f"down or lacks that address. Bring it up (`ip link set lo up`), or start the program where it is up"
+        )
+
+
+def unreachable(host: str) -> str | None:
+    """Why nothing can be sent there, asked without sending anything; None: it can."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, DISCARD_PORT))
+    except OSError as error:
+        down = errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EAFNOSUPPORT
+        return error.strerror if error.errno in down else None
+    return None
 
 
 def join(address: str, port: int) -> str:

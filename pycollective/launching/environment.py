@@ -70,3 +70,8 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
     env["PYTHONFAULTHANDLER"] = "1"
     env["OMP_NUM_THREADS"] = threads_per_rank(env, len(world.ranks))
     return env
+
+
+def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
+    """For ranks of Python: breakpoint() finds the launcher's terminal. What the user has chosen stays."""
+    return {"PYTHONBREAKPOINT": "pycollective.debugger.hook", **base}

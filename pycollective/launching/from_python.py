@@ -8,23 +8,25 @@ import math
 import os
 import pickle
 import signal
-import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from pycollective import lifetime
+from pycollective._core import StoreServer
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure, RemoteError
 from pycollective.foreign_words import advised
-from pycollective.launching import worker
+from pycollective.launching import memory_cgroup, worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, usable_cores
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, JobRanks, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
+from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
+from pycollective.launching.own_streams import OwnStreams
 from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
 from pycollective.whole_numbers import whole_number
 
@@ -92,8 +94,14 @@ def run(
     begin = time.monotonic()
     watch = _Watch(math.inf if timeout is None else begin + timeout + DUMP_S)
     with (
-        _world_here(n) if over_hosts is None else contextlib.nullcontext((over_hosts, None)) as (world, key),
-        started(job, world, key, env=os.environ, show=watch.show) as ranks,
+        _world_here(n) if over_hosts is None else contextlib.nullcontext((over_hosts, None, None)) as (
+            world,
+            key,
+            store,
+        ),
+        started(
+            job, world, key, env=os.environ, show=watch.show, store=store, terminal=watch.streams
+        ) as ranks,
     ):
         try:
             watch.follow(ranks)
@@ -103,7 +111,7 @@ def run(
     # Only now, when no process is left: reading a rank's objects runs code that is not ours.
     by_rank = {each.rank: each for each in ranks.ranks}
     if (failure := culprit(watch.failures)) is not None:
-        raise _error(by_rank[failure.rank], list(watch.tails[failure.rank]))
+        raise _error(by_rank[failure.rank], list(watch.tails[failure.rank]), watch.memory)
     if late := [each.rank for each in ranks.ranks if each.status is None]:
         raise CollectiveTimeout(
             f"run(timeout={timeout:g}): still running: {', '.join(f'rank {rank}' for rank in late)} of "
@@ -234,10 +242,10 @@ def _host_and_port(master: str) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def _world_here(n: int) -> Iterator[tuple[World, bytes | None]]:
+def _world_here(n: int) -> Iterator[tuple[World, bytes | None, StoreServer | None]]:
     key = new_key()
     with open_store_of_run(key) as store:
-        yield World(size=n, store=store.addresses[0], master_port=free_port()), key
+        yield World(size=n, store=store.addresses[0], master_port=free_port()), key, store
 
 
 class _Watch:
@@ -246,14 +254,14 @@ class _Watch:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.failures: list[Failure] = []
+        self.memory = memory_cgroup.read()  # before the first rank
+        self.streams = OwnStreams()
         self.tails: dict[int, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
 
     def show(self, rank: int, name: str, lines: list[str]) -> None:
         if name == "err":
             self.tails[rank].extend(lines)
-        file = sys.stdout if name == "out" else sys.stderr  # as they are now: a notebook has its own
-        file.write("".join(f"[{rank}] {line}\n" for line in lines))
-        file.flush()
+        self.streams.show(rank, name, lines)
 
     def follow(self, ranks: JobRanks) -> None:
         deadline = self.deadline
@@ -271,10 +279,10 @@ class _Watch:
         return Failure(ended.rank, ended.status or 0, is_consequence([line.encode() for line in last]))
 
 
-def _error(failed: JobRank, last_lines: list[str]) -> Exception:
+def _error(failed: JobRank, last_lines: list[str], memory: Counts | None) -> Exception:
     outcome, rank = failed.outcome, failed.rank
     if outcome is None or outcome.error is None:
-        return _death(failed, last_lines)
+        return _death(failed, last_lines, memory)
     there = f"on rank {rank}: {outcome.traceback.rstrip()}"
     error: object = None
     with contextlib.suppress(Exception):  # its type may be unknown here
@@ -282,19 +290,24 @@ def _error(failed: JobRank, last_lines: list[str]) -> Exception:
     if isinstance(error, Exception):
         error.__cause__ = RemoteError(there, peer=rank)
         return error
+    if isinstance(error, SystemExit):
+        return RemoteError(
+            f"rank {rank} called sys.exit({error.code!r}), without a result; {there}", peer=rank
+        )
     if isinstance(error, BaseException):
         return RemoteError(f"rank {rank} ended by {outcome.error}, without a result; {there}", peer=rank)
     return RemoteError(there, peer=rank)
 
 
-def _death(failed: JobRank, last_lines: list[str]) -> PeerFailure:
+def _death(failed: JobRank, last_lines: list[str], memory: Counts | None) -> PeerFailure:
     status = failed.status or 0
     cause = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
-    memory = " (as the system does when memory is short)" if status == -signal.SIGKILL else ""
+    killed = status == -signal.SIGKILL
+    hint = f" ({memory_cgroup.hint(memory, memory_cgroup.read())})" if killed else ""
     last = "\n".join(["; its last lines:", *last_lines]) if last_lines else ""
     pid = failed.child.process.pid
     return PeerFailure(
-        f"rank {failed.rank} (pid {pid}) {cause}{memory}, without a result{last}",
+        f"rank {failed.rank} (pid {pid}) {cause}{hint}, without a result{last}",
         peer=failed.rank,
         operation="run",
         pid=pid,

@@ -59,7 +59,10 @@ def first(board: Board, placement: Placement) -> Invitation:
         known = key_sources.users_key(env)
     key, source = known or (new_key(), f"made by rank 0 and published on {board.name}: as secret as that")
     job = secrets.token_bytes(JOB_BYTES)
-    anywhere = [addresses.join(ip, 0) for ip in addresses.candidates(one_host=placement.one_host)]
+    one_host = None if placement.local_size == 0 and not placement.one_host else placement.one_host
+    hosts = addresses.candidates(one_host=one_host)
+    addresses.check_loopback(hosts)
+    anywhere = [addresses.join(ip, 0) for ip in hosts]
     server = open_store(anywhere, key=key, job=job, key_source=source)
     published = None if known else key
     card = Card(placement.size, job, socket.gethostname(), key_id(key), published, tuple(server.addresses))

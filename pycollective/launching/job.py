@@ -11,14 +11,19 @@ import pickle
 import sys
 import time
 import types
+import zipfile
+import zipimport
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.abc import InspectLoader
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from pycollective.errors import InvalidArgument
 
 MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
+SPAWNED = "__mp_main__"  # what a process that multiprocessing has spawned calls it
+OF_MAIN = ("__main__", SPAWNED, MAIN)
 COPIES = "install cloudpickle, with which lambdas, local functions and what was typed in travel as copies"
 _finding = (
     False  # this process is a rank that looks for its function, and executes the user's modules for that
@@ -38,21 +43,35 @@ class Name:
 class Script:
     """The main script of the parent, which the ranks execute under another name than `__main__`."""
 
-    path: str
+    path: str  # of a zip file's: app.zip/__main__.py
     package: str | None  # of a program that was started by `python -m`
 
     def load(self) -> None:
         """As multiprocessing does: the definitions, without what is under `if __name__ == "__main__"`."""
+        module, code = self.of_zip_file() or self.of_file()
+        if self.package:
+            module.__package__, module.__spec__ = self.package, None
+        for name in OF_MAIN:  # a pickle of a rank or of a spawned process may have any of them
+            sys.modules[name] = module
+        exec(code, module.__dict__)
+
+    def of_file(self) -> tuple[types.ModuleType, types.CodeType]:
         spec = importlib.util.spec_from_file_location(MAIN, self.path)
         if spec is None:  # a script's name need not end in .py
             spec = importlib.util.spec_from_loader(MAIN, SourceFileLoader(MAIN, self.path))
         assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        if self.package:
-            module.__package__, module.__spec__ = self.package, None
-        sys.modules["__main__"] = sys.modules[MAIN] = module
-        spec.loader.exec_module(module)
+        assert isinstance(spec.loader, InspectLoader)
+        code = spec.loader.get_code(MAIN)
+        assert code is not None
+        return importlib.util.module_from_spec(spec), code
+
+    def of_zip_file(self) -> tuple[types.ModuleType, types.CodeType] | None:
+        folder = os.path.dirname(self.path)
+        if not zipfile.is_zipfile(folder):
+            return None
+        module = types.ModuleType(MAIN)
+        module.__file__ = self.path
+        return module, zipimport.zipimporter(folder).get_code("__main__")
 
     def lacks(self, error: AttributeError) -> InvalidArgument:
         return InvalidArgument(
@@ -116,7 +135,7 @@ def describe(
     except InvalidArgument as error:
         if not copies:
             raise InvalidArgument(f"{error}{advice}") from None
-    of_main = name is not None and name.module == "__main__"
+    of_main = name is not None and name.module in OF_MAIN
     pickled, plain = dumps_call(
         None if name else function,
         args,
@@ -126,7 +145,7 @@ def describe(
         of_main=of_main,
         advice=advice,
     )
-    if of_main or (plain and b"__main__" in pickled):
+    if of_main or (plain and names_main(pickled)):
         sys.modules[MAIN] = sys.modules["__main__"]  # so that what is defined there can come back
     else:
         script = None
@@ -167,14 +186,17 @@ def dumps_call(
 def main_script() -> Script | None:
     main = sys.modules["__main__"]
     path = getattr(main, "__file__", None)
-    return Script(os.path.abspath(path), getattr(main, "__package__", None)) if path else None
+    if not path or not (os.path.isfile(path) or zipfile.is_zipfile(os.path.dirname(path))):
+        return None  # typed in, or piped into Python, which calls it "<stdin>"
+    return Script(os.path.abspath(path), getattr(main, "__package__", None))
 
 
 def name_of(function: Callable[..., Any], script: Script | None) -> Name:
     qualified, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None)
-    if module == "__main__" and script is None:
+    if module in OF_MAIN and script is None:
         raise InvalidArgument(
-            f"{qualified} was typed in by hand; another process cannot import it. Put it into a file"
+            f"{qualified} was typed in by hand or piped into Python; another process cannot import it. Put it into a "
+            f"file"
         )
     there: object = None
     if qualified and module in sys.modules:
@@ -195,7 +217,7 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
 
 
 def found(name: Name) -> Callable[..., Any]:
-    module = sys.modules[MAIN] if name.module == "__main__" else importlib.import_module(name.module)
+    module = sys.modules[MAIN] if name.module in OF_MAIN else importlib.import_module(name.module)
     there: Any = resolve(module, name.qualified)
     for _ in range(name.decorators):
         there = there.__wrapped__
@@ -214,7 +236,7 @@ def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False
     """
     try:
         pickled = pickle.dumps(what)
-        if has_main or not by_value or b"__main__" not in pickled:
+        if has_main or not by_value or not names_main(pickled):
             return pickled, True
     except Exception:  # an object's pickling may raise whatever it likes
         if not by_value:
@@ -230,8 +252,12 @@ def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False
     return file.getvalue(), False
 
 
+def names_main(pickled: bytes) -> bool:
+    return any(name.encode() in pickled for name in OF_MAIN)
+
+
 def is_of_main(what: object) -> bool:
-    if not isinstance(what, (type, types.FunctionType)) or what.__module__ != "__main__":
+    if not isinstance(what, (type, types.FunctionType)) or what.__module__ not in OF_MAIN:
         return False
     try:
         return resolve(sys.modules["__main__"], what.__qualname__) is what

@@ -18,12 +18,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Protocol
 
+from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
-from pycollective.launching.child import Child, guarded, key_files, tell_guard
-from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.child import ENDED_WELL, Child, guarded, key_files, tell_guard
+from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.job import Job
 from pycollective.launching.worker import Outcome
 
@@ -36,6 +37,18 @@ BOOT = (
 Show = Callable[[int, str, "list[str]"], None]  # rank, "out" or "err", whole lines
 
 
+class Terminal(Protocol):
+    """Where unfinished lines are shown as well."""
+
+    def unfinished(self, rank: int, name: str, line: bytes) -> None:
+        """What there is of the rank's next line."""
+
+    def due_s(self) -> float | None:
+        """Seconds until redraw() is wanted; None: nothing has changed."""
+
+    def redraw(self) -> None: ...
+
+
 @contextlib.contextmanager
 def started(
     job: Job,
@@ -45,9 +58,14 @@ def started(
     env: Mapping[str, str],
     show: Show,
     merged: bool = False,
+    store: StoreServer | None = None,
+    terminal: Terminal | None = None,
 ) -> Iterator[JobRanks]:
-    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written."""
-    ranks = JobRanks(show)
+    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written.
+
+    `store`: in which the ranks meet, if it is here.
+    """
+    ranks = JobRanks(show, None if job.init else store, terminal)
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
@@ -55,7 +73,8 @@ def started(
                 pickle.dump(job, file)
                 file.flush()
                 for rank, key_fd in zip(world.ranks, key_fds, strict=True):
-                    each = start(rank, rank_environment(env, world, rank, key_fd), key_fd, file, merged)
+                    its_env = rank_environment(with_debugger(env), world, rank, key_fd)
+                    each = start(rank, its_env, key_fd, file, merged)
                     tell_guard(guard_fd, "+", each.child)
                     ranks.add(each)
             yield ranks
@@ -149,6 +168,8 @@ class JobRanks:
     """To be used by the thread that started them alone, for they die with it."""
 
     show: Show
+    store: StoreServer | None = None  # where ranks that may have left out init() are missed
+    terminal: Terminal | None = None
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -171,11 +192,15 @@ class JobRanks:
     def next_end(self, deadline: float) -> JobRank | None:
         """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
         while self.running and (left := deadline - time.monotonic()) > 0:
-            for key, _ in self.selector.select(None if left == math.inf else left):
+            due = math.inf if self.terminal is None else self.terminal.due_s()
+            patience = left if due is None else max(min(left, due), 0.0)
+            for key, _ in self.selector.select(None if patience == math.inf else patience):
                 if isinstance(key.data, JobRank):
                     self.ended(key)
                     return key.data
                 self.read(key.data)
+            if self.terminal is not None and self.terminal.due_s() == 0:
+                self.terminal.redraw()
         return None
 
     def ended(self, key: selectors.SelectorKey) -> None:
@@ -187,13 +212,17 @@ class JobRanks:
         for stream in self.streams:
             if stream.rank == rank.rank and stream.waiting():
                 self.read(stream)  # its last words, before anybody judges it
+        if self.store is not None and not rank.failed and self.running:
+            self.store._tell_missing([rank.rank], ENDED_WELL)
 
     def read(self, stream: Stream) -> None:
         lines = stream.read()
         if lines is None:
             self.selector.unregister(stream.pipe)
             stream.pipe.close()
-            lines = stream.last()
+            lines, stream.rest = stream.last(), b""
+        if self.terminal is not None:
+            self.terminal.unfinished(stream.rank, stream.name, stream.rest)
         if lines:
             self.show(stream.rank, stream.name, lines)
 
@@ -230,5 +259,7 @@ class JobRanks:
             for stream in self.streams:
                 if stream.waiting():
                     self.read(stream)
+                if self.terminal is not None:
+                    self.terminal.unfinished(stream.rank, stream.name, b"")
                 if last := stream.last():
                     self.show(stream.rank, stream.name, last)

@@ -6,18 +6,20 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
-from pycollective.launching import child
-from pycollective.launching.child import Child, key_files, tell_guard
+from pycollective.launching import child, memory_cgroup
+from pycollective.launching.child import ENDED_WELL, Child, groups_with_others, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
-from pycollective.launching.output import Screen, pump
+from pycollective.launching.screen import Screen
+from pycollective.launching.screen.pump import pump
 from pycollective.launching.verdict import Failure, is_consequence
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
+TOGETHER_S = 0.2  # how long after the first that ends well others may
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
@@ -26,12 +28,30 @@ Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "ou
 class LocalRanks:
     """Everything happens in the one thread of its event loop."""
 
-    def __init__(self, options: Options, world: World, guard_fd: int, logs: Logs) -> None:
+    def __init__(
+        self,
+        options: Options,
+        world: World,
+        guard_fd: int,
+        logs: Logs,
+        tell_missing: Callable[[Sequence[int], str], None] | None = None,
+    ) -> None:
         self.options = options
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        self.screen = Screen(prefix=options.prefix, on_closed=self.nobody_reads, on_failed=self.lose)
+        self.tell_missing = (
+            tell_missing  # those that wait for these ranks in init(); None: they are elsewhere, too
+        )
+        self.done: list[Child] = []  # the ranks that ended well, of which the others have not been told
+        self.screen = Screen(
+            ranks=options.shown,
+            prefix=options.prefix,
+            answered=options.stdin,
+            on_closed=self.nobody_reads,
+            on_failed=self.lose,
+        )
+        self.memory = memory_cgroup.read()  # before the first rank
         self.running: dict[int, Child] = {}
         self.failures: list[Failure] = []
         self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
@@ -81,7 +101,8 @@ class LocalRanks:
         env = rank_environment(self.options.environment(os.environ), self.world, rank, key_fd)
         words = self.options.words(rank - self.world.first)
         pipe = subprocess.PIPE
-        each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdout=pipe, stderr=pipe)
+        stdin = 0 if rank == self.options.stdin else subprocess.DEVNULL
+        each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdin=stdin, stdout=pipe, stderr=pipe)
         self.running[rank] = each
         tell_guard(self.guard_fd, "+", each)
         return each
@@ -100,6 +121,9 @@ class LocalRanks:
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
+        if status == 0 and self.tell_missing is not None:
+            self.done.append(each)
+            self.loop.call_later(TOGETHER_S, self.miss)
         if status != 0 and not self.stopping:
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
             failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
@@ -108,6 +132,18 @@ class LocalRanks:
                 self.loop.call_later(SETTLE_S, self.stop)
             else:
                 self.stop()
+
+    def miss(self) -> None:
+        """Ranks mostly end together. Who is still here may wait in init() for one that never called it."""
+        done, self.done = self.done, []
+        if done and self.running and not self.stopping:
+            self.loop.run_in_executor(None, self.tell_of, done)
+
+    def tell_of(self, done: Sequence[Child]) -> None:
+        elsewhere = groups_with_others()
+        ranks = [each.rank for each in done if each.group not in elsewhere]
+        if ranks and self.tell_missing is not None:
+            self.tell_missing(ranks, ENDED_WELL)
 
     async def end_of(self, each: Child) -> int:
         ended = asyncio.Event()

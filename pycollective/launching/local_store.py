@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pycollective.launching.addresses import check_loopback
 from pycollective.launching.key import job_id, job_of_run
 from pycollective.launching.key_sources import security
 
@@ -23,5 +24,6 @@ def open_store(addresses: Sequence[str], *, key: bytes, job: bytes, key_source: 
 
 def open_store_of_run(key: bytes) -> _core.StoreServer:
     """For ranks on this host that inherit `key`, on a free port of loopback."""
+    check_loopback(["127.0.0.1"])
     job = job_id(job_of_run(key).encode())
     return open_store(["127.0.0.1:0"], key=key, job=job, key_source="made by the launcher")

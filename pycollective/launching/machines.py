@@ -6,7 +6,7 @@ import errno
 import socket
 
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.launching.addresses import is_usable, store_hosts
+from pycollective.launching.addresses import NotResolved, is_usable, store_hosts
 from pycollective.launching.environment import World
 from pycollective.launching.interfaces import interfaces
 from pycollective.launching.options import Machines
@@ -25,15 +25,21 @@ def world_of(machines: Machines, here: range) -> World:
     )
 
 
-def check(machines: Machines) -> None:
-    """What would end in an error of all ranks, or in waiting for ranks that never come, is better said now."""
-    hosts = store_hosts(machines.master, one_host=False, what="--master ")
+def check(machines: Machines) -> str | None:
+    """What would end in an error of all ranks, or in waiting for ranks that never come, is better said now.
+
+    Returns what the ranks will wait for, if there is something.
+    """
+    try:
+        hosts = store_hosts(machines.master, one_host=None, what="--master ")
+    except NotResolved as error:
+        return f"{error}; the ranks wait for it in init()"
     if machines.own != 0:
-        return
+        return None
     for host in hosts:
         try:
             bind(host, machines.port)
-            return
+            return None
         except OSError as error:
             reason = error
     raise refused(machines, reason)

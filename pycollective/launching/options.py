@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from pycollective.launching.environment import with_debugger
 
 DEFAULT_PORT = 29400
 LAST_PORT = 65534  # the one after the store's is MASTER_PORT
@@ -33,6 +38,22 @@ class Options:
     machines: Machines | None = None
     max_restarts: int = 0
     banner: bool = False
+    only: frozenset[int] = frozenset()  # the ranks whose output is shown; none: all
+    stdin: int | None = None  # the rank that has our standard input
+
+    @property
+    def shown(self) -> Collection[int]:
+        """The ranks whose output is shown."""
+        return self.only or self.here
+
+    @property
+    def of_python(self) -> bool:
+        """Whether the ranks execute this Python, as far as we know."""
+        found = shutil.which(self.command[0]) or ""
+        folder, name = os.path.split(os.path.abspath(found))
+        return found == sys.executable or (
+            name.startswith("python") and folder == os.path.dirname(sys.executable)
+        )
 
     @property
     def here(self) -> range:
@@ -52,8 +73,11 @@ class Options:
         return replace(self, log_dir=self.log_dir / f"restart{number}")
 
     def environment(self, base: Mapping[str, str]) -> Mapping[str, str]:
-        # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
-        return {**base, "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else base
+        env = with_debugger(base) if self.of_python else dict(base)
+        if self.gpus:
+            # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
+        return env
 
     def words(self, local_rank: int) -> list[str]:
         """What that rank executes."""

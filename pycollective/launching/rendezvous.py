@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pycollective.errors import InvalidArgument
 from pycollective.launching import addresses, invitation, key_sources
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.key import job_id, new_key
 
 if TYPE_CHECKING:
     from pycollective import _core
+
+WARN_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,30 @@ class Meeting:
     def close(self) -> None:
         if self.server is not None:
             self.server.close()
+
+
+def placed(
+    place: Callable[[], Placement], *, deadline: float, clock: Callable[[], float] = time.monotonic
+) -> Placement:
+    """The place, as soon as the name of rank 0's host resolves."""
+    begin, pause, warned = clock(), FIRST_PAUSE_S, False
+    while True:
+        try:
+            return place()
+        except addresses.NotResolved as error:
+            now = clock()
+            if now >= deadline:
+                raise InvalidArgument(
+                    f"{error}, {now - begin:.3g} s long. Check the name, and that this host finds it (`getent hosts`); "
+                    f"init(timeout=) or PYCOLLECTIVE_TIMEOUT_S says how long a name that comes later is waited for"
+                ) from None
+            if not warned and now - begin >= WARN_S:
+                warned = True
+                sys.stderr.write(
+                    f"pycollective: warning: {error}; init() waits for it {deadline - now:.0f} s more\n"
+                )
+        time.sleep(min(pause, max(0.0, deadline - clock())))
+        pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
@@ -72,6 +102,8 @@ def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
     if chosen := addresses.chosen_by_user():
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
+    if placement.also_at and len(hosts) == 1:
+        return []  # the store may be at another address of this host, and others know that one
     opens_it = placement.hosts_store or (placement.board is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
 
@@ -86,8 +118,9 @@ def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
     else:
         key, source = key_sources.named_key(os.environ) or key_sources.users_key(os.environ)
     stores = list(placement.store_addresses)
+    addresses.check_loopback(dict.fromkeys(addresses.split(store)[0] for store in stores))
     return Meeting(
-        store_addresses=stores,
+        store_addresses=[*stores, *placement.also_at],
         host_store=stores if placement.hosts_store else None,
         job=job_id(placement.job.encode()),
         key=key,

@@ -5,20 +5,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shlex
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
+from pycollective.launching import memory_cgroup
 from pycollective.launching.addresses import join
 from pycollective.launching.environment import threads_per_rank
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 from pycollective.launching.output import write_all
-from pycollective.launching.verdict import culprit
+from pycollective.launching.screen.tracebacks import Ending, begins, named
+from pycollective.launching.verdict import Failure, culprit, error_lines
+
+WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 
 
-def say(what: str, *, before: bytes = b"", after: Iterable[bytes] = ()) -> None:
+def say(what: str, *, after: Sequence[bytes] = ()) -> None:
     lines = [os.fsencode(f"pycollective run: {what}"), *after]
+    before = b"\n" if after else b""
     with contextlib.suppress(OSError):  # there is nowhere else to say it; the exit code tells as well
         write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 
@@ -41,22 +48,48 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
 
 
 def outcome(ranks: LocalRanks, options: Options) -> int:
-    """Says what went wrong; returns the exit code."""
+    """Says what went wrong, and shows what was held back for that; returns the exit code."""
+    own_end = not ranks.asked and ranks.lost is None
+    failure = culprit(ranks.failures) if own_end else None
+    ending = ranks.screen.end(None if failure is None else failure.rank)
+    if ending.lines:
+        with contextlib.suppress(OSError):  # its reader is gone; the exit code tells as well
+            write_all(sys.stderr.fileno(), b"".join(line + b"\n" for line in ending.lines))
     if ranks.asked:
         return 128 + ranks.asked[0]
     if ranks.lost is not None:
         say(f"{cannot_write(ranks.lost)}; the ranks were stopped")
         return 1
-    failure = culprit(ranks.failures)
     if failure is None:
         return 0
-    here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
-    where = f"; logs: {options.log_dir}" if options.log_dir else ""
-    what = f"rank {failure.rank} failed first{here} ({failure.cause}); the others were stopped{where}"
-    last = ranks.screen.tails[failure.rank]
-    more = "Its last lines:" if last else "It wrote nothing to stderr."
-    say(f"{what}. {more}", before=b"\n", after=last)
+    what, lines = verdict(failure, ending, ranks, options)
+    say(what, after=lines)
     return failure.exit_code
+
+
+def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Options) -> tuple[str, list[bytes]]:
+    """The sentence about the rank that failed first, and the lines below it: its error comes last."""
+    here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
+    alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
+    where = f"; logs: {options.log_dir}" if options.log_dir else ""
+    tail = list(ranks.screen.tails[failure.rank])
+    what = f"rank {failure.rank} failed first{here} ({cause(failure, tail, options)}){alike}"
+    what += f"; the others were stopped{where}."
+    if failure.status == -signal.SIGKILL:
+        what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
+    if error_lines(tail)[:1] and WANTED_INPUT.match(error_lines(tail)[0]) and failure.rank != options.stdin:
+        what += f" If it wanted input: --stdin {failure.rank} gives it ours, and breakpoint() asks at our terminal."
+    if not tail:
+        return f"{what} It wrote nothing to stderr.", []
+    if ending.shown:
+        return f"{what} Its error, of which more stands above:", error_lines(tail)
+    return f"{what} Its last lines:", max(tail, ending.whole, key=len)
+
+
+def cause(failure: Failure, tail: Sequence[bytes], options: Options) -> str:
+    """How it ended: a program that says nothing before has chosen its exit code itself."""
+    chosen = failure.status > 0 and options.of_python and not any(map(begins, tail))
+    return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 
 def cannot_write(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from pycollective.errors import CollectiveError
@@ -31,8 +32,8 @@ def run(options: Options) -> int:
     """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
     fill_standard_streams()
     try:
-        if options.machines:
-            machines.check(options.machines)
+        if options.machines and (awaited := machines.check(options.machines)):
+            report.say(awaited)
         if options.banner:
             report.say(report.banner(options, os.environ))
         if told := gpus.missing(options.gpus):
@@ -65,23 +66,32 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
             logs = open_logs(options.log_dir, options.here, files)
         except OSError as error:
             raise CannotLog(report.cannot_write(error)) from error
-        key = None
+        key = tell_missing = None
         if options.machines is not None:
             world = machines.world_of(options.machines, options.here)
         else:
             key = new_key()  # of this attempt alone: who is left of an earlier one finds nobody
-            store = files.enter_context(open_store_of_run(key)).addresses[0]
-            world = World(size=options.ranks, store=store, master_port=free_port(), attempt=attempt)
-        ranks = asyncio.run(ran(options, world, key, logs))
+            store = files.enter_context(open_store_of_run(key))
+            tell_missing = store._tell_missing
+            world = World(
+                size=options.ranks, store=store.addresses[0], master_port=free_port(), attempt=attempt
+            )
+        ranks = asyncio.run(ran(options, world, key, logs, tell_missing))
     for number in filter(heard, USER_SIGNALS):
         signal.signal(number, nobody_to_tell)  # between two attempts it must not end us
     return ranks
 
 
-async def ran(options: Options, world: World, key: bytes | None, logs: Logs) -> LocalRanks:
+async def ran(
+    options: Options,
+    world: World,
+    key: bytes | None,
+    logs: Logs,
+    tell_missing: Callable[[Sequence[int], str], None] | None,
+) -> LocalRanks:
     """The ranks, which have ended."""
     with child.guarded() as guard_fd:
-        ranks = LocalRanks(options, world, guard_fd, logs)
+        ranks = LocalRanks(options, world, guard_fd, logs, tell_missing)
         for number in filter(heard, STOP_SIGNALS):
             ranks.loop.add_signal_handler(number, ranks.asked_to_stop, number)
         for number in filter(heard, USER_SIGNALS):

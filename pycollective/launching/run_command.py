@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ipaddress
+import os
 import re
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +51,11 @@ def gpus(text: str) -> tuple[str, ...]:
             f"{text!r} has numbers and names; libraries understand only one of both"
         )
     return found
+
+
+def several(text: str) -> frozenset[int]:
+    """`0,3`: ranks."""
+    return frozenset(count(word) for word in text.split(","))
 
 
 def master(text: str) -> tuple[str, int]:
@@ -110,9 +117,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--no-prefix",
         action="store_true",
-        help="show every byte as it is; else lines have [rank] in front, and of one with carriage returns "
-        "(a progress bar) only what follows the last is shown",
+        help="show every byte as it is; else lines have [rank] in front, of one with carriage returns (a progress "
+        "bar) only what follows the last is shown, and equal tracebacks are shown once",
     )
+    add(
+        "--only-rank",
+        action="extend",
+        type=several,
+        metavar="R[,R]",
+        help="show what these ranks print; of the others only why they failed (--log-dir keeps all)",
+    )
+    add("--stdin", type=count, metavar="R", help="the rank that reads standard input (default: none does)")
     add(
         "--banner",
         action=argparse.BooleanOptionalAction,
@@ -136,9 +151,14 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
     command, arguments = program(given.program, module=given.module)
     if not command:
         parser.error("which program? For example: pycollective run -n 4 script.py")
+    if command == ["-"]:
+        parser.error(
+            "a program on standard input has no name under which ranks find it: write it into a file, or start it as "
+            "`python -` and call pycollective.run() in it"
+        )
     if given.local_rank_arg and command[0] != sys.executable:
         parser.error(f"--local-rank-arg is for script.py or -m module; where would {command[0]} take it?")
-    return Options(
+    options = Options(
         ranks=given.ranks or len(given.gpus or ()) or usable_cores(),
         command=command,
         arguments=arguments,
@@ -150,20 +170,35 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
         machines=machines(parser, given),
         max_restarts=given.max_restarts,
         banner=sys.stderr is not None and sys.stderr.isatty() if given.banner is None else given.banner,
+        only=frozenset(given.only_rank or ()),
+        stdin=given.stdin,
     )
+    check_ranks(parser, options)
+    return options
+
+
+def check_ranks(parser: argparse.ArgumentParser, options: Options) -> None:
+    """Those that options name are ranks of this machine."""
+    named = {"--only-rank": sorted(options.only), "--stdin": [] if options.stdin is None else [options.stdin]}
+    for option, ranks in named.items():
+        for rank in ranks:
+            if rank not in options.here:
+                first, last = options.here[0], options.here[-1]
+                parser.error(f"{option} {rank}: the ranks here are {first} to {last}")
 
 
 def program(words: Sequence[str], *, module: bool) -> tuple[list[str], list[str]]:
-    """What a rank executes, Python for a module or a .py file, and the arguments of that."""
+    """What a rank executes, Python for a module or what Python takes as a script, and the arguments of that."""
     words = list(words[1:] if words[:1] == ["--"] else words)
-    python = (
-        [sys.executable, "-m"]
-        if module
-        else [sys.executable]
-        if words[:1] and words[0].endswith(".py")
-        else []
-    )
+    python = [sys.executable, "-m"] if module else [sys.executable] if words and is_script(words[0]) else []
     return [*python, *words[:1]], words[1:]
+
+
+def is_script(word: str) -> bool:
+    """As `python word` has it: a .py file, or a folder or zip file with a __main__.py. Other words are commands."""
+    if word.endswith((".py", ".pyc", ".pyz")) or os.path.isdir(word):
+        return True
+    return os.path.isfile(word) and zipfile.is_zipfile(word)
 
 
 def machines(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Machines | None:

@@ -150,6 +150,13 @@ def _placement(store: dist.Store, rank: int, size: int, name: str) -> Placement:
         local_rank=int(os.environ.get("LOCAL_RANK") or 0),
         local_size=0,  # the host map knows
         launcher=LAUNCHER,
+        one_host=_all_here(size),
         board=functools.partial(DefaultStore, store, f"{name}/{size}"),
         job=f"{name}/{size}",
     )
+
+
+def _all_here(size: int) -> bool:
+    """Whether the launcher says that all ranks are on this host, and means the ranks that torch has."""
+    total = str(dist.get_world_size() if dist.is_initialized() else size)
+    return os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE") == total

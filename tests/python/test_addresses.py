@@ -75,6 +75,53 @@ def test_nothing_but_loopback_is_an_error_and_never_silently_loopback() -> None:
         candidates(one_host=False, env={}, found=[], routes=[])
 
 
+def test_where_the_launcher_says_nothing_and_there_is_no_network_loopback_will_do() -> None:
+    assert candidates(one_host=None, env={}, found=HOST[:3], routes=[]) == ["127.0.0.1"]
+    assert candidates(one_host=None, env={}, found=HOST, routes=[])[0] == "10.1.0.7"
+
+
+def test_an_address_of_this_host_has_other_spellings() -> None:
+    others = ["10.1.0.7", "2001:db8::7", "192.0.2.7"]
+    assert addresses.other_spellings(["127.0.0.1"], HOST) == ["::1", *others]
+    assert addresses.other_spellings(["::1"], HOST) == ["127.0.0.1", *others]
+    assert addresses.other_spellings(others, HOST) == ["127.0.0.1", "::1"]
+    assert addresses.other_spellings(["203.0.113.5"], HOST) == []
+    assert addresses.other_spellings(["127.0.0.2"], HOST) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
+def test_any_address_is_no_address(host: str) -> None:
+    with pytest.raises(InvalidArgument, match="name the address by which the others reach rank 0"):
+        addresses.store_hosts(host, one_host=True, what="MASTER_ADDR=")
+
+
+@pytest.mark.parametrize(
+    "host", ["node1:29500", "http://node1", "node 1", " node1", ".", "10.0.0.256", "1.2.3.4.5"]
+)
+def test_what_can_never_be_a_name_is_not_waited_for(host: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        addresses.resolve(host, "MASTER_ADDR=")
+    assert type(caught.value) is InvalidArgument
+    assert str(caught.value).startswith(f"MASTER_ADDR={host} is n")
+
+
+def test_an_ipv4_address_in_ipv6_is_that_address() -> None:
+    assert addresses.resolve("::ffff:127.0.0.1") == "127.0.0.1"
+
+
+def test_brackets_are_taken_off() -> None:
+    assert addresses.store_hosts("[::1]", one_host=True, what="") == ["::1"]
+
+
+def test_loopback_that_is_down_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses.check_loopback(["127.0.0.1"])
+    addresses.check_loopback(["127.0.0.1", "192.0.2.7"])
+    monkeypatch.setattr(addresses, "unreachable", lambda host: "Network is unreachable")
+    addresses.check_loopback(["127.0.0.1", "192.0.2.7"])
+    with pytest.raises(CollectiveError, match=r"loopback interface of .* is down.*ip link set lo up"):
+        addresses.check_loopback(["127.0.0.1", "::1"])
+
+
 def test_a_host_name_that_is_loopback_here_stands_for_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"debian": "127.0.1.1", "other": "203.0.113.5"}
 
@@ -87,7 +134,7 @@ def test_a_host_name_that_is_loopback_here_stands_for_all_addresses(monkeypatch:
     monkeypatch.setattr(addresses, "interfaces", lambda: HOST)
     monkeypatch.setattr(addresses, "default_route", lambda: ["eth0"])
     assert addresses.store_hosts("debian", one_host=False, what="") == on_host()
-    assert addresses.store_hosts("debian", one_host=True, what="") == ["127.0.1.1"]
+    assert addresses.store_hosts("debian", one_host=True, what="") == ["127.0.0.1"]
     assert addresses.store_hosts("localhost", one_host=False, what="") == [
         "127.0.0.1"
     ]  # said in so many words

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from pycollective.errors import InvalidArgument, Unsupported
+from pycollective.launching.addresses import is_usable, split
 from pycollective.launching.detect import DETECTORS, Placement, detect
 from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.interfaces import interfaces
 from pycollective.launching.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
 TORCH = {
@@ -59,7 +61,6 @@ def test_master_port_is_never_bound_nor_are_ports_that_the_kernel_hands_out() ->
     "change",
     [
         {"MASTER_PORT": "29501"},
-        {"MASTER_ADDR": "127.0.0.2"},
         {"WORLD_SIZE": "5"},
         {"TORCHELASTIC_RUN_ID": "a"},
     ],
@@ -79,6 +80,38 @@ def test_agents_that_count_their_restarts_differently_mean_the_same_job() -> Non
         for count in ("1", "0")
     )
     assert (once.job, once.store_addresses) == (never.job, never.store_addresses)
+
+
+@pytest.mark.parametrize("address", ["localhost", "::1", "[::1]", "127.0.0.2"])
+def test_the_job_does_not_follow_from_how_its_address_is_spelled(address: str) -> None:
+    here, there = detect(TORCH), detect({**TORCH, "MASTER_ADDR": address})
+    assert here.job == there.job
+    ports = [[store.rpartition(":")[2] for store in place.store_addresses] for place in (here, there)]
+    assert ports[0] == ports[1]
+
+
+def test_paddles_endpoints_may_be_spelled_in_several_ways() -> None:
+    def spelled(*hosts: str) -> Placement | None:
+        return detect({**PADDLE_4, "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{host}:6170" for host in hosts)})
+
+    assert spelled(*["127.0.0.1"] * 4) == spelled("localhost", "127.0.0.1", "[::1]", "localhost")
+
+
+def test_a_rank_0_that_calls_itself_localhost_among_several_hosts_is_found_by_the_others() -> None:
+    """As in a master pod of Kubeflow. Ranks of its own host try all its addresses."""
+    several = {**TORCH, "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    usable = [address for name, address, flags in interfaces() if is_usable((name, address, flags))]
+    first = detect({**several, "RANK": "0", "LOCAL_RANK": "0"}).store_addresses
+    assert {split(each)[0] for each in first} == set(usable or ["127.0.0.1"])
+    second = detect(several)
+    assert set(first) <= {*second.store_addresses, *second.also_at}
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_every_rank_is_told_that_any_address_is_none(address: str) -> None:
+    for rank in ("0", "1"):
+        with pytest.raises(InvalidArgument, match=f"MASTER_ADDR={address}: name the address"):
+            detect({**TORCH, "MASTER_ADDR": address, "RANK": rank})
 
 
 def test_the_port_can_be_chosen() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pycollective.launching import gpus, report
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
+pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture
 Asked = Callable[..., Options]
 
@@ -38,6 +40,7 @@ SECOND = "--nnodes 2 --node-rank 1"
     ("words", "message"),
     [
         ("-n 2", "which program?"),
+        ("-n 2 -", "a program on standard input has no name"),
         ("-n 0 x.py", "must be at least 1"),
         ("--gpus 0,0 x.py", "'0,0' names a GPU twice"),
         ("--gpus 00,0 x.py", "names a GPU twice"),
@@ -211,3 +214,24 @@ def test_on_a_terminal_there_is_a_banner_unless_it_is_not_wanted(
     assert not asked("--no-banner", "true").banner
     monkeypatch.setattr(sys, "stderr", None)
     assert not asked("true").banner
+
+
+@pytest.mark.parametrize("form", ["folder", "folder/", "app.zip"])
+def test_a_folder_and_a_zip_file_are_programs_as_python_has_it(tmp_path: Path, form: str) -> None:
+    """Their neighbours are found, too."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("import sys, neighbour; print(neighbour.NAME, sys.argv[1:])")
+    (folder / "neighbour.py").write_text("NAME = 'neighbour'")
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as app:
+        for file in folder.iterdir():
+            app.write(file, file.name)
+    done = run("-n", "2", f"{tmp_path}/{form}", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] neighbour ['--epochs', '3']" for r in range(2)]
+
+
+def test_a_folder_without_a_main_is_told_once(tmp_path: Path) -> None:
+    done = run("-n", "2", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("can't find '__main__' module") == 1

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from terminals import on_a_terminal, read_until
 from test_launch import (
+    AWAIT_USR1,
+    BLOCK_USR1,
     DEADLINE_S,
     READY,
     SAY_HI,
@@ -26,6 +29,8 @@ from test_launch import (
     started,
     wait_until_gone,
 )
+
+from pycollective.launching.screen.live_line import LiveLine
 
 pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture
@@ -195,3 +200,102 @@ def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program:
     assert process.returncode == 0
     wanted = [f"[{r}] {r} {i}" for r in range(2) for i in range(20_000)] + ["[0] last", "[1] last"]
     assert sorted(stdout.splitlines()) == sorted(wanted)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-prefix",)])
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("unfinished", [r"\r 7/40", r"7/40\r", "name? 7/40", r"\x1b[2K\r\x1b[36m7/40"])
+def test_a_terminal_shows_unfinished_lines(
+    program: Callable[..., str], unfinished: str, ranks: int, options: Sequence[str]
+) -> None:
+    """The rank goes on when its line has been seen."""
+    script = program(
+        BLOCK_USR1,
+        "if rank > 0: print('whole', flush=True)",
+        f"if rank == 0: sys.stderr.write('{unfinished}'); sys.stderr.flush(); {AWAIT_USR1}",
+        "if rank == 0: print('\\nfinished', file=sys.stderr)",
+    )
+    with on_a_terminal(*command("-n", str(ranks), *options, "--no-banner", script)) as (process, terminal):
+        read_until(terminal, b"7/40", *[b"whole"] * (ranks - 1))  # all ranks are up
+        process.send_signal(signal.SIGUSR1)
+        text = read_until(terminal, b"finished")
+        assert process.wait(DEADLINE_S) == 0
+    assert b"7/40" in text or "--no-prefix" in options
+
+
+def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them() -> None:
+    line = LiveLine(fd=-1)
+    line.update(1, "err", b"[1] ", b"\r10 %\r20 %")
+    assert line.redrawn() == b"[1] 20 %"
+    assert line.redrawn() == b""
+    assert line.around(b"[0] whole\n") == b"\r\x1b[K[0] whole\n[1] 20 %"
+    line.update(0, "out", b"[0] ", b"x" * 200)
+    assert line.redrawn() == b"\r\x1b[K[0] " + b"x" * 75
+    line.update(0, "out", b"[0] ", b"")
+    line.update(1, "err", b"[1] ", b"")
+    assert line.around(b"[1] end\n") == b"\r\x1b[K[1] end\n"
+    assert line.redrawn() == b""
+
+
+def test_the_rank_that_can_be_answered_has_the_unfinished_line() -> None:
+    line = LiveLine(fd=-1, answered=1)
+    line.update(1, "out", b"[1] ", b"name? ")
+    line.update(0, "out", b"[0] ", b"...")
+    assert line.redrawn() == b"[1] name? "
+
+
+def test_one_rank_without_prefix_shows_each_byte_at_once(program: Callable[..., str]) -> None:
+    script = program(
+        BLOCK_USR1, "sys.stdout.write('half')", "sys.stdout.flush()", AWAIT_USR1, "print(' line')"
+    )
+    with subprocess.Popen(command("-n", "1", "--no-prefix", script), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 100) == b"half"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read() == b" line\n"
+        assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("options", [("--only-rank", "1,3"), ("--only-rank", "1", "--only-rank", "3")])
+def test_only_the_ranks_that_are_asked_for_are_shown(
+    program: Callable[..., str], tmp_path: Path, options: Sequence[str]
+) -> None:
+    script = program("print('out', rank)", "print('err', rank, file=sys.stderr)")
+    logs = tmp_path / "logs"
+    done = run("-n", "4", *options, "--log-dir", str(logs), script)
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["[1] out 1", "[3] out 3"]
+    assert sorted(done.stderr.splitlines()) == ["[1] err 1", "[3] err 3"]
+    assert (logs / "rank0.out").read_text() == "out 0\n"
+
+
+def test_why_a_rank_failed_is_shown_even_if_its_output_is_not(program: Callable[..., str]) -> None:
+    done = run("-n", "2", "--only-rank", "0", program("if rank == 1: raise ValueError('boom')", WAIT))
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.splitlines()[-1] == "ValueError: boom"
+
+
+def test_one_rank_reads_standard_input(program: Callable[..., str]) -> None:
+    script = program("print(repr(sys.stdin.read()))")
+    done = subprocess.run(
+        command("-n", "3", "--stdin", "1", script),
+        input="typed\n", capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["[0] ''", r"[1] 'typed\n'", "[2] ''"]
+
+
+@pytest.mark.parametrize("option", ["--stdin", "--only-rank"])
+def test_a_rank_that_is_not_there_is_refused(option: str) -> None:
+    done = run("-n", "2", option, "2", *SAY_HI)
+    assert done.returncode == 2
+    assert f"{option} 2: the ranks here are 0 to 1" in done.stderr
+
+
+def test_a_question_on_a_terminal_is_answered(program: Callable[..., str]) -> None:
+    script = program("print('hello', input('name? ')) if rank == 1 else None")
+    with on_a_terminal(*command("-n", "2", "--stdin", "1", "--no-banner", script)) as (process, terminal):
+        read_until(terminal, b"name? ")
+        os.write(terminal, b"Ada\n")
+        read_until(terminal, b"hello Ada")
+        assert process.wait(DEADLINE_S) == 0

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from terminals import on_a_terminal, read_until
 
 import pycollective as pc
 from pycollective.launching import child, from_python
@@ -210,7 +211,7 @@ def ends(how: str) -> object:
 
 
 def test_a_rank_that_exits_has_failed() -> None:
-    with pytest.raises(pc.RemoteError, match="rank 1 ended by SystemExit: 3, without a result"):
+    with pytest.raises(pc.RemoteError, match=r"rank 1 called sys.exit\(3\), without a result"):
         pc.run(ends, "exit", n=2)
     with pytest.raises(pc.PeerFailure, match=r"rank 1 \(pid \d+\) ended with exit code 0, without a result"):
         pc.run(ends, "_exit", n=2)
@@ -485,6 +486,23 @@ def test_what_was_typed_in_is_refused_without_cloudpickle() -> None:
     assert last.startswith("pycollective.errors.InvalidArgument: f was typed in by hand")
     assert "Put it into a file" in last
     assert "install cloudpickle" in last
+
+
+def test_a_terminal_shows_unfinished_lines(script: Callable[..., Path]) -> None:
+    """The ranks go on when that of rank 0 has been seen."""
+    path = script(
+        "def draws(pipe):",
+        r"    if pc.rank() == 0: sys.stderr.write('\r 3/40\r 7/40'); sys.stderr.flush(); open(pipe).read()",
+        r"    pc.barrier(); print('\nend' if pc.rank() == 0 else 'end', file=sys.stderr)",
+        "if __name__ == '__main__': print('results', pc.run(draws, sys.argv[1], n=2))",
+    )
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    with on_a_terminal(sys.executable, str(path), str(pipe)) as (process, terminal):
+        assert b"[0]  7/40" in read_until(terminal, b"7/40")
+        pipe.write_text("go on")
+        read_until(terminal, b"[0]  7/40\r\n", b"[0] end", b"[1] end", b"results [None, None]")
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_a_program_started_as_a_module_finds_its_neighbours(script: Callable[..., Path]) -> None:

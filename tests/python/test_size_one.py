@@ -82,6 +82,23 @@ def test_rank_and_size_of_a_world_of_one(world_of_one: pc.Group) -> None:
     assert pc.barrier() is None
 
 
+def test_init_again_with_the_same_arguments_returns_the_world() -> None:
+    group = pc.init(timeout=30)
+    assert pc.init(timeout=30.0) is pc.world()
+    with pytest.raises(pc.InvalidArgument, match="now timeout=40, before timeout=30"):
+        pc.init(timeout=40)
+    with pytest.raises(pc.InvalidArgument, match="with other arguments: now timeout=None, before timeout=30"):
+        pc.init()
+    with pytest.raises(pc.InvalidArgument, match="now address='127.0.0.1:4711', rank=0, size=5"):
+        pc.init("127.0.0.1:4711", rank=0, size=5, timeout=30)
+    assert pc.allreduce(1) == 1
+    assert group.size == 1
+    pc.shutdown()
+    pc.init()
+    assert pc.init("env://").size == 1  # the same in other words
+    pc.shutdown()
+
+
 def test_init_works_again_after_shutdown_and_old_groups_say_so() -> None:
     x = np.ones(2)
     for _ in range(3):

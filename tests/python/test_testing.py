@@ -286,3 +286,15 @@ def test_no_descriptor_is_left_open() -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     testing.run(prints, 2)
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def fails_everywhere() -> None:
+    raise ValueError("no such data set")
+
+
+def test_an_error_of_all_ranks_is_told_once() -> None:
+    with pytest.raises(testing.WorldFailed) as caught:
+        testing.run(fails_everywhere, 3, init=False)
+    assert str(caught.value).startswith("3 of 3 ranks failed\n-- ranks 0-2: ValueError: no such data set\n")
+    assert str(caught.value).count("Traceback") == 1
+    assert sorted(caught.value.errors) == [0, 1, 2]

@@ -192,3 +192,18 @@ def test_torch_is_imported_even_if_it_has_no_such_registry(
         monkeypatch.delattr(dist.Backend, broken)
     with pytest.warns(UserWarning, match="does not know the backend pycollective"):
         entry.register()
+
+
+@pytest.mark.parametrize(
+    ("world", "local", "size", "one_host"),
+    [("2", "2", 2, True), ("4", "2", 4, False), ("2", "2", 4, False), ("", "", 2, False)],
+)
+def test_loopback_is_enough_where_the_launcher_says_that_all_ranks_are_here(
+    monkeypatch: pytest.MonkeyPatch, world: str, local: str, size: int, one_host: bool
+) -> None:
+    from pycollective.torch import joining
+
+    monkeypatch.setenv("WORLD_SIZE", world)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
+    place = joining._placement(None, 0, size, "")  # type: ignore[arg-type]
+    assert place.one_host == one_host

@@ -24,14 +24,15 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     if size == 1:
         return alone("Paddle", RANK, SIZE)
     require(env, NAMES, "paddle.distributed.launch")
-    hosts = [_host(each) for each in env[ENDPOINTS].split(",")]
+    endpoints = [_split(each) for each in env[ENDPOINTS].split(",")]
+    hosts = [host for host, _ in endpoints]
     if len(hosts) != size:
         raise InvalidArgument(f"{SIZE}={size}, but {ENDPOINTS} has {len(hosts)}: {env[ENDPOINTS]}")
     same = [other for other, host in enumerate(hosts) if host == hosts[rank]]  # spawn() does not say more
     local_rank = integer(env, LOCAL_RANK) if env.get(LOCAL_RANK) else same.index(rank)
     local_size = integer(env, LOCAL_SIZE) if env.get(LOCAL_SIZE) else len(same)
     one_host = local_size == size
-    job = f"paddle/{env[ENDPOINTS]}"
+    job = f"paddle/{','.join(port for _, port in endpoints)}"  # ranks may know one host by several names
     found = ["127.0.0.1"] if one_host else store_hosts(hosts[0], one_host=False, what=f"{ENDPOINTS}=")
     return Placement(
         rank=rank,
@@ -47,8 +48,9 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     )
 
 
-def _host(endpoint: str) -> str:
-    host, colon, _ = endpoint.strip().rpartition(":")
+def _split(endpoint: str) -> tuple[str, str]:
+    """Host and port. Loopback has several spellings."""
+    host, colon, port = endpoint.strip().rpartition(":")
     if not colon or not host:
         raise InvalidArgument(f"{ENDPOINTS}: {endpoint!r} is not host:port")
-    return host
+    return "127.0.0.1" if host in ("localhost", "[::1]", "::1") else host, port

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pycollective.errors import InvalidArgument
-from pycollective.launching.addresses import join, store_hosts
+from pycollective.launching.addresses import candidates, join, other_spellings, store_hosts
 from pycollective.launching.board import Board
 from pycollective.launching.detect.derived_ports import ports
 from pycollective.launching.detect.placement import Placement
@@ -50,8 +50,10 @@ def place(
     require(env, NAMES, WHO)
     local_rank, local_size = local_place(env, size)
     one_host = local_size == size
-    # MASTER_PORT itself belongs to torch or to torchrun's agent; it only helps to name the job.
-    job = f"{env['MASTER_ADDR']}:{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
+    # MASTER_PORT itself belongs to torch or to torchrun's agent; it only helps to name the job. MASTER_ADDR does not:
+    # the ranks may know one host by several names.
+    job = f"{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
+    hosts = [] if board else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
     return Placement(
         rank=rank,
         size=size,
@@ -59,7 +61,8 @@ def place(
         local_size=local_size,
         launcher=launcher,
         one_host=one_host,
-        store_addresses=() if board else stores(env, job, one_host),
+        store_addresses=stores(env, job, hosts),
+        also_at=stores(env, job, other_spellings(hosts)) if hosts and rank > 0 else (),
         hosts_store=rank == 0 and board is None,
         board=board,
         job=job,
@@ -90,8 +93,16 @@ def local_place(env: Mapping[str, str], size: int) -> tuple[int, int]:
     return local_rank, 0
 
 
-def stores(env: Mapping[str, str], job: str, one_host: bool) -> tuple[str, ...]:
-    hosts = store_hosts(env["MASTER_ADDR"], one_host=one_host, what="MASTER_ADDR=")
-    return tuple(
-        join(host, port) for port in ports(env, job, taken=integer(env, "MASTER_PORT")) for host in hosts
-    )
+def hosts_of(master: str, rank: int, *, one_host: bool | None) -> list[str]:
+    if master == "localhost" and rank == 0 and one_host is False:
+        return candidates(
+            one_host=None
+        )  # as a pod of Kubeflow calls itself; ranks on other hosts know its name
+    return store_hosts(master, one_host=one_host, what="MASTER_ADDR=")
+
+
+def stores(env: Mapping[str, str], job: str, hosts: Sequence[str]) -> tuple[str, ...]:
+    if not hosts:
+        return ()
+    found = ports(env, job, taken=integer(env, "MASTER_PORT"))
+    return tuple(join(host, port) for port in found for host in hosts)

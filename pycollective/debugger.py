@@ -1,0 +1,122 @@
+"""Python's debugger in one rank, on the terminal of the launcher. Imported when used: breakpoint() leads here."""
+
+from __future__ import annotations
+
+import bdb
+import fcntl
+import os
+import pdb
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from pycollective.errors import Unsupported
+
+__all__ = ["hook", "stop"]
+
+
+def hook(*, header: str | None = None, **_: object) -> None:
+    """What breakpoint() calls in the ranks of `pycollective run` and pc.run, unless PYTHONBREAKPOINT says otherwise."""
+    debugger = _debugger()
+    if header is not None:
+        debugger.message(header)
+    debugger.set_trace(sys._getframe(1))
+
+
+def stop(frame: FrameType, before_going_on: Callable[[], None]) -> None:
+    """Lets the user look around in `frame`. What `before_going_on` does comes before the next line is executed."""
+    debugger = _debugger()
+    debugger.reset()
+    debugger.interaction(frame, None)
+    if debugger.quitting:
+        raise bdb.BdbQuit
+    before_going_on()
+    goes_on = debugger.goes_on
+    if debugger.breaks or not goes_on:
+        debugger.set_trace(frame)  # our own frames are not traced: nothing may be called after this
+        if goes_on:
+            debugger.set_continue()
+
+
+class RankDebugger(pdb.Pdb):
+    """One rank at a time has the terminal, from its first question until it goes on."""
+
+    def __init__(self, terminal: str | None) -> None:
+        self.goes_on = False
+        self.lock: int | None = None  # the terminal, locked by the rank that has it
+        if terminal is None:
+            super().__init__(nosigint=True)
+        else:
+            self.lock = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+            super().__init__(stdin=_opened(self.lock, "r"), stdout=_opened(self.lock, "w"), nosigint=True)
+        rank = os.environ.get("RANK")
+        self.prompt = f"[{rank}] (Pdb) " if rank else "(Pdb) "
+
+    def interaction(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # versions of Python differ
+        self.goes_on = False
+        self.take_terminal()
+        try:
+            super().interaction(*args, **kwargs)
+        finally:
+            if self.lock is not None and (self.goes_on or self.quitting):
+                fcntl.flock(self.lock, fcntl.LOCK_UN)
+
+    def take_terminal(self) -> None:
+        if self.lock is None:
+            return
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.message(
+                f"rank {os.environ.get('RANK')} stops too, and waits for the rank that has the terminal"
+            )
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def set_continue(self) -> None:
+        super().set_continue()
+        self.goes_on = True
+
+
+def _debugger() -> RankDebugger:
+    if sys.stdin is not None and sys.stdin.isatty():
+        return RankDebugger(os.ttyname(sys.stdin.fileno()))
+    if terminal := _launchers_terminal():
+        return RankDebugger(terminal)
+    if _is_answered():
+        return RankDebugger(None)
+    rank = os.environ.get("RANK", "?")
+    raise Unsupported(
+        f"breakpoint: rank {rank} has no terminal, and its launcher has none: start `pycollective run` on a terminal; "
+        f"or with `--stdin {rank}`, for answers from a pipe; or attach a debugger, as docs/debugging.md says"
+    )
+
+
+def _opened(fd: int, mode: str) -> IO[str]:
+    return open(os.dup(fd), mode)  # as long as the debugger lives
+
+
+def _launchers_terminal() -> str | None:
+    """A rank is in a session of its own, whose first process is a child of the launcher."""
+    try:
+        first = Path(f"/proc/{os.getsid(0)}/stat").read_text()
+        terminal = os.readlink(f"/proc/{first.rpartition(')')[2].split()[1]}/fd/0")
+        fd = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return None
+    try:
+        return terminal if os.isatty(fd) else None
+    finally:
+        os.close(fd)
+
+
+def _is_answered() -> bool:
+    """Whether standard input is somebody's answers: the ranks of pc.run have a file without a name there."""
+    try:
+        kind = os.fstat(0)
+        name = os.readlink("/proc/self/fd/0")
+    except OSError:
+        return False
+    return stat.S_ISFIFO(kind.st_mode) or (stat.S_ISREG(kind.st_mode) and not name.endswith(" (deleted)"))

@@ -1,0 +1,81 @@
+"""What the memory cgroup of this process counts: whether the kernel has killed something for lack of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+UNLIMITED = 1 << 60  # version 1 writes a number as large as the machine can
+KILLS = "oom_kill"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """`events`: `oom_kill` and what else the file counts."""
+
+    file: Path
+    events: dict[str, int]
+    limit: int | None
+
+
+def read(root: Path = Path("/")) -> Counts | None:
+    """Of the innermost group that is visible here, version 2 or 1; None: there is none that counts."""
+    for folder in _folders(root):
+        for name in ("memory.events", "memory.oom_control"):
+            events = dict(_numbers(folder / name))
+            if KILLS in events:
+                return Counts(folder / name, events, _limit(folder))
+    return None
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Innermost first. A container may see its own group as the top, whatever its path is said to be."""
+    top = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        parts = [part for part in path.split("/") if part]
+        for levels in range(len(parts), -1, -1):
+            yield (top / "memory" if controllers else top).joinpath(*parts[:levels])
+
+
+def _numbers(file: Path) -> Iterator[tuple[str, int]]:
+    for line in _lines(file):
+        name, _, number = line.partition(" ")
+        if number.strip().isdecimal():
+            yield name, int(number)
+
+
+def _limit(folder: Path) -> int | None:
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        for word in _lines(folder / name):
+            if word.isdecimal() and int(word) < UNLIMITED:
+                return int(word)
+    return None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def hint(before: Counts | None, now: Counts | None) -> str:
+    """Why a process may have been killed by SIGKILL, with what the cgroup has counted since `before`."""
+    first = "The kernel sends SIGKILL when memory runs out, batch systems at the end of a job, people by `kill -9`"
+    if now is None:
+        return f"{first}. No memory cgroup can be read here; `dmesg | grep -i oom` says whether it was the kernel"
+    started_with = before.events.get(KILLS, 0) if before is not None and before.file == now.file else 0
+    kills = now.events[KILLS] - started_with
+    counted = ", ".join(f"{name} {number}" for name, number in now.events.items())
+    limit = "no limit" if now.limit is None else f"limit {now.limit / (1 << 30):.3g} GiB"
+    said = f"{now.file} ({limit}) counts {counted}"
+    if kills > 0:
+        return (
+            f"It was killed because memory ran out, most probably: {said}; {kills} of oom_kill since the start. Use "
+            f"less memory on each rank, start fewer ranks, or raise the limit of the memory cgroup"
+        )
+    return f"{first}. {said}; none of oom_kill since the start, so the memory cgroup was not the reason"

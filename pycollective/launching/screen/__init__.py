@@ -1,0 +1,166 @@
+"""What the ranks of `pycollective run` print, as the user sees it: whole lines, each with its rank in front."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import TextIO
+
+from pycollective.launching.output import Writer, writers
+from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine, visible
+from pycollective.launching.screen.tracebacks import HOLD_S, VICTIM_HOLD_S, Ending, Tracebacks
+from pycollective.launching.verdict import is_consequence
+
+__all__ = ["Screen"]
+
+TAIL_LINES = 40
+COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
+
+
+class Screen:
+    """The launcher's standard output and error. Remembers the last lines of each rank's standard error."""
+
+    def __init__(
+        self,
+        *,
+        ranks: Collection[int],
+        prefix: bool,
+        on_closed: Callable[[], None],
+        on_failed: Callable[[OSError], None],
+        answered: int | None = None,
+    ) -> None:
+        self.ranks = ranks  # those that are shown
+        self.prefix = prefix
+        self.on_closed = on_closed  # called once, when nobody reads us any more
+        self.on_failed = on_failed  # called when something cannot be written for any other reason
+        self.closed = False
+        self.tails: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
+        self.tracebacks = Tracebacks()
+        streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
+        self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
+        self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
+        terminals = {name for name, stream in streams.items() if stream.isatty()}
+        self.coloured = {name: name in terminals and "NO_COLOR" not in os.environ for name in streams}
+        made: dict[Writer, LiveLine] = {}
+        self.live = {
+            name: made.setdefault(writer, LiveLine(writer.fd, answered))
+            for name, writer in self.writers.items()
+            if name in terminals
+        }
+        self.drawing: set[str] = set()  # terminals that are brought up to date soon
+
+    @property
+    def direct(self) -> bool:
+        """Whether every byte can pass at once: there is one rank, and nothing is put into its lines."""
+        return not self.prefix and len(self.ranks) == 1
+
+    def close(self) -> None:
+        """Waits until all is written; nothing may be shown any more."""
+        for writer in set(self.writers.values()):
+            writer.close()
+
+    def show(self, rank: int, name: str, text: bytes) -> Awaitable[None]:
+        """Hands the text, whole lines if possible, to the writer at once; to wait for is until it is written."""
+        lines = text.removesuffix(b"\n").split(b"\n")
+        if name == "err":
+            self.tails[rank].extend(lines)
+        if rank not in self.ranks or self.direct:
+            return done()
+        if self.prefix:
+            if name == "err":
+                lines = self.but_for_errors(rank, lines)
+            return self.show_lines(rank, name, lines)
+        return self.write(name, text)
+
+    def pass_on(self, rank: int, name: str, data: bytes) -> Awaitable[None]:
+        """For `direct`: any bytes, as they come."""
+        return self.write(name, data) if rank in self.ranks else done()
+
+    def unfinished(self, rank: int, name: str, line: bytes) -> None:
+        """What the rank has written of a line so far: a terminal shows that too, if it stays so for a moment."""
+        live = self.live.get(name)
+        held = name == "err" and rank in self.tracebacks.held
+        if live is None or rank not in self.ranks or self.direct or held:
+            return
+        live.update(rank, name, self.label(rank, name) if self.prefix else b"", line)
+        self.draw_soon(name)
+
+    def draw(self, name: str) -> None:
+        self.drawing.discard(name)
+        if self.waiting:  # the reader pauses: a later state will do
+            self.draw_soon(name)
+        elif text := self.live[name].redrawn():
+            self.write_bytes(name, text)
+
+    def draw_soon(self, name: str) -> None:
+        if name not in self.drawing:
+            self.drawing.add(name)
+            asyncio.get_running_loop().call_later(INTERVAL_S, self.draw, name)
+
+    def but_for_errors(self, rank: int, lines: list[bytes]) -> list[bytes]:
+        held = rank in self.tracebacks.held
+        lines = self.tracebacks.take(rank, lines)
+        if not held and rank in self.tracebacks.held:
+            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank)
+        return lines
+
+    def release(self, rank: int, held_s: float = HOLD_S) -> None:
+        """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
+        if held_s < VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
+            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank, held_s + HOLD_S)
+            return
+        lines = self.tracebacks.release(rank)
+        if lines:
+            self.show_lines(rank, "err", lines)
+        elif self.tracebacks.untold:
+            asyncio.get_running_loop().call_later(INTERVAL_S, self.tell_equal)
+
+    def tell_equal(self) -> None:
+        lines = self.tracebacks.told()
+        if lines:
+            self.write("err", b"".join(line + b"\n" for line in lines))
+
+    def end(self, culprit: int | None) -> Ending:
+        """What is still to be shown when no rank is left. `culprit`: the rank that failed first."""
+        return self.tracebacks.end(culprit)
+
+    def show_lines(self, rank: int, name: str, lines: list[bytes]) -> Awaitable[None]:
+        if not lines:
+            return done()
+        label = self.label(rank, name)
+        return self.write(name, b"".join(label + visible(line) + b"\n" for line in lines))
+
+    def write(self, name: str, text: bytes) -> asyncio.Task[None]:
+        live = self.live.get(name)
+        return self.write_bytes(name, text if live is None or self.direct else live.around(text))
+
+    def write_bytes(self, name: str, text: bytes) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self.written(self.writers[name].write(text)))
+        self.waiting.add(task)
+        task.add_done_callback(self.waiting.discard)
+        return task
+
+    async def written(self, done: asyncio.Future[None]) -> None:
+        try:
+            await done
+        except BrokenPipeError:
+            if not self.closed:
+                self.closed = True
+                self.on_closed()
+        except OSError as error:
+            self.on_failed(error)
+
+    def label(self, rank: int, name: str) -> bytes:
+        if not self.coloured[name]:
+            return b"[%d] " % rank
+        return b"\x1b[%dm[%d]\x1b[0m " % (COLOURS[rank % len(COLOURS)], rank)
+
+
+def done() -> asyncio.Future[None]:
+    """Nothing to wait for."""
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future

@@ -1,0 +1,59 @@
+"""The unfinished line at the bottom of a terminal: a progress bar that moves, or a question that waits."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+INTERVAL_S = 0.1  # between two states of it
+ERASE = b"\r\x1b[K"
+# Moves of the cursor, which would lead into the lines of other ranks. Colours stay.
+_MOVES = re.compile(rb"\x1b\[\??[\d;]*[A-HJKSTfhlnsu]")
+
+
+def visible(line: bytes) -> bytes:
+    """What a terminal would show of a line that is drawn anew by carriage returns."""
+    return _MOVES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def width(fd: int) -> int:
+    try:
+        return os.get_terminal_size(fd).columns or 80
+    except OSError:
+        return 80
+
+
+@dataclass
+class LiveLine:
+    """Of one terminal. Of several ranks that have such a line, the first is shown, or the one that can be answered."""
+
+    fd: int
+    answered: int | None = None  # the rank that has our standard input
+    open: dict[tuple[int, str], tuple[bytes, bytes]] = field(default_factory=dict)  # label and text
+    drawn: bytes = b""
+
+    def update(self, rank: int, name: str, label: bytes, line: bytes) -> None:
+        self.open.pop((rank, name), None)
+        if shown := visible(line):
+            self.open[rank, name] = label, shown
+
+    def around(self, lines: bytes) -> bytes:
+        """The whole lines, in the place of the unfinished one, which comes below them again."""
+        erase = ERASE if self.drawn else b""
+        self.drawn = self.line()
+        return erase + lines + self.drawn
+
+    def redrawn(self) -> bytes:
+        """What brings the terminal up to date; nothing if it is."""
+        return b"" if self.line() == self.drawn else self.around(b"")
+
+    def line(self) -> bytes:
+        if not self.open:
+            return b""
+        rank = self.answered if self.answered in {rank for rank, _ in self.open} else min(self.open)[0]
+        label, text = [each for (of, _), each in self.open.items() if of == rank][-1]
+        if b"\x1b" in text:  # a cut might go through a colour
+            return label + text
+        room = max(width(self.fd) - 1 - len(b"[%d] " % rank), 1) if label else width(self.fd) - 1
+        return label + text.decode(errors="replace")[:room].encode()

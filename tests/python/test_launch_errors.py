@@ -1,0 +1,306 @@
+"""A world that fails prints one culprit: equal errors once, those of other ranks in short, the first cause last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, program, run
+
+import pycollective as pc
+from pycollective.launching import memory_cgroup
+from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen.tracebacks import Tracebacks, spans
+from pycollective.launching.verdict import is_consequence
+
+pytestmark = pytest.mark.timeout(90)
+__all__ = ["program"]  # a fixture
+HEAD = "Traceback (most recent call last):"
+PEER_FAILURE = "pycollective.errors.PeerFailure: barrier: rank 1 failed"
+# Each rank goes on when all have come here: a pipe from each to each of the others would be many.
+ALL_HERE = (
+    "open(sys.argv[0] + str(rank), 'w').close()",
+    "import glob",
+    "while len(glob.glob(sys.argv[0] + '?')) < int(os.environ['WORLD_SIZE']): os.sched_yield()",
+)
+
+
+def merged(*words: str) -> str:
+    """Both streams as a user reads them."""
+    done = subprocess.run(
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S
+    )
+    assert done.returncode != 0
+    return done.stdout
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank{rank}]: "])
+def test_eight_ranks_that_raise_the_same_print_one_traceback(
+    program: Callable[..., str], prefix: str
+) -> None:
+    """Torch puts a prefix of its own before the lines."""
+    script = program(
+        *ALL_HERE,
+        "import traceback",
+        "try: raise ValueError('no such data set')",
+        "except ValueError: lines = traceback.format_exc().splitlines()",
+        f"for line in lines: print(f'{prefix}' + line, file=sys.stderr)",
+        "os._exit(1)",
+    )
+    said = merged("-n", "8", script)
+    assert said.count(HEAD) == 1, said
+    assert said.count("ValueError: no such data set") == 1
+    assert said.splitlines()[-1].endswith("ValueError: no such data set")
+
+
+@pytest.mark.parametrize("last", ["raise ValueError('boom')", "eval('foo(')", "import no_such_module"])
+def test_errors_of_a_whole_program_are_shown_once(program: Callable[..., str], last: str) -> None:
+    assert merged("-n", "3", program(*ALL_HERE, last)).count(HEAD) == 1
+
+
+def test_a_syntax_error_and_a_wrong_path_are_shown_once(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("foo(\n")
+    assert merged("-n", "3", str(wrong)).count("was never closed") == 1
+    assert merged("-n", "3", str(tmp_path / "missing.py")).count("can't open file") == 1
+
+
+def test_who_only_reports_the_end_of_another_rank_does_so_in_a_line(program: Callable[..., str]) -> None:
+    victim = "pycollective.errors.PeerFailure: barrier on rank %d: rank 1 failed"
+    script = program(
+        *ALL_HERE,
+        "if rank == 1: raise KeyError('the cause')",
+        f"print('{HEAD}\\n  File \"x.py\", line 1, in <module>\\n{victim}' % rank, file=sys.stderr)",
+        "sys.exit(1)",
+    )
+    said = merged("-n", "4", script)
+    assert said.count(HEAD) == 1, said
+    assert said.count("PeerFailure") <= 1
+    assert said.splitlines()[-1] == "KeyError: 'the cause'"
+
+
+def test_different_errors_are_all_shown(program: Callable[..., str]) -> None:
+    said = merged("-n", "2", program(*ALL_HERE, "raise ValueError(f'file {rank + 5}')"))
+    assert said.splitlines()[-1].startswith("ValueError: file ")
+
+
+def test_an_error_that_a_rank_survives_is_shown_while_it_lives(program: Callable[..., str]) -> None:
+    """The rank ends when what it has printed was seen."""
+    script = program(f"print('{HEAD}\\nValueError: logged', file=sys.stderr)", WAIT)
+    with subprocess.Popen(
+        command("-n", "1", script), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"[0] {HEAD}\n"
+        assert process.stderr.readline() == "[0] ValueError: logged\n"
+        process.terminate()
+        assert process.stderr.read() == ""
+        assert process.wait(DEADLINE_S) == 143
+
+
+def test_a_cause_that_ends_slowly_is_shown_before_its_victims(program: Callable[..., str]) -> None:
+    """The rank ends when its error has been seen, after the time for which errors are held back."""
+    script = program(
+        BLOCK_USR1,
+        *ALL_HERE,
+        f"error = 'ValueError: the cause' if rank == 1 else '{PEER_FAILURE}'",
+        rf"print('{HEAD}\n  in x.py\n' + error, file=sys.stderr)",
+        AWAIT_USR1,
+        "os._exit(1)",
+    )
+    with subprocess.Popen(
+        command("-n", "3", script), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        shown = [process.stderr.readline() for _ in range(3)]
+        assert shown[2] == "[1] ValueError: the cause\n"
+        process.send_signal(signal.SIGUSR1)
+        rest = process.stderr.read()
+        assert process.wait(DEADLINE_S) == 1
+    assert HEAD not in rest
+    assert rest.splitlines()[-1] == "ValueError: the cause"
+
+
+def test_equal_errors_that_ranks_survive_are_folded_too() -> None:
+    screen = Tracebacks()
+    lines = [HEAD.encode(), b'  File "x.py", line 1, in <module>', b"ValueError: object at 0x7f01"]
+    assert screen.take(0, [b"before", *lines]) == [b"before"]
+    assert screen.take(2, lines[:1]) == []
+    assert screen.take(2, [*lines[1:2], b"ValueError: object at 0xbeef"]) == []
+    assert screen.release(0) == lines
+    assert screen.release(2) == []
+    assert screen.told() == [b"[2] the same error as rank 0"]
+    assert screen.told() == []
+    ending = screen.end(2)
+    assert ending.shown
+    assert ending.alike == [0]
+
+
+def test_errors_of_ranks_that_were_stopped_while_they_wrote_are_left_out() -> None:
+    screen = Tracebacks()
+    lines = [HEAD.encode(), b'  File "x.py", line 1, in <module>', b"ValueError: boom"]
+    screen.take(0, lines[:2])
+    screen.take(1, lines)
+    screen.take(2, [HEAD.encode(), b'  File "other.py", line 7, in <module>'])
+    ending = screen.end(1)
+    assert (ending.lines, ending.alike, ending.whole) == ([], [0], lines)
+
+
+def test_what_ranks_say_of_one_call_that_failed_on_all_is_one_error(program: Callable[..., str]) -> None:
+    """Each says it from its own side, with its own times and dtypes."""
+    script = program(
+        "import numpy as np, pycollective as pc",
+        "pc.init(timeout=60); pc.barrier()",
+        "pc.allreduce(np.zeros(3, 'f8' if rank == 1 else 'f4'))",
+    )
+    said = merged("-n", "4", script)
+    assert said.count(HEAD) == 1, said
+    assert "rank 1" in said.split("CollectiveMismatch: ")[1]
+
+
+def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracebacks, "LONGEST", 3)
+    screen = Tracebacks()
+    assert screen.take(0, [b"usage: x", b"y", b"z"]) == []
+    assert screen.take(0, [b"end"]) == [b"usage: x", b"y", b"z", b"end"]
+    assert not screen.held
+
+
+def test_ranks_are_named_in_short() -> None:
+    assert spans([0]) == "0"
+    assert spans([4, 0, 1, 2, 6, 7]) == "0-2, 4, 6-7"
+
+
+def test_ctrl_c_shows_equal_tracebacks_once(program: Callable[..., str]) -> None:
+    script = program(
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})",
+        "print('ready', flush=True)",
+        "signal.sigwait({signal.SIGINT})",
+        "raise KeyboardInterrupt",
+    )
+    with subprocess.Popen(
+        command("-n", "3", script), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(3):
+            assert "ready" in process.stdout.readline()
+        process.send_signal(2)
+        said = process.stderr.read()
+        assert process.wait(DEADLINE_S) == 130
+    assert said.count(HEAD) == 1
+
+
+def test_an_exit_code_of_the_programs_own_is_told_as_that(program: Callable[..., str]) -> None:
+    done = run("-n", "2", program("if rank == 1: sys.exit(3)", WAIT))
+    assert done.returncode == 3
+    assert "rank 1 failed first (exit code 3, as after sys.exit(3))" in done.stderr
+    done = run("-n", "1", "sh", "-c", "exit 3")
+    assert "rank 0 failed first (exit code 3);" in done.stderr
+
+
+@pytest.mark.parametrize("statement", ["input()", "import pdb; pdb.set_trace()"])
+def test_a_rank_that_wants_input_is_told_how_it_gets_some(
+    program: Callable[..., str], statement: str
+) -> None:
+    done = run(
+        "-n", "2", program(f"if rank == 1: {statement}", "rank = 0", "" if "pdb" in statement else WAIT)
+    )
+    assert done.returncode == 1
+    assert "If it wanted input: --stdin 1 gives it ours" in done.stderr
+
+
+PEER_LEFT = (
+    b"Traceback (most recent call last):",
+    b"pycollective.errors.CollectiveMismatch: barrier on rank 0: rank 1 made shutdown instead of barrier",
+)
+
+
+@pytest.mark.parametrize(
+    "lines", [PEER_LEFT, [b"[rank0]: pycollective.errors.PeerFailure: rank 1 failed", b"[rank0]: more"]]
+)
+def test_a_report_of_a_rank_that_left_is_a_consequence(lines: Sequence[bytes]) -> None:
+    assert is_consequence(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "file", "limit"),
+    [
+        ("0::/job/7", "job/7", "memory.events", "memory.max"),
+        ("0::/", "", "memory.events", "memory.max"),  # a container's own view
+        ("0::/not/visible", "", "memory.events", "memory.max"),
+        ("4:cpu,memory:/job", "memory/job", "memory.oom_control", "memory.limit_in_bytes"),
+    ],
+)
+def test_what_the_memory_cgroup_counts_is_found(
+    tmp_path: Path, line: str, folder: str, file: str, limit: str
+) -> None:
+    group = tmp_path / "sys/fs/cgroup" / folder
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"2:cpuset:/x\n{line}\n")
+    (group / limit).write_text("2147483648\n")
+    (group / file).write_text("max 7\noom_kill 1\n")
+    before = memory_cgroup.read(tmp_path)
+    assert before is not None
+    assert before.events == {"max": 7, "oom_kill": 1}
+    assert "the memory cgroup was not the reason" in memory_cgroup.hint(before, before)
+    (group / file).write_text("max 9\noom_kill 3\n")
+    hint = memory_cgroup.hint(before, memory_cgroup.read(tmp_path))
+    assert "limit 2 GiB" in hint
+    assert "max 9, oom_kill 3; 2 of oom_kill since the start" in hint
+
+
+def test_without_a_memory_cgroup_the_hint_names_dmesg(tmp_path: Path) -> None:
+    assert memory_cgroup.read(tmp_path) is None
+    assert "dmesg" in memory_cgroup.hint(None, None)
+
+
+def test_a_killed_rank_comes_with_the_counts(program: Callable[..., str]) -> None:
+    done = run("-n", "2", program("if rank == 1: os.kill(os.getpid(), signal.SIGKILL)", WAIT))
+    assert done.returncode == 137
+    report = done.stderr.split("pycollective run: ")[1]
+    assert "signal SIGKILL" in report
+    assert "oom_kill" in report or "dmesg" in report
+    assert sys.executable not in report
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_a_rank_that_ends_well_before_init_is_told_to_those_that_wait_there(
+    program: Callable[..., str], absent: int
+) -> None:
+    """Their own deadline is far away."""
+    script = program(f"if rank == {absent}: sys.exit()", "import pycollective as pc", "pc.init(timeout=300)")
+    done = run("-n", "3", script)
+    assert done.returncode == 1
+    assert done.stderr.count(HEAD) == 1
+    last = done.stderr.splitlines()[-1]
+    assert f"rank {absent} has ended (exit code 0) and never called init()" in last
+
+
+def leaves_out_init(absent: int) -> None:
+    if int(os.environ["RANK"]) != absent:
+        pc.init(timeout=300)
+
+
+def test_a_function_that_returns_before_init_is_told_to_those_that_wait_there() -> None:
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* and never called init"):
+        pc.run(leaves_out_init, 1, n=3, init=False)
+
+
+def test_a_shell_that_leaves_its_rank_behind_is_no_absent_rank(
+    program: Callable[..., str], tmp_path: Path
+) -> None:
+    """It ends at once, and what it has started joins the world."""
+    os.mkfifo(tmp_path / "ended")
+    script = program(
+        "import pycollective as pc", "pc.init(timeout=60); print(pc.allreduce(1)); pc.shutdown()"
+    )
+    shell = f"if [ $RANK = 0 ]; then ({sys.executable} {script}; : > {tmp_path}/ended) & else {sys.executable} {script}"
+    done = run("-n", "2", "sh", "-c", f"{shell}; read line < {tmp_path}/ended; fi")
+    assert sorted(done.stdout.splitlines()) == ["[0] 2", "[1] 2"], done.stderr
