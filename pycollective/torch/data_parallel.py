@@ -184,7 +184,17 @@ class DataParallel(nn.Module):
         ):
             self._check_parameters()
         if self._hooks.enabled:
-            self._broadcast(self._tensors())
+            self._broadcast_between_forwards(self._tensors())
+
+    def _broadcast_between_forwards(self, buffers: list[torch.Tensor]) -> None:
+        """Give rank 0's buffers to all ranks, unseen by autograd, as torch's DistributedDataParallel does.
+
+        A graph of an earlier forward may have kept a buffer, such as the running mean of a BatchNorm, and its backward
+        may still come: a GAN's discriminator sees two batches before one backward.
+        """
+        if buffers:
+            with torch.autograd._unsafe_preserve_version_counter(tuple(buffers)):
+                self._broadcast(buffers)
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         if tensors:

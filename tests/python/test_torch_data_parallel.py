@@ -458,6 +458,36 @@ def buffers_are_those_of_rank_0() -> None:
     assert pc.allgather(plain.module.running_mean[None])[:, 0].unique().numel() == pc.size()
 
 
+class Scaled(nn.Module):
+    """Its graph keeps a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+        self.register_buffer("scale", torch.full((1,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale
+
+
+@CHECKS.on(1, 2, 3)
+def two_forwards_may_come_before_one_backward() -> None:
+    rank, size = pc.rank(), pc.size()
+    torch.manual_seed(0)
+    real, fake = torch.randn(4 * size, 3), torch.randn(4 * size, 3)
+    mine = slice(4 * rank, 4 * rank + 4)
+    alone = Scaled()
+    model = DataParallel(copy.deepcopy(alone))
+    (alone(real).mean() - alone(fake).square().mean()).backward()
+    (model(real[mine]).mean() - model(fake[mine]).square().mean()).backward()
+    for each, same in zip(model.module.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(each.grad, same.grad)
+    normed = DataParallel(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)))
+    (normed(real[mine]).mean() - normed(fake[mine]).mean()).backward()
+    for each in normed.module.parameters():
+        assert (pc.allgather(each.grad[None]) == each.grad).all()
+
+
 @CHECKS.on(1, 2, 3, 4)
 def states_are_those_of_the_module() -> None:
     inner = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
