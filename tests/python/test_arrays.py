@@ -77,7 +77,8 @@ def numbers_and_bundles() -> None:
     rank, size = pc.rank(), pc.size()
     assert pc.allreduce(1.5) == 1.5 * size
     assert type(pc.allreduce(2)) is int
-    assert pc.allreduce(rank == 0) is True
+    assert pc.allreduce(rank == 0) == 1  # a bool counts
+    assert pc.allreduce(rank == 0, "lor") is True
     assert pc.allreduce(np.float32(2)).dtype == np.float32
     assert pc.allreduce([1, 2.5]) == [size, 2.5 * size]
     assert pc.allreduce((1, 2), "max") == (1, 2)

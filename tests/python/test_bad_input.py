@@ -456,7 +456,11 @@ WORLDS: dict[str, tuple[dict[str, Any], type[BaseException], str]] = {
     "too many": (dict(address="127.0.0.1:4000", rank=0, size=2**40), Invalid, "at most 65535 ranks"),
     "backend": (dict(backend="mpi"), pc.Unsupported, "'mpi' is not one of auto, tcp"),
     "address type": (dict(address=5, rank=0, size=2), TypeError, "address must be a string"),
-    "rank type": (dict(address="127.0.0.1:4000", rank=0.0, size=2), TypeError, "integer"),
+    "rank type": (
+        dict(address="127.0.0.1:4000", rank=0.0, size=2),
+        TypeError,
+        r"rank=0.0.: rank must be an int, not float",
+    ),
     "timeout type": (dict(timeout="5"), TypeError, "timeout must be a number of seconds or None, not str"),
 }
 
