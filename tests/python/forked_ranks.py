@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pycollective.launching import child
+from pycollective.launching.environment import with_debugger
 
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fork_server import serve; exec(serve(int(sys.argv[2])))"
 # scikit-learn, JAX and torch set these themselves.
@@ -84,7 +85,7 @@ class ForkServer:
         self.late = (*late, *LATE)
         # One thread: BLAS would start others as soon as it is imported. The other two are those of every rank.
         own = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-        self.env = {**os.environ, **own}
+        self.env = with_debugger({**os.environ, **own})
         self.start_fresh = child.start
         self.lock = threading.Lock()
         self.servers: list[Server] = []  # by level

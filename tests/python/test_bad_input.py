@@ -212,7 +212,7 @@ ARGUMENTS = [
     Row("unknown", lambda x: pc.allreduce(x, peer=1), TypeError, "unexpected keyword argument 'peer'"),
     Row("out of broadcast", lambda x: pc.broadcast(x, out=x), TypeError, "unexpected keyword argument 'out'"),
     Row("explain", lambda x: pc.explain("allmerge"), Invalid, '"allmerge" is not one of allreduce'),
-    Row("second init", lambda x: pc.init(), Invalid, r"pycollective\.shutdown\(\) first"),
+    Row("second init", lambda x: pc.init(timeout=17), Invalid, r"now timeout=17.*\.shutdown\(\) first"),
     Row("backend", lambda x: pc.init(backend="mpi"), Invalid, r"shutdown\(\) first"),
     Row("timeout of shutdown", lambda x: pc.shutdown(timeout=-5), Invalid, "0 or more, not -5"),
     Row("timeout of shutdown in text", lambda x: pc.shutdown(timeout="5"), TypeError, "or None, not str"),

@@ -14,7 +14,8 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,12 +216,23 @@ def test_a_host_that_does_not_resolve_is_named_with_where_it_was_said(
     assert seconds < SOON_S
 
 
-def without_rank_2() -> Outcome | None:
-    return joining(timeout=WAIT_S) if os.environ["PYCOLLECTIVE_RANK"] != "2" else None
+def without_rank_2(pipes: Sequence[Path]) -> Outcome | None:
+    rank = int(os.environ["PYCOLLECTIVE_RANK"])
+    if rank == 2:  # lives as long as the others, but does not come: its end would be told to them
+        for pipe in pipes:
+            pipe.read_text()
+        return None
+    try:
+        return joining(timeout=WAIT_S)
+    finally:
+        pipes[rank].write_text("over")
 
 
-def test_a_rank_that_never_arrives_is_named_on_every_other() -> None:
-    *came, _ = testing.run(without_rank_2, 3, init=False)
+def test_a_rank_that_never_arrives_is_named_on_every_other(tmp_path: Path) -> None:
+    pipes = [tmp_path / str(rank) for rank in range(2)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    *came, _ = testing.run(without_rank_2, 3, pipes, init=False)
     for kind, message, seconds in came:
         assert kind == "CollectiveTimeout"
         assert "of 3 ranks these never came: 2. Look whether" in message
