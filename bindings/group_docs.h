@@ -239,7 +239,7 @@ Give back what this group has taken on this rank: memory, connections' state, an
 
 Each member closes the group by itself, when it needs no call on it any more; nothing is sent, and no rank waits. The others
 may still be in calls that have ended here. Calls of this rank that are under way, also in the background, end with
-NotInitialized, and so does every later one. A second close() does nothing. A group that nothing refers to any more, and
+NotInitialized (on GPUs they go on), and so does every later one. A second close() does nothing. A group that nothing refers to any more, and
 whose calls have ended, is closed by itself. A group that has joined on GPUs keeps what it has there until shutdown().
 
 Raises:

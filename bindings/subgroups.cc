@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
+#include "comm/device_groups.h"
 #include "group_hold.h"
 #include "in_python.h"
 #include "ref.h"
@@ -48,9 +49,11 @@ PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, Py
   const std::shared_ptr<GroupHold> hold =
       std::move(group.hold);  // given back when no call of another thread has it
   group.is_closed = true;
+  const std::shared_ptr<DeviceGroups> gpus = group.session->gpus;
   {
     const WithoutGil released;
-    group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
+    if (gpus == nullptr || !gpus->knows(*group.communicator))  // else shutdown() ends it, in order
+      group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
   }
   return Py_NewRef(Py_None);
 }

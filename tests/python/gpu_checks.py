@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import asyncio
 import gc
 import sys
@@ -310,6 +311,21 @@ def groups_have_communicators_of_their_own(group: _core.Group, gpu: Gpu) -> None
     gpu.drain(1)
     assert x.host.tolist() == [[4.0], [6.0]][group.rank % 2]
     assert y.host.tolist() == [4.0]
+
+
+@ranks(2)
+def a_closed_group_that_has_joined_ends_with_the_world(group: _core.Group, gpu: Gpu) -> None:
+    part = group.split(0)
+    assert part is not None
+    x = Array(gpu, [1.0])
+    part.allreduce(x)
+    part.close()
+    gpu.drain(1)
+    assert x.host.tolist() == [2.0]
+    with contextlib.suppress(pc.NotInitialized):
+        part.allreduce(x)
+        raise AssertionError("a call on a closed group")
+    pc.shutdown()  # raises if a communicator has not ended in order
 
 
 @ranks(4)
