@@ -35,7 +35,8 @@ def a_group_knows_its_ranks_and_whether_it_is_on_one_host() -> None:
     assert g.local_size == g.size
     assert g.ranks[g.rank] == pc.rank()
     before = pc.info().groups
-    pc.group(g.ranks)
+    again = pc.group(g.ranks)
+    assert again is not None
     assert pc.info().groups == before + 1
 
 

@@ -39,8 +39,11 @@ def facts() -> pc.Info:
     else:
         assert during.heap_reserved_nbytes == 0
     assert before.groups == 1
-    pc.world().split(0)
+    group = pc.world().split(0)
+    assert group is not None
     assert pc.info().groups == 2
+    group.close()
+    assert pc.info().groups == 1
     return during
 
 
