@@ -39,7 +39,7 @@ class Info:
     heap_used_nbytes: int  # in arrays of empty(), zeros() and empty_like()
     heap_reserved_nbytes: int  # taken from the system for them
     memory_room_nbytes: int | None  # what the heap may still grow by, on this machine or in this container
-    groups: int  # that this rank is in or was, the world included
+    groups: int  # that this rank is in and that are open, the world included
 
 
 # Rank, size, local rank and size, hosts, addresses, neighbours, why there are none, groups.
