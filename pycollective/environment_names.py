@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 __all__ = ["PREFIX", "known", "nearest", "unknown", "warn_of_unknown"]
 
 PREFIX = "PYCOLLECTIVE_"
-# What the launcher tells the program alone, and what the tests of the library tell each other.
-UNLISTED = re.compile(r"PYCOLLECTIVE_(RESTART_COUNT|FLAKES|TEST_\w+)")
+# What the launcher tells the program alone, and what the scripts and tests of the library tell each other.
+UNLISTED = re.compile(
+    r"PYCOLLECTIVE_(RESTART_COUNT|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|PYTHON)"
+)
 _warned = False
 
 

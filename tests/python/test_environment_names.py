@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 
 import pycollective as pc
-from pycollective import environment_names, testing
+from pycollective import _core, environment_names, testing
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +49,15 @@ def test_what_is_known_is_no_reason_for_a_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYCOLLECTIVE_RESTART_COUNT", "0")
     monkeypatch.setenv("PYCOLLECTIVE_TIMEOUT_S", "30")
     assert begin_twice() == []
+
+
+def test_what_the_librarys_own_scripts_set_is_known() -> None:
+    scripts = Path(__file__).parents[2] / "scripts"
+    names: set[str] = set()
+    for script in scripts.iterdir():
+        if script.is_file():
+            for line in re.findall(r"^\s*export (.+)$", script.read_text(), re.MULTILINE):
+                names |= set(re.findall(r"\b(PYCOLLECTIVE_\w+)(?:=|\b)", line))
+    assert len(names) > 3
+    read = environment_names.known(_core.environment_markdown())
+    assert environment_names.unknown(dict.fromkeys(names, "x"), read) == []
