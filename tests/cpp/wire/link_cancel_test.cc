@@ -8,7 +8,6 @@
 namespace pc {
 namespace {
 
-const Status kInterrupted(Code::kInterrupted, "Ctrl-C");
 constexpr std::byte kPoison{0xDD};
 
 // ---- What the peer was not told of.
@@ -372,55 +371,6 @@ TEST(LinkCancel, AFenceIsForOneGroupAndNotForPointToPoint) {
   EXPECT_EQ(pair.b.link.counts().unexpected, 3u);
   pair.b.recv(collective(5, 0, 0), got, 0);
   EXPECT_EQ(pair.b.recvs.code(0), Code::kAborted) << "it has ended: nothing would come";
-}
-
-TEST(LinkCancel, NothingIsKeptOfAClosedGroupWhetherItCameBeforeOrComesAfter) {
-  LinkPair pair(kSmall);
-  std::vector<std::byte> small(8), large(4096), got(8);
-  uint64_t token = 0;
-  for (const bool is_closed : {false, true}) {
-    if (is_closed) pair.b.link.close_group(1);
-    const uint64_t sequence = is_closed ? 2 : 1;
-    pair.a.send(collective(sequence, 0, 1), small, ++token);
-    pair.a.send(collective(sequence, 1, 1), large, ++token);
-    pair.a.send(MessageId{{1, StreamClass::kPointToPoint, 7}, sequence, 0, 1}, small, ++token);
-    pair.a.send(MessageId{{1, StreamClass::kPointToPoint, 8}, sequence, 0, 1}, large, ++token);
-    pair.settle();
-    EXPECT_EQ(pair.b.link.counts().unexpected, is_closed ? 0u : 2u);
-  }
-  EXPECT_EQ(pair.a.sends.done.size(), token) << "REQUESTs are answered";
-  expect_at_rest(pair, kSmall);
-  pair.a.send(collective(1, 0, 2), small, ++token);
-  pair.b.recv(collective(1, 0, 2), got, 1);
-  pair.settle();
-  EXPECT_EQ(pair.b.recvs.code(1), Code::kOk) << "other groups go on";
-  for (uint32_t group = 3; group < 300; ++group) {  // however many are closed
-    pair.b.link.discard(group, 1);
-    pair.b.link.close_group(group);
-    pair.a.send(collective(2, 0, group), small, ++token);
-    pair.settle();
-    ASSERT_EQ(pair.b.link.counts().unexpected, 0u) << group;
-  }
-}
-
-TEST(LinkCancel, WhatWasGivenUpInAGroupIsAnsweredWhenItIsClosed) {
-  for (const bool is_closed_first : {false, true}) {
-    LinkPair pair(kSmall);
-    std::vector<std::byte> large(4096), got(4096);
-    const MessageId there{{1, StreamClass::kPointToPoint, 7}, 1, 0, 1},
-        back{{1, StreamClass::kPointToPoint, 8}, 1, 0, 1};
-    pair.a.send(there, large);
-    pair.a.recv(back, got);
-    pair.settle();
-    if (is_closed_first) pair.b.link.close_group(1);
-    static_cast<void>(pair.a.link.cancel(&pair.a.sends, kInterrupted));
-    static_cast<void>(pair.a.link.cancel(&pair.a.recvs, kInterrupted));
-    pair.settle();
-    if (!is_closed_first) pair.b.link.close_group(1);
-    pair.settle();
-    expect_at_rest(pair, kSmall);
-    EXPECT_EQ(pair.a.link.counts().unanswered, 0u);
-  }
 }
 
 TEST(LinkCancel, ACollectiveIsDiscardedByCancellingWhatThePeerWasToldOf) {

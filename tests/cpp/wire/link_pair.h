@@ -105,6 +105,8 @@ struct Side final : Mover {
   std::span<std::byte> arriving;    // where it goes
 };
 
+inline const Status kInterrupted(Code::kInterrupted, "Ctrl-C");  // why an operation is withdrawn
+
 // Limits that a few messages reach.
 inline constexpr LinkLimits kSmall = {
     .segment_bytes = 1024, .eager_bytes = 512, .credit_bytes = 8192, .max_requests = 8};
