@@ -1,6 +1,6 @@
 """Every error of pycollective, in one tree.
 
-    CollectiveError
+    CollectiveError (also a RuntimeError)
     ├── InvalidArgument (also a ValueError)     an argument cannot be right; nothing was sent, everything is as before
     ├── CollectiveMismatch                      the ranks made different calls
     ├── CollectiveTimeout (also a TimeoutError) a deadline passed; the message says who was waited for
@@ -41,8 +41,10 @@ __all__ = [
 ]
 
 
-class CollectiveError(Exception):
+class CollectiveError(RuntimeError):
     """The root of the tree. Raised itself when the operating system refuses something, or for a fault of our own.
+
+    It is a RuntimeError, so that `except RuntimeError` around a torch.distributed program catches it.
 
     Attributes:
         rank: the rank that raises; None if it is not known.

@@ -287,14 +287,7 @@ def check_timeout(timeout: float | None) -> None:
 
 def _placement(address: str | None, rank: int | None, size: int | None) -> Placement:
     if address in (None, ENVIRONMENT) and rank is None and size is None:
-        from pycollective.launching.detect import detect
-
-        if _is_parents((KEY_FD,)):
-            raise ForkedProcess(PARENTS_PLACE)
-        placement = detect()
-        if placement.board is not None and _is_parents(placement.variables):
-            raise ForkedProcess(PARENTS_PLACE)
-        return placement
+        return launched_place()
     if address == ENVIRONMENT:
         raise InvalidArgument(
             f'init("{ENVIRONMENT}") takes rank and size from the environment: leave them out'
@@ -316,6 +309,18 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
     from pycollective.by_hand import place
 
     return place(address, rank, size)
+
+
+def launched_place() -> Placement:
+    """What the launcher says. Raises as init() without arguments does."""
+    from pycollective.launching.detect import detect
+
+    if _is_parents((KEY_FD,)):
+        raise ForkedProcess(PARENTS_PLACE)
+    placement = detect()
+    if placement.board is not None and _is_parents(placement.variables):
+        raise ForkedProcess(PARENTS_PLACE)
+    return placement
 
 
 def _is_parents(variables: tuple[str, ...]) -> bool:

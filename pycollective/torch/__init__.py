@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
     from pycollective.torch.ddp_hook import ddp_comm_hook
     from pycollective.torch.optimizer import DistributedOptimizer
     from pycollective.torch.pipeline import Pipeline
+    from pycollective.torch.replacing import replace
     from pycollective.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ddp_comm_hook",
     "functional",
     "monitored_barrier",
+    "replace",
 ]
 
 _HOMES = {
@@ -41,6 +43,7 @@ _HOMES = {
     "SyncBatchNorm": "sync_batch_norm",
     "ddp_comm_hook": "ddp_hook",
     "monitored_barrier": "barrier",
+    "replace": "replacing",
 }
 
 

@@ -126,6 +126,8 @@ class AnySourceWork(DoneWork):
         except Exception as error:
             self._error = error.with_traceback(None)  # which would keep this Work
         self._ended.set()
+        if self._span is not None:
+            self._span.end()
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
         return self._ended.wait(timeout_s)

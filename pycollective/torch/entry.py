@@ -1,26 +1,56 @@
 """What `import torch` calls (entry point torch.backends). Installed beside the package as well, as pycollective_torch.
 
-So a pycollective that cannot be imported never keeps torch from being imported. torch is half imported meanwhile.
+So a pycollective that cannot be imported never keeps torch from being imported. torch is half imported meanwhile, and
+nothing of pycollective is, unless PYCOLLECTIVE_REPLACES asks for it.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import os
 import warnings
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
+
+REPLACES = "PYCOLLECTIVE_REPLACES"
 
 
 def register() -> None:
-    """Make `init_process_group("pycollective")` known."""
+    """Make `init_process_group("pycollective")` known, and launchers whose variables torch does not read."""
     try:
         import torch.distributed as dist
 
         if dist.is_available() and not hasattr(dist.Backend, "PYCOLLECTIVE"):
             dist.Backend.register_backend("pycollective", _create, extended_api=True, devices=["cpu", "cuda"])
+            handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+            handlers["env"] = _or_launched(handlers["env"])
+            if os.environ.get(REPLACES):
+                from pycollective.torch.replacing import replace_named
+
+                replace_named(os.environ[REPLACES])
     except Exception as error:  # a torch that differs from those we know is imported all the same
-        warnings.warn(f"torch.distributed does not know the backend pycollective: {error!r}", stacklevel=2)
+        warnings.warn(f"torch.distributed does not know all of pycollective: {error!r}", stacklevel=2)
 
 
 def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torch's, and a ProcessGroup
     from pycollective.torch.process_group import ProcessGroupPycollective
 
     return ProcessGroupPycollective(options, backend_options)
+
+
+def _or_launched(torchs: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """The handler that torch has for env://; where it would miss RANK, what mpirun, mpiexec or srun says."""
+
+    @functools.wraps(torchs)
+    def handler(url: str, timeout: timedelta = timedelta(minutes=30), **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+        if not os.environ.get("RANK") and "rank=" not in url:
+            from pycollective.torch.launched import rendezvous
+
+            launched = rendezvous(timeout)
+            if launched is not None:
+                return launched
+        return torchs(url, timeout=timeout, **kwargs)
+
+    return handler

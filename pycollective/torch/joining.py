@@ -44,7 +44,10 @@ class Joined:
 def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, timeout_s: float) -> Joined:
     """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all."""
     if lifetime.is_initialized():
-        return _in_world(_core.world(), rank, size, ranks, timeout_s)
+        joined = _in_world(_core.world(), rank, size, ranks, timeout_s)
+        if not ranks and _is_torchs(store):
+            return Joined(joined.group, lifetime.leave, lifetime.abort)
+        return joined
     place = functools.partial(_placement, store, rank, size, name)
     if ranks:
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
@@ -61,6 +64,20 @@ def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, t
     return joined
 
 
+def _is_torchs(store: dist.Store) -> bool:
+    """Whether this world has been made for torch.distributed, under mpirun, mpiexec or srun."""
+    from pycollective.torch.launched import WorldStore
+
+    store = _without_prefix(store)
+    return isinstance(store, WorldStore) and store.is_torchs
+
+
+def _without_prefix(store: dist.Store) -> dist.Store:
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return store
+
+
 _kept: list[dist.Store] = []
 
 
@@ -70,8 +87,7 @@ def _keep(store: dist.Store) -> None:
     init_process_group() may be called again right after destroy_process_group(). A rank that is quicker than the one
     that has the store would find the old one in the moment in which it ends; one that goes on is used again by torch.
     """
-    while isinstance(store, dist.PrefixStore):
-        store = store.underlying_store
+    store = _without_prefix(store)
     _kept[:] = [store] if isinstance(store, dist.TCPStore) else []
 
 

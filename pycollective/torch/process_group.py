@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, strided
+from torch.autograd import profiler
 from torch.distributed import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -36,14 +38,15 @@ from torch.distributed import (
 )
 from torch.distributed.distributed_c10d import AllgatherOptions, GatherOptions, ScatterOptions
 
-from pycollective.errors import InvalidArgument
+from pycollective.errors import CollectiveTimeout, InvalidArgument, Unsupported
 from pycollective.torch.any_source import AnySourceWork, Inbox
 from pycollective.torch.devices import check_one_device
 from pycollective.torch.dispatcher import reach_python_groups
 from pycollective.torch.gpu_work import GpuBarrier, work_of
 from pycollective.torch.joining import join
 from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, to_read, to_write
-from pycollective.torch.reduce_ops import NAMES, op_of
+from pycollective.torch.profiling import TITLES, Span
+from pycollective.torch.reduce_ops import NAMES, is_mean_of_integers, op_for, op_of
 from pycollective.torch.sparse import sparse_allreduce
 from pycollective.torch.work import DoneWork, ManyWork
 
@@ -51,6 +54,7 @@ __all__ = ["ProcessGroupPycollective"]
 
 UNSET = AllreduceOptions().timeout  # what torch leaves where nobody gave a timeout
 DONE = DoneWork()
+REFUSALS = InvalidArgument, Unsupported
 GPUS = torch.backends.cuda.is_built()  # whether torch could have tensors there
 
 
@@ -67,6 +71,8 @@ class ProcessGroupPycollective(ProcessGroup):
         self._timeout_s = options.timeout.total_seconds()
         self._name: str = options.group_id
         self._description = "undefined"
+        self._stands_for = "pycollective"  # what programs call it
+        self._is_shown = False  # to a profiler, by a span around several calls
         self._store = options.store
         self._joined = join(
             options.store,
@@ -180,13 +186,29 @@ class ProcessGroupPycollective(ProcessGroup):
         after: Callable[[], None] | None = None,
     ) -> Work:
         self._calls += 1  # whether it fails or not, as on the other ranks
+        span = self._span(TITLES[collective], [x, *result]) if profiler._is_profiler_enabled else None
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
-        if not opts.asyncOp:
-            self.group._run(*arguments)
-            if after is not None:
-                after()
-            return self._note(DoneWork(result))
-        return self._note(work_of(self.group._begin(*arguments), x if out is None else out, result, after))
+        try:
+            if not opts.asyncOp:
+                self.group._run(*arguments)
+                if after is not None:
+                    after()
+                return self._note(DoneWork(result))
+            work = work_of(self.group._begin(*arguments), x if out is None else out, result, after)
+            if span is not None:
+                span.until(work)
+                span = None
+            return self._note(work)
+        finally:
+            if span is not None:
+                span.end()
+
+    def _span(self, title: str, tensors: Sequence[object]) -> Span | None:
+        """Of a call with these tensors; the first is shown: what goes in, or where there is nothing what comes out."""
+        if self._is_shown:
+            return None
+        shown = [each for each in tensors if each is not None]
+        return Span(f"{self._stands_for}:{title}", shown[:1])
 
     def _note(self, work: Work) -> Work:
         if self._coalesced is not None:  # as it stays if an exception ended the manager
@@ -208,26 +230,61 @@ class ProcessGroupPycollective(ProcessGroup):
         op = NAMES.get(hash(opts.reduceOp)) or op_of(opts.reduceOp)
         self._calls += 1
         timeout_s = self._timeout_s if opts.timeout == UNSET else self._seconds(opts)
+        if profiler._is_profiler_enabled:
+            return self._profiled_allreduce(tensor, op, timeout_s, opts.asyncOp)
         if not opts.asyncOp:
             try:
                 self._allreduce(tensor, op, timeout=timeout_s)
                 return DONE
-            except InvalidArgument:  # nothing was sent. To look first would cost every call 0.1 us
-                if tensor.layout is strided and not tensor.requires_grad:
+            except REFUSALS:  # nothing was sent. To look first would cost every call 0.1 us
+                if tensor.layout is strided and not (
+                    tensor.requires_grad or is_mean_of_integers(op, tensor.dtype)
+                ):
                     raise
+        return self._any_allreduce(tensor, op, timeout_s, opts.asyncOp)
+
+    def _any_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
+        """Of tensors that are sparse, that autograd watches, or whose mean is not the core's, too."""
         if tensor.layout is not strided:
             return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, timeout_s)]))
         tensor = tensor.detach()
-        if not opts.asyncOp:
+        if not is_async:
+            op, after = op_for(op, tensor.dtype, self.size(), tensor)
             self._allreduce(tensor, op, timeout=timeout_s)
+            if after is not None:
+                after()
             return DONE
         block, after = to_write(tensor)
+        op, after = op_for(op, tensor.dtype, self.size(), block, after)
         work = self.group.allreduce_async(block, op, timeout=timeout_s)
         return self._note(work_of(work, block, [tensor], after))
 
+    def _profiled_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
+        begin = partial(self._any_allreduce, tensor, op, timeout_s, is_async)
+        return self._in_span("all_reduce", [tensor], begin)
+
+    def _in_span(self, title: str, tensors: Sequence[Tensor], begin: Callable[[], Work]) -> Work:
+        """What `begin` returns. A profiler shows it as one call, whatever calls it makes."""
+        if not profiler._is_profiler_enabled:
+            return begin()
+        span = Span(f"{self._stands_for}:{title}", tensors)
+        self._is_shown = True
+        try:
+            work = begin()
+        except BaseException:
+            span.end()
+            raise
+        finally:
+            self._is_shown = False
+        span.until(work)
+        return work
+
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         opts = opts or AllreduceCoalescedOptions()
-        op, seconds = op_of(opts.reduceOp), self._seconds(opts)
+        return self._in_span("all_reduce", tensors, partial(self._allreduce_each, tensors, opts))
+
+    def _allreduce_each(self, tensors: Sequence[Tensor], opts: Any) -> Work:
+        reduce_op, seconds = op_of(opts.reduceOp), self._seconds(opts)
         self._calls += 1
         check_one_device("all_reduce_coalesced", tensors)
         check_apart("all_reduce_coalesced", tensors)
@@ -236,12 +293,18 @@ class ProcessGroupPycollective(ProcessGroup):
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
             blocks, afters = zip(*map(to_write, some), strict=True)
 
+            size = self.size()
+            ops, afters = zip(
+                *(op_for(reduce_op, dtype, size, *each) for each in zip(blocks, afters, strict=True)),
+                strict=True,
+            )
+
             def put_back(afters: tuple[Callable[[], None] | None, ...] = afters) -> None:
                 for after in afters:
                     if after is not None:
                         after()
 
-            work = self.group.allreduce_async(list(blocks), op, timeout=seconds)
+            work = self.group.allreduce_async(list(blocks), ops[0], timeout=seconds)
             works.append(work_of(work, blocks[0], some, put_back))
         return self._many(works, opts)
 
@@ -277,13 +340,14 @@ class ProcessGroupPycollective(ProcessGroup):
         tensor = _one(tensors)
         at_root = opts.rootRank == self.rank()
         block, after = to_write(tensor) if at_root else (to_read(tensor), None)
+        op, after = op_for(op_of(opts.reduceOp), tensor.dtype, self.size(), block if at_root else None, after)
         return self._call(
             "reduce",
             opts,
             block,
             block if at_root else None,
             [tensor],
-            op=op_of(opts.reduceOp),
+            op=op,
             root=opts.rootRank,
             after=after,
         )
@@ -312,8 +376,9 @@ class ProcessGroupPycollective(ProcessGroup):
         opts = _options(AllgatherOptions, opts)
         check_one_device("all_gather_into_tensor_coalesced", [*outputs, *inputs])
         check_apart("all_gather_into_tensor_coalesced", outputs)
-        return ManyWork(
-            [self.all_gather_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
+        pairs = zip(outputs, inputs, strict=True)
+        return self._in_span(
+            "all_gather", inputs, lambda: ManyWork([self.all_gather_single(out, x, opts) for out, x in pairs])
         )
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -328,9 +393,11 @@ class ProcessGroupPycollective(ProcessGroup):
         every = [each for parts in outputs for each in parts]
         check_one_device("all_gather_coalesced", [*inputs, *every])
         check_apart("all_gather_coalesced", every)
-        lists = zip(*outputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
-        return ManyWork(
-            [self.allgather([list(parts)], [x], opts) for parts, x in zip(lists, inputs, strict=True)]
+        pairs = zip(zip(*outputs, strict=True), inputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
+        return self._in_span(
+            "all_gather",
+            inputs,
+            lambda: ManyWork([self.allgather([list(parts)], [x], opts) for parts, x in pairs]),
         )
 
     def gather(
@@ -373,13 +440,14 @@ class ProcessGroupPycollective(ProcessGroup):
             opts = _with_op(ReduceScatterOptions(), opts, timeout)
         parts, output = _lists(inputs, outputs)
         out, after = to_write(output)
+        op, after = op_for(op_of(opts.reduceOp), output.dtype, self.size(), out, after)
         return self._call(
             "reduce_scatter",
             opts,
             flat_to_read(parts),
             out,
             [output],
-            op=op_of(opts.reduceOp),
+            op=op,
             counts=_uneven(parts),
             after=after,
         )
@@ -387,7 +455,7 @@ class ProcessGroupPycollective(ProcessGroup):
     def reduce_scatter_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
         opts = _options(ReduceScatterOptions, opts)
         out, after = to_write(output)
-        op = op_of(opts.reduceOp)
+        op, after = op_for(op_of(opts.reduceOp), output.dtype, self.size(), out, after)
         return self._call("reduce_scatter", opts, to_read(x), out, [output], op=op, after=after)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -401,8 +469,11 @@ class ProcessGroupPycollective(ProcessGroup):
         opts = _options(ReduceScatterOptions, opts)
         check_one_device("reduce_scatter_tensor_coalesced", [*outputs, *inputs])
         check_apart("reduce_scatter_tensor_coalesced", outputs)
-        return ManyWork(
-            [self.reduce_scatter_single(out, x, opts) for out, x in zip(outputs, inputs, strict=True)]
+        pairs = zip(outputs, inputs, strict=True)
+        return self._in_span(
+            "reduce_scatter",
+            inputs,
+            lambda: ManyWork([self.reduce_scatter_single(out, x, opts) for out, x in pairs]),
         )
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -453,25 +524,50 @@ class ProcessGroupPycollective(ProcessGroup):
             work.wait()
         return self._note(work)
 
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """What torch.distributed.monitored_barrier() calls. All missing ranks are named, on every rank that waits."""
+        self._calls += 1
+        timeout_s = self._timeout_s if timeout is None else timeout.total_seconds()
+        try:
+            self.group.barrier(timeout=timeout_s)
+        except CollectiveTimeout as error:  # in gloo's words, which programs look for
+            missing = "other ranks" if error.peer is None else f"Rank {error.peer}"
+            took = f"Rank {self.rank()} timed out in monitoredBarrier after {timeout_s * 1000:.0f} ms"
+            error.args = (f"{took}: {missing} failed to pass monitoredBarrier. {error}",)
+            raise
+
     # ---- messages: always in the background, the caller waits
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
         tensor = to_read(_one(tensors))
         self._calls += 1
-        work = self.group.send_async(tensor, destination, tag=tag, timeout=self._timeout_s)
-        return self._note(work_of(work, tensor, [tensor]))
+        span = self._span("send", [tensor]) if profiler._is_profiler_enabled else None
+        work = work_of(
+            self.group.send_async(tensor, destination, tag=tag, timeout=self._timeout_s), tensor, [tensor]
+        )
+        if span is not None:
+            span.until(work)
+        return self._note(work)
 
     def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Work:
         tensor = _one(tensors)
         block, after = to_write(tensor)
         self._calls += 1
-        work = self.group.recv_async(block, source, tag=tag, timeout=self._timeout_s)
-        return self._note(work_of(work, block, [tensor], after, source))
+        span = self._span("recv", [tensor]) if profiler._is_profiler_enabled else None
+        received = self.group.recv_async(block, source, tag=tag, timeout=self._timeout_s)
+        work = work_of(received, block, [tensor], after, source)
+        if span is not None:
+            span.until(work)
+        return self._note(work)
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         tensor = _one(tensors)
         self._calls += 1
-        return self._note(AnySourceWork(self._inboxes[tag], self.group, tensor, tag, self._timeout_s))
+        span = self._span("recvAnySource", [tensor]) if profiler._is_profiler_enabled else None
+        work = AnySourceWork(self._inboxes[tag], self.group, tensor, tag, self._timeout_s)
+        if span is not None:
+            span.until(work)
+        return self._note(work)
 
     # ---- several calls as one: torch keeps of them only the Work that ends it
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed import Work as TorchWork
@@ -14,6 +14,9 @@ from torch.futures import Future, collect_all
 from pycollective import _core
 from pycollective.torch.devices import device_of
 from pycollective.torch.futures import future_of, future_when
+
+if TYPE_CHECKING:
+    from pycollective.torch.profiling import Span
 
 __all__ = ["NO_TIMEOUT", "CallWork", "DoneWork", "ManyWork", "seconds_of"]
 
@@ -27,6 +30,8 @@ def seconds_of(timeout: timedelta | None) -> float | None:
 
 class DoneWork(TorchWork):
     """Of an operation that has ended. Those of the others differ from it in what has not ended yet."""
+
+    _span: Span | None = None  # that ends with it, in a profiler's trace
 
     def __init__(self, result: Sequence[torch.Tensor] = (), source: int = -1) -> None:
         super().__init__()
@@ -89,6 +94,8 @@ class CallWork(DoneWork):
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         self._work.wait(seconds_of(timeout))
         self._finish()
+        if self._span is not None:
+            self._span.end()
         return True
 
     def _finish(self) -> list[torch.Tensor]:

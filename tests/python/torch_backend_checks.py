@@ -64,6 +64,80 @@ def group_that_waits(seconds: float) -> dist.ProcessGroup:
     return dist.new_group(timeout=timedelta(seconds=seconds))
 
 
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+
+
+@check
+def an_average_of_integers_is_their_sum_divided_towards_zero() -> None:
+    """As NCCL makes it. Lightning averages the int64 size of a batch."""
+    rank, size = here()
+    for dtype in INTEGERS + UNSIGNED:
+        sign = 1 if dtype in UNSIGNED else -1
+        values = torch.tensor([[3 + rank, 7], [sign * (3 + rank), 0]]).to(dtype)
+        small = sum(3 + each for each in range(size)) // size
+        wanted = torch.tensor([[small, 7], [sign * small, 0]]).to(dtype)
+        for is_async in (False, True):
+            x = values.clone()
+            work = dist.all_reduce(x, ReduceOp.AVG, async_op=is_async)
+            if is_async:
+                work.wait()
+            assert x.tolist() == wanted.tolist(), (dtype, is_async, x)
+        x = values.clone()
+        dist.reduce(x, size - 1, ReduceOp.AVG)
+        assert x.tolist() == (wanted if rank == size - 1 else values).tolist(), dtype
+        part = torch.zeros(2, 2, dtype=dtype)
+        dist.reduce_scatter(part, [values.clone() for _ in range(size)], ReduceOp.AVG)
+        assert part.tolist() == wanted.tolist(), dtype
+        part = torch.zeros(2, 2, dtype=dtype)
+        dist.reduce_scatter_tensor(part, values.repeat(size, 1), ReduceOp.AVG)
+        assert part.tolist() == wanted.tolist(), dtype
+    largest = torch.full((3,), (2**64 - 1) // size, dtype=torch.uint64)
+    dist.all_reduce(largest, ReduceOp.AVG)
+    assert largest.tolist() == [(2**64 - 1) // size] * 3
+    columns, row = torch.arange(6).reshape(2, 3).t() - 3, torch.tensor([rank])
+    dist.all_reduce_coalesced([columns, row], ReduceOp.AVG)
+    assert columns.tolist() == (torch.arange(6).reshape(2, 3).t() - 3).tolist()
+    assert row.item() == sum(range(size)) // size
+    with pytest.raises(pc.Unsupported, match="avg"):
+        dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
+
+
+@check
+def a_profiler_shows_every_call_with_its_shapes() -> None:
+    rank, size = here()
+    peer, x, parts = rank ^ 1, own(), [own() for _ in range(size)]
+    calls: dict[str, Callable[[], object]] = {
+        "all_reduce": lambda: dist.all_reduce(x),
+        "broadcast": lambda: dist.broadcast(x, 0),
+        "all_gather": lambda: dist.all_gather(parts, x),
+        "reduce_scatter": lambda: dist.reduce_scatter(x, parts),
+        "barrier": dist.barrier,
+    }
+    if max(rank, peer) < size:
+        calls["send" if rank < peer else "recv"] = lambda: (dist.send if rank < peer else dist.recv)(x, peer)
+    with torch.profiler.profile(record_shapes=True) as profile:
+        for call in calls.values():
+            call()
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+    spans = [each for each in profile.events() if each.name.startswith("pycollective:")]
+    names = [each.name.removeprefix("pycollective:") for each in spans]
+    assert sorted(names) == sorted([*calls, "all_reduce"]), names
+    for each in spans:
+        assert each.is_async, each
+        shape = {"barrier": [], "reduce_scatter": [[6 * size]]}.get(each.name.partition(":")[2], [[2, 3]])
+        assert each.input_shapes == shape, each
+
+
+@check
+def a_failed_call_ends_in_a_trace() -> None:
+    with torch.profiler.profile(), pytest.raises(pc.CollectiveError):
+        dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
+    with torch.profiler.profile(), pytest.raises(pc.CollectiveMismatch):
+        dist.all_reduce(uneven(), async_op=True).wait()
+
+
 @check
 def all_reduce_takes_every_operation() -> None:
     rank, size = here()

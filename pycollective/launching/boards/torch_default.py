@@ -42,6 +42,8 @@ class DefaultStore:
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
             return bytes(self.store.get(f"{key}/{self.space}")).decode(errors="replace")
+        except CollectiveError:  # a RuntimeError, too
+            raise
         except RuntimeError as error:
             raise self.broken(error) from error
 

@@ -1,0 +1,98 @@
+"""init_process_group() under mpirun, mpiexec and srun, which say rank and size in variables of their own.
+
+torch's env:// wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where RANK is missing and the launcher is one that
+init() knows, the ranks become a world of ours first, over the launcher's own means, and its store is the store that
+torch asks for: no address and no port are needed.
+"""
+
+# ruff: noqa: D102  methods of torch's class
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from pycollective import _core, lifetime
+from pycollective.errors import CollectiveTimeout
+
+__all__ = ["WorldStore", "rendezvous"]
+
+NO_LAUNCHER = "single"
+
+
+def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | None:
+    """What a rendezvous handler of torch yields: store, rank and size. None: no launcher has started this process."""
+    timeout_s = timeout.total_seconds()
+    if lifetime.is_initialized():
+        return iter([_meeting(timeout_s, is_torchs=False)])
+    if lifetime.launched_place().launcher == NO_LAUNCHER:
+        return None
+    lifetime.become_world(lifetime.launched_place, timeout=timeout_s)
+    return iter([_meeting(timeout_s, is_torchs=True)])
+
+
+_kept: list[WorldStore] = []  # C++ holds its own half of a store alone
+
+
+def _meeting(timeout_s: float, *, is_torchs: bool) -> tuple[dist.Store, int, int]:
+    world = _core.world()
+    number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
+    _kept[:] = [each for each in _kept if each.world is world]
+    prefix = f"torch.distributed/{number}"
+    store = WorldStore(world, lifetime.native_store(), prefix, timeout_s, is_torchs=is_torchs)
+    _kept.append(store)
+    return store, world.rank, world.size
+
+
+class WorldStore(dist.Store):
+    """The world's store as torch wants one. `is_torchs`: the world is there for torch.distributed, and ends with it."""
+
+    def __init__(
+        self, world: _core.Group, native: _core.Store, prefix: str, timeout_s: float, *, is_torchs: bool
+    ) -> None:
+        super().__init__()
+        self.world = world
+        self.is_torchs = is_torchs
+        self._native = native
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}/{key}"
+
+    @property
+    def timeout(self) -> timedelta:
+        return timedelta(seconds=self._timeout_s)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout_s = timeout.total_seconds()
+
+    def set(self, key: str, value: str | bytes) -> None:
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        self._native.set(self._key(key), data, self._timeout_s)
+
+    def get(self, key: str) -> bytes:
+        return self._native.get(self._key(key), self._timeout_s)
+
+    def add(self, key: str, value: int) -> int:
+        return self._native.add(self._key(key), value, self._timeout_s)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        seconds = self._timeout_s if timeout is None else timeout.total_seconds()
+        for key in keys:
+            self._native.wait(self._key(key), seconds)
+
+    def check(self, keys: list[str]) -> bool:
+        try:
+            self.wait(keys, timedelta(0))
+        except CollectiveTimeout:
+            return False
+        return True
+
+    def delete_key(self, key: str) -> bool:
+        try:
+            self._native.pop(self._key(key), 0)
+        except CollectiveTimeout:
+            return False
+        return True

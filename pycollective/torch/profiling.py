@@ -1,0 +1,76 @@
+"""What torch.profiler shows of the backend's calls: a span for each, from the call to its end, with shapes of tensors.
+
+Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that what reads a trace of
+theirs reads this one; bytes follow from shapes and types. Spans are asynchronous, as theirs are: those of a thread
+nest, and a call in the background does not. torch takes a span for that if it ends in another thread than it began in.
+
+Nothing of this runs unless a profiler does, whose flag each call reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch.autograd import _record_function_with_args_enter, _record_function_with_args_exit
+
+from pycollective.torch.any_source import AnySourceWork
+from pycollective.torch.futures import future_of
+from pycollective.torch.work import CallWork, ManyWork
+
+__all__ = ["TITLES", "Span"]
+
+TITLES = {  # by our names of the collectives
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "barrier": "barrier",
+    "broadcast": "broadcast",
+    "gather": "gather",
+    "reduce": "reduce",
+    "reduce_scatter": "reduce_scatter",
+    "scatter": "scatter",
+}
+
+
+class Span:
+    """One call in a trace. Begins at once. Thread-safety: any thread may end it, once or more often."""
+
+    def __init__(self, name: str, tensors: Sequence[object]) -> None:
+        self._lock = threading.Lock()
+        self._handle: torch.Tensor | None = _record_function_with_args_enter(
+            name, *tensors
+        )  # guarded by _lock
+
+    def end(self) -> None:
+        """Returns when the profiler has it, whichever thread has come first."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                _elsewhere().submit(_record_function_with_args_exit, handle).result()
+
+    def until(self, work: object) -> None:
+        """Ends it when `work` has ended, and before its wait() returns."""
+        if isinstance(work, ManyWork):
+            for each in work._works[-1:]:
+                self.until(each)
+        elif isinstance(work, CallWork):
+            work._span = self
+            future_of(work._work, lambda: None).then(lambda _: self.end())
+        elif isinstance(work, AnySourceWork) and not work.has_ended():
+            work._span = self
+            if work.has_ended():  # in between
+                self.end()
+        else:
+            self.end()
+
+
+@functools.cache
+def _elsewhere() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="pc-profiler")
+
+
+os.register_at_fork(after_in_child=_elsewhere.cache_clear)  # where there is no such thread
