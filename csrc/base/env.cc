@@ -105,6 +105,10 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "`staged`: "
      "through the host, in every group that this rank is in.",
      "0.1"},
+    {Env::kReplaces, "PYCOLLECTIVE_REPLACES", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
+     "Backends of torch.distributed, `gloo`, `nccl` or both with a comma between them, whose process groups "
+     "are pycollective's: programs that name them stay as they are. docs/torch.md.",
+     "0.1"},
 }};
 static_assert(in_enum_order(kTable, &EnvVariable::id));
 

@@ -34,8 +34,9 @@ enum class Env : uint8_t {
   kCudaLib,
   kNcclLib,
   kGpu,
+  kReplaces,
 };
-inline constexpr int kEnvCount = 22;
+inline constexpr int kEnvCount = 23;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

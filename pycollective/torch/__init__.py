@@ -23,6 +23,7 @@ if typing.TYPE_CHECKING:
     from pycollective.torch.optimizer import DistributedOptimizer
     from pycollective.torch.pipeline import Pipeline
     from pycollective.torch.replacing import replace
+    from pycollective.torch.standalone import make_process_group
     from pycollective.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ddp_comm_hook",
     "functional",
     "monitored_barrier",
+    "make_process_group",
     "replace",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "SyncBatchNorm": "sync_batch_norm",
     "ddp_comm_hook": "ddp_hook",
     "monitored_barrier": "barrier",
+    "make_process_group": "standalone",
     "replace": "replacing",
 }
 

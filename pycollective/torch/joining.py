@@ -41,15 +41,27 @@ class Joined:
     abort: Callable[[], None]  # ends what is under way; likewise
 
 
-def join(store: dist.Store, rank: int, size: int, ranks: list[int], name: str, timeout_s: float) -> Joined:
-    """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all."""
-    if lifetime.is_initialized():
+def join(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    ranks: list[int],
+    name: str,
+    timeout_s: float,
+    *,
+    is_standalone: bool = False,
+) -> Joined:
+    """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all.
+
+    `is_standalone`: it has nothing to do with the world and the default group, whether there are any or not.
+    """
+    if lifetime.is_initialized() and not is_standalone:
         joined = _in_world(_core.world(), rank, size, ranks, timeout_s)
         if not ranks and _is_torchs(store):
             return Joined(joined.group, lifetime.leave, lifetime.abort)
         return joined
     place = functools.partial(_placement, store, rank, size, name)
-    if ranks:
+    if ranks or is_standalone:
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
         joined = Joined(apart.runtime.world, apart.leave, apart.end)
     else:

@@ -81,6 +81,7 @@ class ProcessGroupPycollective(ProcessGroup):
             list(options.global_ranks_in_group or ()),
             options.group_id,
             self._timeout_s,
+            is_standalone=getattr(options, "is_standalone", False),
         )
         reach_python_groups()
         self.group = self._joined.group

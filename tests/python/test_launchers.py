@@ -122,6 +122,31 @@ def test_worlds_follow_each_other(launcher: Launcher, tmp_path: Path) -> None:
     assert out.count("joined 3 worlds") == 2
 
 
+DDP = """
+import sys
+import torch, torch.distributed as dist
+for _ in range(2):
+    dist.init_process_group("pycollective")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    model(torch.full((1, 2), dist.get_rank() + 1.0)).sum().backward()
+    objects = [None] * dist.get_world_size()
+    dist.all_gather_object(objects, dist.get_rank())
+    assert objects == [0, 1] and dist.new_group([0, 1]) is not None
+    sys.stdout.write(f"gradient {model.module.weight.grad.tolist()} of {dist.get_world_size()}\\n")
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(torch() is not None, reason=str(torch()))
+@pytest.mark.daily(1)
+def test_init_process_group_alone_starts_ddp(launcher: Launcher, tmp_path: Path) -> None:
+    script = tmp_path / "ddp.py"
+    script.write_text(DDP)
+    codes, out, err = run(launcher.start(2, [str(script)]))
+    assert set(codes) == {0}, out + err
+    assert out.count("gradient [[1.5, 1.5]] of 2") == 4, out + err
+
+
 FORK = """
 import os, sys
 import numpy as np, pycollective as pc
