@@ -19,6 +19,8 @@ if torch is None:
 
 import torch.distributed as dist
 
+from pycollective.torch import replacing
+
 DEADLINE_S = 60.0
 SAID = "torch.distributed's backend gloo is pycollective here"
 
