@@ -50,8 +50,8 @@ class DataParallel(nn.Module):
         the loss by `samples here * size / samples everywhere`. All ranks run equally many backwards; one without data
         runs an empty batch. Where the loss needs no parameter at all, call synchronize() instead of backward().
 
-        Parameters that a backward does not use count as zeros, and get a gradient of zeros, if no other rank used them
-        either: so weight decay and momentum move them all the same.
+        Parameters that a backward does not use count as zeros. What no rank has used keeps `grad is None`, so that
+        weight decay and momentum leave it alone.
 
         Gradients may be views of buckets: the next backward overwrites them, unless it accumulates. Several backwards
         in one step may follow each other; gradients that are averaged already stay as they are by another averaging.

@@ -32,6 +32,10 @@ __all__ = ["GradientHooks"]
 # In the last bucket, and ready when backward has ended: no rank begins with the sparse gradients, which follow the
 # buckets, unless all come to them.
 SPARSE_FOLLOW = "(sparse gradients follow)"
+# In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
+# on any rank, and gets none: zeros would have weight decay and momentum move it.
+USED = "(parameters that are used)"
+KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
 
 # Who reduces a parameter, by its id(), which is its own as long as its GradientHooks hold it.
 _hooked: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
@@ -91,6 +95,10 @@ class GradientHooks:
         last: dict[str, torch.Tensor] = {}
         for each in self._sparse.values():
             last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
+        self._tells_used = bool(self._dense) and op in KEEPS_ONES
+        if self._tells_used:
+            first = next(iter(self._dense.values()))
+            last[USED] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
         self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
         self._reducer = GradientReducer(
             {**last, **self._dense},
@@ -150,15 +158,19 @@ class GradientHooks:
         self.reduced = False
 
     def synchronize(self) -> None:
-        """Reduces the gradients as they are now; parameters without one count as zeros."""
+        """Reduces the gradients as they are now; parameters without one count as zeros.
+
+        Those that have none on any rank have none afterwards.
+        """
         self._launch_all()
         sparse = {name: self._sparse_gradient(each) for name, each in self._sparse.items()}
         try:
             reduced = self._reducer.finish()
         finally:
             self._open = self._reducer.begun  # after Ctrl-C
+        unused = self._unused(reduced)
         for name, parameter in self._dense.items():
-            if parameter.requires_grad:
+            if parameter.requires_grad and name not in unused:
                 parameter.grad = reduced[name]
         for name, gradient in sparse.items():
             self._sparse[name].grad = self._mean(gradient)
@@ -166,6 +178,13 @@ class GradientHooks:
             self._versions = {name: reduced[name]._version for name in self._dense}
         self._passed = 0
         self.reduced = True
+
+    def _unused(self, reduced: dict[str, torch.Tensor]) -> set[str]:
+        """The parameters that have no gradient on any rank. Reads from the GPU only where there are some here."""
+        if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
+            return set()
+        flags = reduced[USED].tolist()
+        return {name for name, flag in zip(self._dense, flags, strict=True) if flag == 0}
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -259,6 +278,10 @@ class GradientHooks:
             parameter = self._dense.get(name)
             if parameter is not None and parameter.requires_grad and parameter.grad is not None:
                 self._take(name, parameter, additions=0)
+        if self._tells_used and not self._reducer.has(USED):
+            used = [each.grad is not None for each in self._dense.values()]
+            place = self._reducer.view(USED)
+            self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
         self._reducer.launch_all()
 
     def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:

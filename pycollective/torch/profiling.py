@@ -54,9 +54,8 @@ class Span:
 
     def until(self, work: object) -> None:
         """Ends it when `work` has ended, and before its wait() returns."""
-        if isinstance(work, ManyWork):
-            for each in work._works[-1:]:
-                self.until(each)
+        if isinstance(work, ManyWork) and work._works:
+            self.until(work._works[-1])  # calls of one group end in their order
         elif isinstance(work, CallWork):
             work._span = self
             future_of(work._work, lambda: None).then(lambda _: self.end())

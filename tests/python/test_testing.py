@@ -221,7 +221,9 @@ def test_classes_of_the_main_script_come_back(tmp_path: Path) -> None:
         "    found = testing.run(make, 2)\n"
         "    assert [(type(each), each.rank) for each in found] == [(Mine, 0), (Mine, 1)]\n"
         "    try: testing.run(fail, 2)\n"
-        "    except testing.WorldFailed as error: print(type(error.errors[1].exception) is Boom)\n"
+        "    except testing.WorldFailed as error:\n"
+        "        raised = [type(each.exception) for each in error.errors.values()]\n"
+        "        print(Boom in raised)  # a rank that was slower may have been ended before it raised\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50)
     assert done.stdout == "True\n", done.stderr

@@ -83,7 +83,7 @@ def check(model: DataParallel, steps: Iterable[tuple[int, str]]) -> None:
         if not parameter.requires_grad:
             assert parameter.grad is None, name
         elif expected[name] is None:
-            assert not parameter.grad.any(), f"{name} is not used"
+            assert parameter.grad is None, f"{name} is not used"
         else:
             assert torch.equal(parameter.grad, expected[name]), name
 
@@ -140,7 +140,25 @@ def ranks_may_differ_in_what_they_use() -> None:
     for name in ("left", "right"):
         theirs = getattr(expected, name).weight.grad
         mine = getattr(model.module, name).weight.grad
-        assert not mine.any() if theirs is None else torch.equal(mine, theirs), name
+        assert mine is None if theirs is None else torch.equal(mine, theirs), name
+
+
+@CHECKS.on(1, 2, 3, 4)
+def what_no_rank_uses_keeps_no_gradient_and_is_not_moved() -> None:
+    model = DataParallel(Model(seed=0), **SMALL)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=0.5)
+    before = model.module.right.weight.clone()
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(model, 0, "left").backward()
+        assert model.module.right.weight.grad is None
+        optimizer.step()
+    assert torch.equal(model.module.right.weight, before)
+    if pc.rank() == pc.size() - 1:  # one rank alone
+        loss(model, 0, "right").backward()
+    else:
+        model.synchronize()
+    assert model.module.right.weight.grad.any()
 
 
 @CHECKS.on(1, 2, 3, 4)
@@ -153,7 +171,10 @@ def a_rank_whose_loss_needs_no_parameter_synchronizes() -> None:
     expected = (
         reference([(1, "left")], pc.size())["first.weight"] - reference([(1, "left")], 1)["first.weight"]
     )
-    assert torch.equal(model.module.first.weight.grad, expected)
+    if pc.size() == 1:
+        assert model.module.first.weight.grad is None
+    else:
+        assert torch.equal(model.module.first.weight.grad, expected)
 
 
 @CHECKS.on(1, 2, 3, 4)
@@ -180,7 +201,7 @@ def two_models_of_one_loss_do_not_wait_for_each_other() -> None:
         x = model.module[2](model.module[0](x))
     x.sum().backward()
     for model in models:
-        assert not model.module[1].weight.grad.any()
+        assert model.module[1].weight.grad is None
         same = pc.allgather(model.module[0].weight.grad[None])
         assert all(torch.equal(each, same[0]) for each in same)
 
@@ -423,7 +444,7 @@ def reentrant_checkpoints_are_right_or_refused() -> None:
                 x = alone[place](x)
             x.sum().backward()
         for mine, theirs in zip(layers.parameters(), alone.parameters(), strict=True):
-            assert not mine.grad.any() if theirs.grad is None else torch.equal(mine.grad, theirs.grad), places
+            assert mine.grad is None if theirs.grad is None else torch.equal(mine.grad, theirs.grad), places
     with pytest.raises(pc.InvalidArgument, match="use_reentrant=False"):
         forward(torch.ones(2, 3, requires_grad=True), [1, 1, 3], True).sum().backward()
 

@@ -218,7 +218,7 @@ std::string SharedRun::where() const {
   const Rank peer = waits_for();
   const bool far = waits_beyond_.load(std::memory_order_relaxed);
   if (peer >= 0)
-    return std::string(far ? "between hosts" : "shared memory") + ": waiting for rank " +
+    return (far ? "between hosts: waiting for rank " : "shared memory: waiting for rank ") +
            std::to_string(peer);
   return begun_.load(std::memory_order_relaxed) ? "shared memory: going on"
                                                 : "not started: earlier calls of this group are not done";

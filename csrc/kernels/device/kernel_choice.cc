@@ -52,9 +52,8 @@ Element element_of(DType dtype) {
     case kC128: return {Kind::kComplex, "c128", 8};
     case kF8E4M3FN: return {Kind::kShortFloat, "e4m3fn", 1, 0x38, 0x7e, true};
     case kF8E5M2: return {Kind::kShortFloat, "e5m2", 1, 0x3c, 0x7c, true};
-    case kOpaque: return {Kind::kBytes, "", 1};
+    default: return {Kind::kBytes, "", 1};  // opaque, or without kernels of its own
   }
-  return {Kind::kBytes, "", 1};
 }
 bool is_float(const Element& element) {
   return element.kind == Kind::kFloat || element.kind == Kind::kShortFloat;

@@ -8,11 +8,9 @@ included, has it. At the end of each backward gradients are those of all ranks: 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import weakref
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -77,7 +75,6 @@ def install(
         values = lockstep.compare(share.digest, [float(each) * weight / group.size for each in scalars])
         reduced.begin()
         plain(roots, losses.weighted(roots, grad_tensors, weight), retain_graph, *args, **named)
-        reduced.end()
         late.extend(zip(scalars, values, strict=True))
         if not retain_graph:
             tell()
@@ -104,56 +101,13 @@ def install(
     undone.callback(reduced.close)
 
 
-class Hooks(GradientHooks):
-    """Tells which parameters no gradient has come to."""
-
-    numbers = itertools.count()
-
-    def __init__(self, parameters: list[tuple[str, Parameter]], group: Group, ended: set[Hooks]) -> None:
-        self.number = next(self.numbers)  # the same on all ranks
-        self._ended = ended  # those of the backward that runs, so far
-        self._unused: set[str] = set()  # in that backward
-        super().__init__(
-            parameters,
-            op="avg",
-            group=group,
-            bucket_nbytes=25 << 20,
-            first_bucket_nbytes=1 << 20,
-            compression=None,
-            timeout=None,
-        )
-
-    def _arrived(self, name: str, parameter: torch.Tensor) -> None:
-        self._unused.discard(name)
-        super()._arrived(name, parameter)
-
-    def synchronize(self) -> None:
-        """As there; parameters without a gradient get zeros."""
-        self._ended.add(self)
-        self._unused |= {name for name, each in self._dense.items() if each.grad is None}
-        super().synchronize()
-
-    def unused(self) -> list[bool]:
-        """For each parameter whether it has a gradient of zeros in place of none."""
-        return [name in self._unused for name in self._dense]
-
-    def parameters(self) -> list[Parameter]:
-        """In the order of unused()."""
-        return list(self._dense.values())
-
-    def forget(self) -> None:
-        """That backward is over."""
-        self._unused.clear()
-
-
 class Reduced:
     """The parameters whose gradients are reduced, for as long as an optimizer has them."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._ended: set[Hooks] = set()  # those whose gradients came in this backward
-        self._hooks: weakref.WeakKeyDictionary[Optimizer, list[Hooks]] = weakref.WeakKeyDictionary()
-        self._of: weakref.WeakValueDictionary[int, Hooks] = weakref.WeakValueDictionary()  # by id()
+        self._hooks: weakref.WeakKeyDictionary[Optimizer, list[GradientHooks]] = weakref.WeakKeyDictionary()
+        self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()  # by id()
         self._frozen: weakref.WeakKeyDictionary[Optimizer, list[Parameter]] = weakref.WeakKeyDictionary()
 
     @property
@@ -184,21 +138,6 @@ class Reduced:
             if thawed:
                 self._frozen[made] = [each for each in frozen if not each.requires_grad]
                 self._reduce(made, thawed)
-        self._forget()  # one that raised
-
-    def end(self) -> None:
-        """After it: what no rank has used has no gradient, so that optimizers leave it alone."""
-        ended = sorted(self._ended, key=lambda each: each.number)
-        parameters = [parameter for each in ended for parameter in each.parameters()]
-        unused = np.array([flag for each in ended for flag in each.unused()], np.uint8)
-        for place in np.flatnonzero(self._group.allreduce(unused, "min")):
-            parameters[place].grad = None
-        self._forget()
-
-    def _forget(self) -> None:
-        for each in self._ended:
-            each.forget()
-        self._ended.clear()
 
     def check(self, stepping: Optimizer) -> None:
         """Refuses gradients that are this rank's own."""
@@ -231,6 +170,14 @@ class Reduced:
             id(each): place for place, each in enumerate(p for g in made.param_groups for p in g["params"])
         }
         named = [(f"parameter {names[id(each)]} of {type(made).__name__}", each) for each in strangers]
-        hooks = Hooks(named, self._group, self._ended)
+        hooks = GradientHooks(
+            named,
+            op="avg",
+            group=self._group,
+            bucket_nbytes=25 << 20,
+            first_bucket_nbytes=1 << 20,
+            compression=None,
+            timeout=None,
+        )
         mine.append(hooks)
         self._of.update({id(each): hooks for each in strangers})
