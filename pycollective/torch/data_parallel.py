@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from operator import is_not
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 
 from pycollective._core import Group
+from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.foreign_words import advised
@@ -224,18 +224,17 @@ class DataParallel(nn.Module):
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
     """Refuses, on every rank alike, what only the ranks that receive would notice."""
-    spans: list[tuple[int, int, str]] = []
+    layouts: dict[str, Layout] = {}
     for name, tensor in tensors.items():
         library = writable_for("DataParallel", f'"{name}"', tensor.detach())
         if tensor.numel() and tensor.device.type == "cpu":
-            spans.append((*library.span(tensor), name))
-    spans.sort()
-    for (_, end, one), (begin, _, other) in itertools.pairwise(spans):
-        if begin < end:
-            raise InvalidArgument(
-                f'DataParallel: "{one}" and "{other}" share memory, and each would be written: use one of them in both '
-                "places, or give one a copy"
-            )
+            layouts[name] = library.layout(tensor)
+    if overlap := overlap_in([*layouts.values()]):
+        names = [*layouts]
+        raise InvalidArgument(
+            f'DataParallel: "{names[overlap.one]}" and "{names[overlap.other]}" {overlap.words}, and each would be '
+            "written: use one of them in both places, or give one a copy"
+        )
 
 
 def _refuse_assign(assign: bool) -> None:
