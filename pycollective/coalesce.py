@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pycollective._core import Array, Group, Op
+    from pycollective.arrays.overlaps import Layout
 
 __all__ = ["Coalesced", "coalesce"]
 
@@ -36,7 +37,7 @@ class Coalesced:
         self._group = group
         self._timeout = timeout
         self._kinds: list[_Kind] = []
-        self._spans: list[tuple[int, int]] = []
+        self._spans: list[tuple[int, int, Layout]] = []
         self._open = False
 
     def allreduce(self, x: X, op: Op = "sum") -> X:
@@ -60,6 +61,7 @@ class Coalesced:
         return self._add("exscan", x, op=op)
 
     def _add(self, name: str, x: X, **parameters: object) -> X:
+        from pycollective.arrays.overlaps import overlap_in
         from pycollective.blocks import check_block, library_for
 
         if not self._open:
@@ -78,13 +80,15 @@ class Coalesced:
         if writes and (why := library.why_not_written(x)):
             raise InvalidArgument(f"{name}: x {why}")
         if library.nbytes(x):
-            begin, end = library.span(x)
-            if any(begin < other_end and other < end for other, other_end in self._spans):
+            layout = library.layout(x)
+            begin, end = layout.span
+            near = [each for other, other_end, each in self._spans if begin < other_end and other < end]
+            if any(overlap_in((layout, each)) for each in near):
                 raise InvalidArgument(
                     f"{name}: x shares memory with an array of an earlier call in this coalesce(), whose calls are "
                     "made in no particular order"
                 )
-            self._spans.append((begin, end))
+            self._spans.append((begin, end, layout))
         kind = next((k for k in self._kinds if (k.name, k.parameters) == (name, parameters)), None)
         if kind is None:
             kind = _Kind(name, parameters)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pycollective.arrays.exact_ints import from_words, is_exact, to_words
 from pycollective.arrays.library import Library
-from pycollective.arrays.numbers import counted
 from pycollective.blocks import (
     block_of,
     check_block,
@@ -19,6 +19,7 @@ from pycollective.blocks import (
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument
 from pycollective.fusion import begin_bundle, is_bundle, move_bundle
+from pycollective.int_results import int_target, mismatches_explained, write_ints
 from pycollective.staging import Room
 
 if TYPE_CHECKING:
@@ -50,17 +51,16 @@ class Elementwise:
                     f"{self.name}: out= is for one array, not for a list: copy the arrays first"
                 )
             return move_bundle(self.name, x, self._run_bundle, writes=self.writes, op=self.op)
+        if is_exact(x, self.op):
+            return self._of_ints(x, out)
         library = library_for(self.name, "x", x, out)
         check_pairs(self.name, "x", library.shape(x), self.op)
-        given = x
-        if library.name == "numbers":
-            x = counted(self.name, x, self.op, self.group.size)
         if not library.mutable:
             check_block(self.name, "x", library, x, self.op)
         with Room() as room:
             if not self.writes:
                 self._run(block_of(library, x, room), None)
-                return given
+                return x
             if out is not None:
                 return self._into(library, x, out, room)
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)
@@ -93,6 +93,20 @@ class Elementwise:
         self.group._run_list(
             self.name, blocks, self.writes, self.op, self.root, digest, left_s, self.fixed_order
         )
+
+    def _of_ints(self, x: Any, out: Any) -> Any:
+        words = to_words(x, self.op)
+        target = None if out is None else int_target(self.name, out, words.shape[:-1])
+        with mismatches_explained():
+            self._run(words, words if self.writes else None)
+        if not self.writes:
+            return x
+        result = from_words(self.name, words, x, self.op)
+        if target is None:
+            return result
+        if self.name != "exscan" or self.group.rank > 0:
+            write_ints(self.name, result, self.op, target, out)
+        return out
 
     def _new(self, library: Library, x: Any) -> Any:
         block = library.empty(x, library.shape(x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from pycollective.arrays import Library, library_of, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.numbers import is_number
+from pycollective.arrays.overlaps import overlap_in
 from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.staging import Room
@@ -103,20 +103,16 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
         check_block(function, member.path, library, array, op)
     if not writes:
         return
-    ranges: list[tuple[int, int, str]] = []
-    for member in members:
-        if not member.library.mutable:
-            continue
+    written = [member for member in members if member.library.mutable]
+    for member in written:
         if why := member.library.why_not_written(member.array):
             raise InvalidArgument(f"{function}: {member.path} {why}")
-        if member.nbytes:
-            ranges.append((*member.library.span(member.array), member.path))
-    ranges.sort()
-    for (_, end, path), (start, _, other) in itertools.pairwise(ranges):
-        if start < end:
-            raise InvalidArgument(
-                f"{function}: {path} and {other} share memory: the result of one would be lost"
-            )
+    if overlap := overlap_in([member.library.layout(member.array) for member in written if member.nbytes]):
+        paths = [member.path for member in written if member.nbytes]
+        raise InvalidArgument(
+            f"{function}: {paths[overlap.one]} and {paths[overlap.other]} {overlap.words}: the result of one would be "
+            "lost"
+        )
 
 
 def _digest(members: list[_Member]) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective.arrays import library_of, on_the_host
-from pycollective.arrays.numbers import counted
+from pycollective.arrays.exact_ints import array_of, from_words, is_exact, to_words
 from pycollective.blocks import check_block
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
@@ -75,6 +75,13 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     """The combination of all ranks' leaves x[0], x[1], ..., the same on every rank, a new array."""
     if op not in OPS:
         raise Unsupported(f'allreduce: reproducible="world" takes op {", ".join(OPS)}, not {op!r}')
+    if isinstance(x, (list, tuple)) and is_exact(x, op):
+        words = _of_arrays(group, to_words(x, op), op, timeout)
+        return array_of("allreduce", from_words("allreduce", words, 0, op), op)
+    return _of_arrays(group, x, op, timeout)
+
+
+def _of_arrays(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     library = on_the_host(library_of(x))
     shape = library.shape(x)
     check_block("allreduce", "x", library, x, op)
@@ -88,8 +95,6 @@ def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
     leaves = sum(counts)
     if leaves == 0:
         raise InvalidArgument('allreduce: reproducible="world": there is no leaf on any rank')
-    if library.name == "numbers":
-        x = counted("allreduce", x, op, leaves)
     nodes = [nodes_of(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
     elements = int(np.prod(shape[1:], dtype=np.int64))
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycollective.arrays import by_name, on_the_host
+from pycollective.arrays.exact_ints import WORDS, array_of, from_words, is_exact, to_words
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library
-from pycollective.arrays.numbers import counted
 from pycollective.blocks import (
     block_of,
     check_block,
@@ -31,6 +31,7 @@ from pycollective.clock import Clock
 from pycollective.elementwise import Elementwise
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.fusion import is_bundle, move_bundle, plan_bundle
+from pycollective.int_results import int_target, mismatches_explained, write_ints
 from pycollective.messages import Incoming
 from pycollective.parts import Counts, Parts, cut, row_of, whole_of
 from pycollective.reproducible import OPS, sum_of_leaves
@@ -106,7 +107,7 @@ def plan_allreduce(
                 for blocks in planned.blocks
             ]
             return group._plan_lists(calls, x, planned.words)
-    else:
+    elif not is_exact(x, op):
         check_block("plan_allreduce", "x", library_for("plan_allreduce", "x", x), x, op)
     call = functools.partial(allreduce, group, x, op, out=out, timeout=timeout, reproducible=reproducible)
     return group._plan_staged(call, x)
@@ -121,6 +122,8 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
         raise Unsupported(f"{why} takes op {', '.join(OPS)}, not {op!r}")
     if is_bundle(x):
         raise InvalidArgument(f"{why} takes an array of leaves, x[0], x[1], ..., not a {type(x).__name__}")
+    if is_exact(x, op) and isinstance(x, (list, tuple)):
+        return
     library = library_for(function, "x", x)
     if not library.shape(x):
         raise InvalidArgument(f"{why} takes an array of leaves, x[0], x[1], ...: x is 0-d")
@@ -365,9 +368,9 @@ def reduce_scatter(
     """Every rank gets its part of the combination of all."""
     fixed_order = _by_shape("reduce_scatter", reproducible)
     call = Parts("reduce_scatter", group, axis, timeout)
+    if is_exact(x, op):
+        return _scatter_ints(call, x, op, out, counts, fixed_order)
     library = library_for("reduce_scatter", "x", x, out)
-    if library.name == "numbers":
-        x = counted("reduce_scatter", x, op, group.size)
     check_pairs("reduce_scatter", "x", library.shape(x), op)
     whole = call.front(library, x)
     if op in ("minloc", "maxloc") and call.axis == len(library.shape(x)) - 1:
@@ -385,6 +388,30 @@ def reduce_scatter(
         row=row_of(shape),
         fixed_order=fixed_order,
     )
+
+
+def _scatter_ints(call: Parts, x: Any, op: str, out: Any, counts: Counts, fixed_order: bool) -> Any:
+    """reduce_scatter() of a vector of ints."""
+    words, library = to_words(x, op), by_name("numpy")
+    call.front(library, words[..., 0])
+    lengths = cut(call, words.shape[:-1], counts)
+    mine = lengths[call.group.rank]
+    target = None if out is None else int_target(call.name, out, (mine,))
+    with mismatches_explained():
+        part = call.run(
+            (library, words),
+            (library, words, (mine, WORDS)),
+            None,
+            op=op,
+            counts=None if counts is None else lengths,
+            row=WORDS,
+            fixed_order=fixed_order,
+        )
+    values = [from_words(call.name, each, 0, op) for each in part]
+    if target is None:
+        return array_of(call.name, values, op)
+    write_ints(call.name, values, op, target, out)
+    return out
 
 
 def alltoall(

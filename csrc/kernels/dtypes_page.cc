@@ -25,10 +25,11 @@ name the same dtype, fields and all: else they get CollectiveMismatch. To reduce
 Refused altogether: object arrays and records with objects inside, NumPy's variable-width strings, foreign byte order
 (`x.astype(x.dtype.newbyteorder("="))`), and what other libraries have beyond the table (`x.view(torch.uint8)`).
 
-Python's own numbers, alone or in lists, have no dtype: `int` and `float` are computed as int64 (what is larger as uint64) and
-float64. A sum or product of `int` never wraps: one that might not fit into 64 bits on as many ranks is refused before anything is
-sent, and `sum(pc.allgather_object(x))` is exact. A `bool` counts as 0 or 1 in sum and prod, as in Python: True + True is 2.
-NumPy's scalars are arrays without axes, and follow the table.
+Python's own numbers, alone or in lists, have no dtype: `int` and `float` are moved as int64 (what is larger as uint64) and
+float64. Reductions of `int` are exact, and never wrap: each int travels as three int64, so that the ranks find out together whether
+the result fits into 64 bits. Where it does not, those whose result it is raise InvalidArgument when the call has been made, and the
+group goes on; `sum(pc.allgather_object(x))` is exact for any ints. So an `int` meets another one, or NumPy's int64, and no array. A
+`bool` counts as 0 or 1 in sum and prod, as in Python: True + True is 2. NumPy's scalars are arrays without axes, and follow the table.
 
 ## What the operations do
 

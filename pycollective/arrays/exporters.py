@@ -8,6 +8,7 @@ import numpy as np
 
 from pycollective.arrays.library import Memory, Shape
 from pycollective.arrays.numpy_arrays import NumpyArrays
+from pycollective.arrays.overlaps import Layout
 from pycollective.errors import InvalidArgument
 
 __all__ = ["Exporters"]
@@ -52,8 +53,8 @@ class Exporters(NumpyArrays):
     def is_block(self, x: Any) -> bool:
         return super().is_block(self.array(x))
 
-    def span(self, x: Any) -> tuple[int, int]:
-        return super().span(self.array(x))
+    def layout(self, x: Any) -> Layout:
+        return super().layout(self.array(x))
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         return super().on(memory, self.array(like), shape)

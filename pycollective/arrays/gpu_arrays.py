@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pycollective.arrays.library import Memory, Shape, span_of
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.overlaps import Layout
 from pycollective.errors import Unsupported
 
 __all__ = ["GpuArrays", "empty", "is_on_gpu"]
@@ -74,13 +75,13 @@ class GpuArrays:
     def order(self, x: Any) -> Shape:
         return tuple(range(len(self.shape(x))))
 
-    def span(self, x: Any) -> tuple[int, int]:
+    def layout(self, x: Any) -> Layout:
         facts = getattr(x, INTERFACE)
         itemsize, shape = np.dtype(facts["typestr"]).itemsize, tuple(facts["shape"])
         strides = facts.get("strides") or tuple(
             itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))
         )
-        return span_of(facts["data"][0], shape, tuple(strides), itemsize)
+        return Layout(facts["data"][0], shape, tuple(strides), itemsize)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not cupy_of(like):

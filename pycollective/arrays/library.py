@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Library", "Memory", "itself_overlaps", "span_of"]
+from pycollective.arrays.overlaps import Layout
+
+__all__ = ["Library", "Memory"]
 
 Memory = npt.NDArray[np.uint8]  # bytes in one block
 Shape = tuple[int, ...]
@@ -37,8 +39,8 @@ class Library(Protocol):
     def order(self, x: Any) -> Shape:
         """Its axes as they lie in memory, the slowest first; just as they are counted, if that makes no difference."""
 
-    def span(self, x: Any) -> tuple[int, int]:
-        """First address of its elements, and the one after the last. It has elements."""
+    def layout(self, x: Any) -> Layout:
+        """Where its elements lie."""
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         """A block of that shape and of `like`'s element type on that memory."""
@@ -57,21 +59,3 @@ class Library(Protocol):
 
     def why_not_written(self, x: Any) -> str:
         """Why the result cannot be written to `x`, or an empty text."""
-
-
-def span_of(address: int, shape: Shape, strides: Shape, itemsize: int) -> tuple[int, int]:
-    """Of the element at index 0, 0, ... the address is known; strides in bytes. There are elements."""
-    steps = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
-    return address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + itemsize
-
-
-def itself_overlaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
-    """Whether two elements may share memory. Strides in bytes. Never False where they do."""
-    if 0 in shape:
-        return False
-    reach = itemsize
-    for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride < reach:
-            return True
-        reach += stride * (length - 1)
-    return False

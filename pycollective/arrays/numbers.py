@@ -1,7 +1,6 @@
 """Python's numbers, lists and tuples of them (vectors), and NumPy's scalars. A result is of the same kind.
 
-A Python int has no width, so a sum or product of them never wraps, and a bool is one of them. Those that travel have 64
-bits: what might not fit is refused.
+Where they are moved, an int has 64 bits, and what does not fit is refused. How reductions take ints: exact_ints.py.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pycollective.arrays.library import Memory, Shape
 from pycollective.arrays.numpy_arrays import NumpyArrays
 from pycollective.errors import InvalidArgument
 
-__all__ = ["Numbers", "counted", "is_number"]
+__all__ = ["Numbers", "is_number"]
 
 _KINDS = (bool, int, float, complex, np.generic)
 
@@ -26,34 +25,6 @@ def is_number(x: Any) -> bool:
 
 def _is_integer(x: Any) -> bool:
     return isinstance(x, (int, np.integer))
-
-
-def counted(function: str, x: Any, op: Any, times: int) -> Any:
-    """Python's numbers as they take part in that operation on `times` of them: in sums and products bools are ints.
-
-    Raises:
-        InvalidArgument: if as many ints as large as these might give what does not fit into 64 bits.
-    """
-    if isinstance(x, np.generic) or op not in ("sum", "add", "prod"):
-        return x
-    members = x if isinstance(x, (list, tuple)) else (x,)
-    if not all(isinstance(each, (int, np.integer, np.bool_)) for each in members):
-        return x
-    largest = max(members, key=abs)
-    most = int(np.iinfo(np.uint64 if max(members) > np.iinfo(np.int64).max else np.int64).max)
-    result = abs(int(largest)) ** times if op == "prod" else abs(int(largest)) * times
-    if times > 1 and result > most:
-        exact = "math.prod" if op == "prod" else "sum"
-        raise InvalidArgument(
-            f'{function}: x: op "{op}" of {times} times {largest!r:.60} does not fit into 64 bits: '
-            f"{exact}(pc.allgather_object(x)) is exact for any int, and float({largest!r:.60}) is rounded"
-        )
-    if not all(isinstance(each, (bool, np.bool_)) for each in members):
-        return x
-    if isinstance(x, bool):
-        return int(x)
-    values = map(int, members)
-    return x._make(values) if hasattr(x, "_make") else type(x)(values)
 
 
 class Numbers(NumpyArrays):

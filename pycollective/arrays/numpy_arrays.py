@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.overlaps import Layout, overlaps_itself
 
 __all__ = ["NumpyArrays"]
 
@@ -41,11 +42,8 @@ class NumpyArrays:
     def order(self, x: Any) -> Shape:
         return tuple(range(len(self.shape(x))))
 
-    def span(self, x: Any) -> tuple[int, int]:
-        address = x.__array_interface__["data"][0]
-        if x.flags.c_contiguous:
-            return address, address + x.nbytes
-        return span_of(address, x.shape, x.strides, x.itemsize)
+    def layout(self, x: Any) -> Layout:
+        return Layout(x.__array_interface__["data"][0], x.shape, x.strides, x.itemsize)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         return memory.view(like.dtype).reshape(shape) if memory.size else np.empty(shape, like.dtype)
@@ -65,7 +63,7 @@ class NumpyArrays:
     def why_not_written(self, x: Any) -> str:
         if not x.flags.writeable:
             return "is read-only: pass a copy, or out="
-        if not x.flags.c_contiguous and itself_overlaps(x.shape, x.strides, x.itemsize):
+        if not x.flags.c_contiguous and overlaps_itself(self.layout(x)):
             return (
                 f"of shape {x.shape} is expanded: several of its elements share one place in memory. Pass a copy: "
                 "numpy.ascontiguousarray(x)"

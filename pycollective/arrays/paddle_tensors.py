@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.overlaps import Layout, overlaps_itself
 from pycollective.errors import Unsupported
 
 __all__ = ["PaddleTensors"]
@@ -65,8 +66,8 @@ class PaddleTensors:
     def order(self, x: Any) -> Shape:
         return tuple(range(len(self.shape(x))))
 
-    def span(self, x: Any) -> tuple[int, int]:
-        return span_of(x.data_ptr(), tuple(x.shape), _strides(x), _itemsize(x))
+    def layout(self, x: Any) -> Layout:
+        return Layout(x.data_ptr(), tuple(x.shape), _strides(x), _itemsize(x))
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not memory.size:
@@ -94,7 +95,7 @@ class PaddleTensors:
                 "requires grad (stop_gradient is False) and is the result of another operation, which autograd may "
                 "still need: pass x.detach().clone()"
             )
-        if itself_overlaps(tuple(x.shape), _strides(x), _itemsize(x)):
+        if overlaps_itself(self.layout(x)):
             return (
                 f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "
                 "copy: x.clone()"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pycollective.arrays.library import Memory, Shape, itself_overlaps, span_of
+from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.overlaps import Layout, overlaps_itself
 from pycollective.errors import Unsupported
 
 __all__ = ["TorchTensors"]
@@ -50,9 +51,9 @@ class TorchTensors:
         axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))  # equal ones stay as they are
         return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))  # else it has gaps
 
-    def span(self, x: Any) -> tuple[int, int]:
+    def layout(self, x: Any) -> Layout:
         size = x.element_size()
-        return span_of(x.data_ptr(), tuple(x.shape), tuple(s * size for s in x.stride()), size)
+        return Layout(x.data_ptr(), tuple(x.shape), tuple(s * size for s in x.stride()), size)
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not memory.size or like.device.type != "cpu":
@@ -79,8 +80,7 @@ class TorchTensors:
             )
         if x.layout is not self._torch.strided:
             return f"has layout {x.layout}, whose elements do not lie one by one in memory: pass x.to_dense()"
-        size = x.element_size()
-        if itself_overlaps(tuple(x.shape), tuple(s * size for s in x.stride()), size):
+        if overlaps_itself(self.layout(x)):
             return (
                 f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "
                 "copy: x.contiguous()"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from operator import is_not
@@ -12,9 +11,11 @@ import torch
 from torch import nn
 
 from pycollective._core import Group
+from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.foreign_words import advised
+from pycollective.torch.buffers import Buffers
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
@@ -43,7 +44,8 @@ class DataParallel(nn.Module):
             None, which is the world: they must not call.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
         broadcast_buffers: give rank 0's buffers (such as running means) to all ranks at each forward in training mode,
-            outside of no_sync(). Modules that run forward twice before backward may need False.
+            outside of no_sync(). A module may run forward twice before backward; where its graph keeps a buffer that
+            each rank has changed in its own way, other than running statistics, backward refuses that: pass False.
 
     What to know:
         A step's gradient is the mean over ranks, however many samples each has: with batches of different sizes, scale
@@ -113,11 +115,11 @@ class DataParallel(nn.Module):
             timeout=timeout,
             sparse=_sparse_names(module),
         )
-        # Where they stand, because modules may put another tensor there.
-        self._homes = [(each._buffers, name) for each in module.modules() for name in each._buffers]
-        self._broadcast([*module.parameters(), *self._tensors()])
+        self._buffers_of_0 = Buffers(module)
+        self._broadcast([*module.parameters(), *self._buffers_of_0.tensors()])
         if not broadcast_buffers:
-            self._homes.clear()
+            self._buffers_of_0.clear()
+        self._forwards = 0  # that gave out buffers
         self._wrapped = {id(parameter) for parameter in module.parameters()}
         self._remember_structure()
         self.register_load_state_dict_pre_hook(_with_prefix)
@@ -184,17 +186,8 @@ class DataParallel(nn.Module):
         ):
             self._check_parameters()
         if self._hooks.enabled:
-            self._broadcast_between_forwards(self._tensors())
-
-    def _broadcast_between_forwards(self, buffers: list[torch.Tensor]) -> None:
-        """Give rank 0's buffers to all ranks, unseen by autograd, as torch's DistributedDataParallel does.
-
-        A graph of an earlier forward may have kept a buffer, such as the running mean of a BatchNorm, and its backward
-        may still come: a GAN's discriminator sees two batches before one backward.
-        """
-        if buffers:
-            with torch.autograd._unsafe_preserve_version_counter(tuple(buffers)):
-                self._broadcast(buffers)
+            self._buffers_of_0.replace(self._broadcast, graphs_wait=self._forwards > self._hooks.backwards)
+            self._forwards += 1
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         if tensors:
@@ -213,29 +206,20 @@ class DataParallel(nn.Module):
                 )
         self._remember_structure()
 
-    def _tensors(self) -> list[torch.Tensor]:
-        """The buffers."""
-        found: dict[int, torch.Tensor] = {}
-        for home, name in self._homes:
-            if (buffer := home.get(name)) is not None:
-                found[id(buffer)] = buffer
-        return list(found.values())
-
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
     """Refuses, on every rank alike, what only the ranks that receive would notice."""
-    spans: list[tuple[int, int, str]] = []
+    layouts: dict[str, Layout] = {}
     for name, tensor in tensors.items():
         library = writable_for("DataParallel", f'"{name}"', tensor.detach())
         if tensor.numel() and tensor.device.type == "cpu":
-            spans.append((*library.span(tensor), name))
-    spans.sort()
-    for (_, end, one), (begin, _, other) in itertools.pairwise(spans):
-        if begin < end:
-            raise InvalidArgument(
-                f'DataParallel: "{one}" and "{other}" share memory, and each would be written: use one of them in both '
-                "places, or give one a copy"
-            )
+            layouts[name] = library.layout(tensor)
+    if overlap := overlap_in([*layouts.values()]):
+        names = [*layouts]
+        raise InvalidArgument(
+            f'DataParallel: "{names[overlap.one]}" and "{names[overlap.other]}" {overlap.words}, and each would be '
+            "written: use one of them in both places, or give one a copy"
+        )
 
 
 def _refuse_assign(assign: bool) -> None:

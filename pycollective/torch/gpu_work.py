@@ -44,13 +44,11 @@ class GpuWork(CallWork):
     def _finish(self) -> list[torch.Tensor]:
         # Copies go on the stream of who comes first, and whoever comes later may have another.
         with self._lock:
-            if self._after is not None:
-                self._after()
-                self._after = None
+            if self._put_in_place():
                 self._put_back = Moment(self._device)
             elif self._put_back is not None:
                 self._put_back.precede()
-        return self._result
+        return self._placed()
 
     def get_future(self) -> Future[list[torch.Tensor]]:
         if self._future is None:

@@ -119,6 +119,7 @@ class GradientHooks:
         self._once = op != "avg"  # to reduce a gradient twice would change it
         self._versions: dict[str, int] = {}  # of the gradients as they were reduced, if they may be only once
         self.reduced = False  # whether the gradients are those of all ranks
+        self.backwards = 0  # that have begun
         self._closed = False
         self._install()
 
@@ -235,6 +236,7 @@ class GradientHooks:
     def _begin(self) -> None:
         """The first gradient of a backward."""
         self.check()
+        self.backwards += 1
         self.reduced = False
         self._reducing = self._open = self._enabled and self._passed + 1 >= self._passes
         number = torch._C._current_graph_task_id()

@@ -1,22 +1,26 @@
 """Tensors as the core takes them: in one block, or as parts of one.
 
-On a GPU what is copied is copied there, by torch, on the stream that is the current one.
+On a GPU what is copied is copied there, by torch, on the stream that is the current one. What cannot hold its results
+is refused when the call has ended, and not before: only some ranks write, and the others would wait for those.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
 
 import torch
 
-from pycollective.arrays.library import itself_overlaps, span_of
+from pycollective.arrays.overlaps import Layout, overlap_in, overlaps_itself
 from pycollective.errors import InvalidArgument
-from pycollective.torch.devices import check_one_device
+from pycollective.torch.devices import check_one_device, why_not_one_device
 
 __all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "to_read", "to_write"]
 
-After = Callable[[], None] | None  # what is left to do when the call has ended
+After = (
+    Callable[[], None] | None
+)  # what is left to do when the call has ended; it raises what is wrong with outputs
 
 
 def _is_block(tensor: torch.Tensor) -> bool:
@@ -32,15 +36,19 @@ def to_read(tensor: torch.Tensor) -> torch.Tensor:
 
 def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
     """A block to write, and what brings it to `tensor` afterwards. It begins with the elements of `tensor`."""
-    if not tensor.is_contiguous():
-        _span(tensor)
     target = (
         tensor.detach()
     )  # what others made of it is theirs: as with torch's own backends, a write is not refused
     if _is_block(tensor):
         return target, None
     block = to_read(tensor)
+    if not tensor.is_contiguous() and (why := _why_not(tensor)):
+        return block, partial(_refuse, why)
     return block, lambda: _copy(target, block)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise InvalidArgument(why)
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
@@ -77,61 +85,55 @@ def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([to_read(tensor).detach().view(-1) for tensor in tensors])
 
 
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """First address of its elements, and the one after the last. InvalidArgument: several are in one place."""
+def _layout(tensor: torch.Tensor) -> Layout:
     size = tensor.element_size()
     strides = tuple(step * size for step in tensor.stride())
-    if itself_overlaps(tuple(tensor.shape), strides, size):
-        raise InvalidArgument(
-            f"an output of shape {tuple(tensor.shape)} is expanded: several of its elements share one place in memory. "
-            "Pass a copy: x.contiguous()"
-        )
-    return span_of(tensor.data_ptr(), tuple(tensor.shape), strides, size)
+    return Layout(tensor.data_ptr(), tuple(tensor.shape), strides, size)
+
+
+def _why_not(tensor: torch.Tensor) -> str:
+    """Why it cannot hold a result, or an empty text."""
+    if not overlaps_itself(_layout(tensor)):
+        return ""
+    return (
+        f"an output of shape {tuple(tensor.shape)} is expanded: several of its elements share one place in memory. "
+        "Pass a copy: x.contiguous()"
+    )
 
 
 def check_apart(call: str, outputs: Sequence[torch.Tensor]) -> None:
     """Refuses outputs that are to hold several results in one place."""
-    ranges = sorted((*_span(each), place) for place, each in enumerate(outputs) if each.numel())
-    together = [
-        (one, other) for (_, end, one), (begin, _, other) in itertools.pairwise(ranges) if begin < end
-    ]
-    if together and not _interleave([outputs[place] for _, _, place in ranges]):
-        one, other = sorted(together[0])
-        raise InvalidArgument(
-            f"{call}: outputs {one} and {other} share memory: the result of one would be lost. Pass a tensor of "
-            "its own for each, as [torch.empty_like(x) for _ in range(size)], not [buffer] * size"
-        )
+    if why := _why_not_all(call, outputs):
+        raise InvalidArgument(why)
 
 
-def _interleave(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether these, in the order of their addresses, are disjoint though their ranges are not: columns of a matrix."""
-    first, size = tensors[0], tensors[0].element_size()
-    steps = {after.data_ptr() - before.data_ptr() for before, after in itertools.pairwise(tensors)}
-    if len(steps) == 1 and len({(each.shape, each.stride(), each.dtype) for each in tensors}) == 1:
-        strides = (steps.pop(), *(step * size for step in first.stride()))
-        if not itself_overlaps((len(tensors), *first.shape), strides, size):
-            return True
-    places = torch.cat([_places(each, first.data_ptr()) for each in tensors])
-    return len(places.unique()) == len(places)
+def _why_not_all(call: str, outputs: Sequence[torch.Tensor]) -> str:
+    for each in outputs:
+        if not each.is_contiguous() and (why := _why_not(each)):
+            return why
+    if (overlap := overlap_in([_layout(each) for each in outputs])) is None:
+        return ""
+    return (
+        f"{call}: outputs {overlap.one} and {overlap.other} {overlap.words}: the result of one would be lost. Pass a "
+        "tensor of its own for each, as [torch.empty_like(x) for _ in range(size)], not [buffer] * size"
+    )
 
 
-def _places(tensor: torch.Tensor, begin: int) -> torch.Tensor:
-    """Where each of its bytes lies."""
-    size = tensor.element_size()
-    places = torch.tensor(tensor.data_ptr() - begin)
-    for length, step in zip(tensor.shape, tensor.stride(), strict=True):
-        places = places[..., None] + torch.arange(length) * (step * size)
-    return (places[..., None] + torch.arange(size)).reshape(-1)
+def flat_to_write(
+    call: str, tensors: Sequence[torch.Tensor], *, are_apart: bool = False
+) -> tuple[torch.Tensor, After]:
+    """A block for the elements of all, and what brings them there afterwards. It begins with anything.
 
-
-def flat_to_write(call: str, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, After]:
-    """A block for the elements of all, and what brings them there afterwards. It begins with anything."""
+    `are_apart`: they are known to be, by check_apart() of more than these.
+    """
     whole = _as_one(tensors)
     if whole is not None:
         return whole, None
-    check_apart(call, tensors)
-    check_one_device("a list of tensors", tensors)
     block = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
+    if why := why_not_one_device("a list of tensors", tensors):
+        return block, partial(_refuse, why)
+    if not are_apart and (why := _why_not_all(call, tensors)):
+        return block, partial(_refuse, why)
     targets = [tensor.detach() for tensor in tensors]
 
     def spread() -> None:

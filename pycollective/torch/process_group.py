@@ -357,8 +357,10 @@ class ProcessGroupPycollective(ProcessGroup):
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         parts, x = _lists(outputs, inputs)
-        opts = _options(AllgatherOptions, opts)
-        out, after = flat_to_write("all_gather", parts)
+        return self._allgather(parts, x, _options(AllgatherOptions, opts))
+
+    def _allgather(self, parts: Sequence[Tensor], x: Tensor, opts: Any, *, are_apart: bool = False) -> Work:
+        out, after = flat_to_write("all_gather", parts, are_apart=are_apart)
         return self._call("allgather", opts, to_read(x), out, parts, counts=_uneven(parts), after=after)
 
     def all_gather_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
@@ -398,7 +400,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._in_span(
             "all_gather",
             inputs,
-            lambda: ManyWork([self.allgather([list(parts)], [x], opts) for parts, x in pairs]),
+            lambda: ManyWork([self._allgather(parts, x, opts, are_apart=True) for parts, x in pairs]),
         )
 
     def gather(

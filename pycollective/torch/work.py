@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -12,8 +13,9 @@ from torch.distributed import Work as TorchWork
 from torch.futures import Future, collect_all
 
 from pycollective import _core
+from pycollective.errors import InvalidArgument
 from pycollective.torch.devices import device_of
-from pycollective.torch.futures import future_of, future_when
+from pycollective.torch.futures import again, future_of, future_when
 
 if TYPE_CHECKING:
     from pycollective.torch.profiling import Span
@@ -88,7 +90,8 @@ class CallWork(DoneWork):
         super().__init__(result, source)
         self._work = work
         self._after = after  # puts the result where it belongs, once
-        self._lock = threading.Lock()  # guards _after
+        self._lost: Exception | None = None  # the result: it has no place
+        self._lock = threading.Lock()  # guards _after and _lost
         self._future: Future[list[torch.Tensor]] | None = None
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
@@ -100,9 +103,23 @@ class CallWork(DoneWork):
 
     def _finish(self) -> list[torch.Tensor]:
         with self._lock:  # whoever comes second waits for the first
-            if self._after is not None:
-                self._after()
-                self._after = None
+            self._put_in_place()
+        return self._placed()
+
+    def _put_in_place(self) -> bool:
+        """Whether it was done now."""
+        if self._after is None:
+            return False
+        try:
+            self._after()
+        except InvalidArgument as error:
+            self._lost = again(error)
+        self._after = None
+        return True
+
+    def _placed(self) -> list[torch.Tensor]:
+        if self._lost is not None:
+            raise again(self._lost)
         return self._result
 
     def get_future(self) -> Future[list[torch.Tensor]]:
@@ -114,11 +131,14 @@ class CallWork(DoneWork):
         if not self._work.done():
             return False
         if self._after is not None and self._work.exception() is None:
-            self._finish()
+            with contextlib.suppress(InvalidArgument):
+                self._finish()
         return True
 
     def exception(self) -> BaseException | None:
-        return self._work.exception() if self._work.done() else None
+        if not self._work.done():
+            return None
+        return self._work.exception() or (self._lost if self.is_completed() else None)
 
     def ended(self) -> Future[Any] | None:
         return self.get_future()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import re
 from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +14,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
+from pycollective.arrays.exact_ints import from_words, to_words
 
 LARGEST = 2**63 - 1
 
@@ -66,42 +71,155 @@ def test_what_fits_is_exact_and_a_bool_counts() -> None:
     assert first[18] == second[18] == 4
 
 
-CALLS: list[Callable[[], object]] = [
-    lambda: pc.allreduce(2**62),
-    lambda: pc.allreduce(-(2**62)),
-    lambda: pc.allreduce(2**63),
-    lambda: pc.allreduce([1, 2**62]),
-    lambda: pc.allreduce((1, -(2**63))),
-    lambda: pc.allreduce(Counts(1, 2**62)),
-    lambda: pc.allreduce(2**32, "prod"),
-    lambda: pc.reduce(2**62),
-    lambda: pc.reduce(2**62, root=1),
-    lambda: pc.scan(2**62),
-    lambda: pc.exscan([2**62]),
-    lambda: pc.reduce_scatter([2**62, 2**62]),
-    lambda: pc.plan_allreduce(2**62)(),
-    lambda: pc.allreduce([2**61, 2**61], reproducible="world"),
-    lambda: pc.allreduce(2**62, "add", reproducible="shape"),
-    lambda: pc.world().allreduce(2**62),
+def mine(*by_rank: Any) -> Any:
+    """That of this rank; the last one is that of all others."""
+    return by_rank[min(pc.rank(), len(by_rank) - 1)]
+
+
+# What no rank can judge by its own numbers, and what three ranks get: a tuple has what each of them gets.
+FITTING: list[tuple[Callable[[], Any], Any]] = [
+    (lambda: pc.allreduce(mine(2**63 + 5, 0)), 2**63 + 5),
+    (lambda: pc.allreduce(mine(2**64 - 1, 0)), 2**64 - 1),
+    (lambda: pc.allreduce(mine(2**64 - 1, -(2**63), 7)), 2**63 + 6),
+    (lambda: pc.allreduce([mine(2**62, -1, 3), mine(1, -(2**63), 2)]), [2**62 + 2, 3 - 2**63]),
+    (lambda: pc.allreduce(mine(2**32, 1), "prod"), 2**32),
+    (lambda: pc.allreduce(mine(2**32, 2**31, -1), "prod"), -(2**63)),
+    (lambda: pc.allreduce(mine(2**32 - 1, 2**32 + 1, 1), "prod"), 2**64 - 1),
+    (lambda: pc.allreduce(mine(2**80, 0, -3), "prod"), 0),
+    (lambda: pc.allreduce(mine(2**63, 1), "max"), 2**63),
+    (lambda: pc.allreduce(mine(2**70, 4, 5), "min"), 4),
+    (lambda: pc.allreduce(mine(1 << 63, 1, 2), "bor"), (1 << 63) + 3),
+    (lambda: pc.allreduce(mine(1 << 100, 3, -2), "band"), 0),
+    (lambda: pc.allreduce(mine(1 << 100, 0), "lor"), 1),
+    (lambda: pc.allreduce(mine(np.int64(4), 5, True)), 10),
+    (lambda: pc.allreduce(mine(2**62, 2**61, 0), reproducible="shape"), 2**62 + 2**61),
+    (lambda: int(pc.allreduce([mine(2**63, -1), 4], reproducible="world")), 2**63 + 10),
+    (lambda: pc.plan_allreduce(mine(2**63, 0))(), 2**63),
+    (lambda: int(pc.allreduce(mine(2**63, 3), out=np.zeros((), np.uint64))), 2**63 + 6),
+    (lambda: pc.reduce_scatter([mine(2**63, 1)] * 3).tolist(), [2**63 + 2]),
+    (lambda: pc.reduce_scatter(mine([1, 2**62], [3, 4]), counts="auto").tolist(), ([7], [2**62 + 8], [])),
+    (lambda: pc.reduce(mine(2**63, 1), root=1), (2**63, 2**63 + 2, 1)),
+    (lambda: pc.scan(mine(2**63, -1)), (2**63, 2**63 - 1, 2**63 - 2)),
+    (lambda: pc.exscan(mine(2**63, -1)), (2**63, 2**63, 2**63 - 1)),
+]
+NOT_FITTING: list[Callable[[], object]] = [
+    lambda: pc.allreduce(mine(2**64 - 1, 1, 0)),
+    lambda: pc.allreduce(mine(-(2**63), -1, 0)),
+    lambda: pc.allreduce([1, mine(2**64 - 1, 1)]),
+    lambda: pc.allreduce(Counts(1, mine(2**64 - 1, 1))),
+    lambda: pc.allreduce(mine(2**64, -1)),
+    lambda: pc.allreduce(mine(2**200, 0)),
+    lambda: pc.allreduce(mine(2**32, 2**32, 1), "prod"),
+    lambda: pc.allreduce(mine(2**63 + 1, -1, 1), "prod"),
+    lambda: pc.allreduce(mine(2**80, 1), "prod"),
+    lambda: pc.allreduce(mine(2**64, 0), "max"),
+    lambda: pc.allreduce(mine(2**70, -(2**70), -5), "min"),
+    lambda: pc.allreduce(mine(1 << 64, 0), "bxor"),
+    lambda: pc.allreduce([mine(2**64 - 1, 1)] * 2, reproducible="world"),
+    lambda: pc.plan_allreduce(mine(2**64, 0))(),
+    lambda: pc.allreduce(mine(2**62, 2**61), out=np.zeros((), np.int64)),
+    lambda: pc.reduce_scatter([mine(2**64, 1)] * 3),
+    lambda: pc.world().allreduce(mine(2**64 - 1, 2)),
 ]
 
 
-def refusals() -> list[str]:
-    told = []
-    for number, call in enumerate(CALLS):
+def of_different_ranks() -> tuple[list[str], list[str]]:
+    """What is wrong, and the errors."""
+    wrong, errors = [], []
+    for number, (call, wanted) in enumerate(FITTING):
+        expected = wanted[pc.rank()] if isinstance(wanted, tuple) else wanted
+        if (got := call()) != expected:
+            wrong.append(f"{number}: {got} instead of {expected}")
+    for number, refused in enumerate(NOT_FITTING):
         try:
-            told.append(f"{number}: no error: {call()}")
+            wrong.append(f"{number}: no error: {refused()}")
         except pc.InvalidArgument as error:
-            told.append(str(error))
-    assert pc.allreduce(1) == pc.size()
-    return told
+            errors.append(str(error))
+        if pc.allreduce(1) != pc.size():
+            wrong.append(f"{number}: the ranks are out of step")
+    return wrong, errors
 
 
-def test_ints_that_would_wrap_are_refused_with_the_way_out() -> None:
-    for told in testing.run(refusals, 2):
-        for each in told:
-            assert "does not fit into 64 bits" in each
-            assert "(pc.allgather_object(x)) is exact" in each
+def test_whether_a_result_fits_is_found_by_all_ranks_together() -> None:
+    ranks = testing.run(of_different_ranks, 3, timeout_s=60)
+    for wrong, errors in ranks:
+        assert not wrong
+        assert errors == ranks[0][1]
+        for error in errors:
+            assert re.search(r"does not fit into (64 bits|int64)", error)
+            assert re.search(r"pc\.allgather_object\(x\)\) is exact|pc\.allgather_object\(x\) moves", error)
+
+
+def of_one_rank_only() -> list[str]:
+    """Parts and prefixes are different results: the rank that cannot have its own says so, after the call."""
+    errors = []
+    for call in (
+        lambda: pc.reduce(2**63, root=1),
+        lambda: pc.scan(2**63),
+        lambda: pc.reduce_scatter([0, 2**63]),
+    ):
+        try:
+            call()
+            errors.append("")
+        except pc.InvalidArgument as error:
+            errors.append(str(error))
+        assert pc.allreduce(1) == pc.size()
+    return errors
+
+
+def test_a_result_of_one_rank_that_does_not_fit_is_an_error_there() -> None:
+    first, second = testing.run(of_one_rank_only, 2, timeout_s=60)
+    assert first == [""] * 3
+    assert all("does not fit into 64 bits" in each for each in second)
+
+
+def mixed_up() -> None:
+    for x in (mine(1, 1.5), mine([1, 2], [1, 2, 3]), mine(1, np.array([1]))):
+        with (
+            pytest.raises(pc.CollectiveMismatch, match="Python's ints")
+            if pc.rank() == 0
+            else pytest.raises(pc.CollectiveMismatch)
+        ):
+            pc.allreduce(x)
+        assert pc.allreduce(1) == pc.size()
+    with pytest.raises(pc.InvalidArgument, match="out must be int64 or uint64"):
+        pc.allreduce(1, out=np.zeros(1))
+
+
+def test_ints_do_not_meet_floats_or_arrays() -> None:
+    testing.run(mixed_up, 2, timeout_s=60)
+
+
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "sum": operator.add,
+    "prod": operator.mul,
+    "min": min,
+    "max": max,
+    "band": operator.and_,
+    "bor": operator.or_,
+    "bxor": operator.xor,
+}
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_words_combine_as_the_ints_do(op: str) -> None:
+    combine = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+    combine |= {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+    random = Random(5)
+    edges = [0, 1, -1, 2, 3, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]
+    for count in [1, 2, 2, 3, 3, 5, 64, 300] * 12:
+        bits = random.choice((1, 8, 64 // min(count, 64), 64))
+        xs = [
+            random.choice((random.choice(edges), random.getrandbits(bits) - random.getrandbits(bits)))
+            for _ in range(count)
+        ]
+        exact = functools.reduce(OPERATIONS[op], xs)
+        words = functools.reduce(combine[op], [to_words(x, op) for x in xs])
+        if -(2**63) <= exact < 2**64 and (op != "sum" or all(-(2**63) <= x < 2**64 for x in xs)):
+            assert from_words("f", words, 0, op) == exact, xs
+        else:
+            with pytest.raises(pc.InvalidArgument, match="does not fit"):
+                from_words("f", words, 0, op)
 
 
 def test_alone_the_largest_ints_are_their_own_sum(world_of_one: pc.Group) -> None:

@@ -1,4 +1,4 @@
-"""Buffers of a module in pc.torch.DataParallel: they are those of rank 0, and autograd does not see how they came."""
+"""Buffers of a module in pc.torch.DataParallel: they are those of rank 0, and autograd sees what it must see."""
 
 from __future__ import annotations
 
@@ -78,6 +78,50 @@ def two_forwards_may_come_before_one_backward() -> None:
     (normed(real[mine]).mean() - normed(fake[mine]).mean()).backward()
     for each in normed.module.parameters():
         assert (pc.allgather(each.grad[None]) == each.grad).all()
+
+
+class Adapting(nn.Module):
+    """Its graph keeps a buffer that each rank makes of its own data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.scale = x.detach().abs().mean()
+        return self.linear(x) * self.scale
+
+
+@CHECKS.on(2, 3)
+def a_buffer_that_changes_between_two_forwards_is_not_changed_behind_autograds_back() -> None:
+    rank = pc.rank()
+    model = DataParallel(Adapting())
+    x = torch.full((2, 3), rank + 1.0)
+    total = model(x).sum() + model(x).sum()
+    if rank == 0:
+        with pytest.raises(pc.CollectiveMismatch):
+            total.backward()
+    else:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            total.backward()
+        model.reset()
+    for _ in range(2):
+        model(x).sum().backward()
+    assert (pc.allgather(model.module.linear.weight.grad[None]) == model.module.linear.weight.grad).all()
+
+
+@CHECKS.on(1, 2)
+def a_buffer_made_in_inference_mode_is_given_too() -> None:
+    module = nn.Linear(2, 1)
+    with torch.inference_mode():
+        module.register_buffer("table", torch.full((3,), float(pc.rank())))
+    model = DataParallel(module)
+    for _ in range(2):
+        with torch.inference_mode():
+            module.table.fill_(pc.rank() + 1.0)
+        model(torch.ones(1, 2)).sum().backward()
+        assert module.table.tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize(("size", "name"), CHECKS.rows())

@@ -9,6 +9,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
@@ -326,23 +327,72 @@ def outputs_that_share_memory_are_refused_and_columns_of_a_matrix_do_not() -> No
     overlapping = [parts[each : each + 2] for each in range(size)]
     calls: dict[str, Callable[[list[torch.Tensor]], object]] = {
         "all_gather": lambda out: dist.all_gather(out, own()),
-        "gather": lambda out: dist.gather(own(), out if rank == 0 else None),
         "all_to_all": lambda out: dist.all_to_all(out, [own() for _ in range(size)]),
         "all_reduce_coalesced": lambda out: dist.all_reduce_coalesced(out),
     }
-    for name, call in calls.items():
+    for call in calls.values():
         for outputs in ([buffer] * size, overlapping, [*overlapping[:1], *reversed(overlapping[1:])]):
-            if name == "gather" and rank:
-                continue
             with pytest.raises(pc.InvalidArgument, match=r"outputs 0 and [12] share memory"):
                 call(outputs)
     with pytest.raises(pc.InvalidArgument, match="is expanded"):
         dist.all_gather_into_tensor(torch.zeros(1, 3).expand(2 * size, 3), own())
     whole, rows = torch.zeros(2, 3, size), torch.zeros(2, 9)
     upwards, downwards = ([whole[..., sign * each] for each in range(size)] for sign in (1, -1))
-    for columns in (upwards, downwards, [rows[:, 0:3], rows[:, 3:6], rows[:, 6:9]][:size]):
+    mixed = [rows[:, 0:3], rows[:, 6:9], torch.zeros(2, 9)[:, 1:4]][:size]
+    for columns in (upwards, downwards, [rows[:, 0:3], rows[:, 3:6], rows[:, 6:9]][:size], mixed):
         dist.all_gather(columns, own())
         assert all(torch.equal(each, own(place)) for place, each in enumerate(columns))
+    woven = torch.as_strided(torch.zeros(8), (2, 3), (3, 2))
+    dist.broadcast(own() if rank == 0 else woven, 0)
+    assert rank == 0 or torch.equal(woven, own(0))
+
+
+@check
+def what_only_some_ranks_cannot_write_is_refused_there_and_the_group_stays_in_step() -> None:
+    rank, size = here()
+    group = dist.new_group()
+    expanded, buffer = torch.zeros(1).expand(4), torch.zeros(4)
+    ones = torch.ones(4)
+    calls: list[tuple[Callable[[bool], Any], bool]] = [
+        (lambda later: dist.broadcast(ones if rank == 0 else expanded, 0, group, later), rank != 0),
+        (
+            lambda later: dist.reduce(expanded if rank == 0 else ones, 0, group=group, async_op=later),
+            rank == 0,
+        ),
+        (lambda later: dist.gather(ones, [buffer] * size if rank == 0 else None, 0, group, later), rank == 0),
+        (
+            lambda later: dist.scatter(
+                expanded if rank else buffer, [ones] * size if rank == 0 else None, 0, group, later
+            ),
+            rank != 0,
+        ),
+    ]
+    for call, is_refused in calls:
+        before = group._get_sequence_number_for_group()
+        for later in (False, True):
+            work = None
+            try:
+                work = call(later)
+                assert work is None or work.wait()
+                assert not is_refused
+            except pc.InvalidArgument as error:
+                assert is_refused, error
+            if work is not None:
+                assert work.is_completed()
+                assert work.is_success() != is_refused
+                assert isinstance(work.exception(), pc.InvalidArgument) == is_refused
+                if is_refused:
+                    with pytest.raises(pc.InvalidArgument):
+                        work.wait()
+        assert group._get_sequence_number_for_group() == before + 2
+        x = torch.ones(1)
+        dist.all_reduce(x, group=group)
+        assert x.item() == size
+    if rank == 0:
+        dist.send(ones, 1, group)
+    elif rank == 1:
+        with pytest.raises(pc.InvalidArgument, match="is expanded"):
+            dist.recv(expanded, 0, group)
 
 
 @check

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import linecache
 import os
 import sys
-import textwrap
+import sysconfig
 import types
+from collections.abc import Iterator
 
 import torch
 
@@ -21,47 +21,101 @@ import pycollective
 
 __all__ = ["weighing"]
 
-LIBRARIES = tuple(f"{os.path.dirname(each.__file__ or '')}{os.sep}" for each in (torch, pycollective))
+INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+OURS = [os.path.dirname(each.__file__ or "") for each in (torch, pycollective)]
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (*OURS, *INSTALLED))
 SIZES = ("size", "shape", "numel")
+SHOWS = frozenset(  # what shows numbers, and computes nothing with them
+    (
+        "print",
+        "format",
+        "write",
+        "log",
+        "debug",
+        "info",
+        "warning",
+        "add_scalar",
+        "set_postfix",
+        "set_description",
+    )
+)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def weighing() -> str:
-    """Where the program that called us weighs or counts by the size of a batch, as "train.py:12"; or an empty text."""
-    frame: types.FrameType | None = sys._getframe(1)
+    """Where the loop that called us weighs or counts by the size of a batch, as "train.py:12"; or an empty text.
+
+    A look at the text of a program that is not ours: whatever goes wrong with it, the training goes on.
+    """
+    try:
+        return _weighing(sys._getframe(1))
+    except Exception:  # such as a RecursionError of the parser
+        return ""
+
+
+def _weighing(frame: types.FrameType | None) -> str:
     while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(LIBRARIES) and (line := _weighing_line(code)):
-            return f"{os.path.basename(code.co_filename)}:{line}"
+        name = frame.f_code.co_filename
+        if not name.startswith(LIBRARIES) and (loop := _loop_around(_tree(name), frame.f_lineno)):
+            names = _of_batches(loop)
+            for node in _inside(loop):
+                if names and _weighs(node, names):
+                    return f"{os.path.basename(name)}:{getattr(node, 'lineno', loop.lineno)}"
         frame = frame.f_back
     return ""
 
 
 @functools.lru_cache(maxsize=64)
-def _weighing_line(code: types.CodeType) -> int:
-    """0: there is none, or no text to read."""
-    try:
-        is_file = code.co_name == "<module>"
-        lines, first = (linecache.getlines(code.co_filename), 1) if is_file else inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return 0
-    names = _of_batches(tree)
-    for node in ast.walk(tree):
-        if names and _weighs(node, names):
-            return first + int(getattr(node, "lineno", 1)) - 1
-    return 0
+def _tree(name: str) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(name)))
 
 
-def _of_batches(tree: ast.AST) -> set[str]:
-    """What loops put there, and what is made of it."""
-    names = {
-        each.id
-        for loop in ast.walk(tree)
-        if isinstance(loop, (ast.For, ast.AsyncFor))
-        for each in ast.walk(loop.target)
-        if isinstance(each, ast.Name)
-    }
-    for node in ast.walk(tree):
+def _loop_around(tree: ast.AST, line: int) -> ast.For | ast.AsyncFor | None:
+    """The innermost one around that line, in the function that the line is in."""
+    found: ast.For | ast.AsyncFor | None = None
+    node: ast.AST | None = tree
+    while node is not None:
+        if isinstance(node, SCOPES):
+            found = None
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            found = node
+        node = next((each for each in _parts(node) if _has_line(each, line)), None)
+    return found
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes in it that have lines: a match statement has others between."""
+    for each in ast.iter_child_nodes(node):
+        if hasattr(each, "lineno"):
+            yield each
+        else:
+            yield from _parts(each)
+
+
+def _has_line(node: ast.AST, line: int) -> bool:
+    return node.lineno <= line <= node.end_lineno  # type: ignore[attr-defined,no-any-return]
+
+
+def _inside(loop: ast.AST) -> Iterator[ast.AST]:
+    """What the loop computes itself: neither in functions that it makes, nor only to be shown."""
+    for node in ast.iter_child_nodes(loop):
+        if not isinstance(node, (*SCOPES, ast.JoinedStr)) and not _shows(node):
+            yield node
+            yield from _inside(node)
+
+
+def _shows(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):  # "%d of %d" % (...)
+        return isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant)
+    if not isinstance(node, ast.Call):
+        return False
+    return getattr(node.func, "attr", getattr(node.func, "id", "")) in SHOWS
+
+
+def _of_batches(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """What the loop puts there, and what it makes of it."""
+    names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    for node in _inside(loop):
         if isinstance(node, ast.Assign) and _mentions(node.value, names):
             names |= {
                 each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)

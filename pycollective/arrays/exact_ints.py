@@ -1,0 +1,209 @@
+"""Python's ints in reductions: each travels as three int64, so that a result is exact, or is known not to fit.
+
+A Python int has no width. Whether a sum fits into 64 bits shows only when all numbers have met, so no rank refuses its
+own before that: peers would wait for it. The three words of one int, each of which the operation combines by itself:
+
+    sum         the low half of 32 bits; the rest, which may be negative; 1 if the int itself has more than 64 bits
+    prod        the int modulo 2**64; 3**k, where k is its logarithm in units of 2**-24 bit; its sign
+    min, max    the int as near as int64 comes; what is above that, from 2**63 on; -1 or 1 if it has more than 64 bits
+    band, ...   its bits: the lowest 64, the next 64, and all others, which are refused beyond 192
+    land, ...   1 or 0
+
+A product of powers of 3 modulo 2**64 is a sum of exponents, which can be read off again: so the size of a product comes
+with it in the same call. Integers of NumPy wrap, as NumPy's do: an int64 travels in the same way, because ranks may
+have one where others have an int; it is only read otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pycollective.errors import InvalidArgument
+
+__all__ = ["WORDS", "array_of", "from_words", "is_exact", "to_words"]
+
+WORDS = 3  # of one int
+LEAST, MOST = -(2**63), 2**64 - 1  # what fits: int64 or uint64
+NO_FIT = 2**128  # stands for a result that does not fit
+Words = npt.NDArray[np.int64]
+Three = tuple[int, int, int]
+
+_MASK = 2**64 - 1
+_UNIT = (
+    2.0**24
+)  # of logarithms: the rounded ones of 64 factors, which are most that can fit, add up to less than 2**-18
+_MOST_BITS = 80.0  # of one factor: more makes no difference, and exponents of all factors stay below 2**62
+
+
+class _Way(NamedTuple):
+    """How an operation takes ints."""
+
+    split: Callable[[int], Three]
+    joined: Callable[[Three], int]  # from the combined words
+    exact: str = ""  # what gives the result whatever its size, where that is no other call
+    wraps: bool = False  # as NumPy's int64 does it
+
+
+def _int64(x: int) -> int:
+    """The number of that type that is equal to `x` modulo 2**64."""
+    return (x + 2**63 & _MASK) - 2**63
+
+
+def _fits(x: int) -> bool:
+    return LEAST <= x <= MOST
+
+
+def _halves(x: int) -> Three:
+    if _fits(x):
+        return x & 2**32 - 1, x >> 32, 0
+    return x & 2**32 - 1, (x & _MASK) >> 32, 1
+
+
+def _sum_of_halves(words: Three) -> int:
+    low, high, unfit = words
+    return low + (high << 32) + (NO_FIT if unfit else 0)
+
+
+def _factors(x: int) -> Three:
+    exponent = round(min(math.log2(abs(x)), _MOST_BITS) * _UNIT) if x else 0
+    return _int64(x), _int64(pow(3, exponent, 2**64)), (x > 0) - (x < 0)
+
+
+def _product(words: Three) -> int:
+    residue, power, sign = words
+    if sign == 0:
+        return 0
+    size = sign * residue & _MASK
+    bits = _exponent(power & _MASK) / _UNIT
+    if size and bits < math.log2(size) + 0.25:
+        return sign * size
+    return residue + NO_FIT
+
+
+def _exponent(power: int) -> int:
+    """Of 3, in a power modulo 2**64, bit by bit: 3**2**j is 1 modulo 2**(j + 2), and modulo 2**(j + 3) it is not."""
+    found, inverse = 0, pow(3, -1, 2**64)
+    for bit in range(62):
+        if power % 2 ** (bit + 3) != 1:
+            found |= 1 << bit
+            power = power * inverse & _MASK
+        inverse = inverse * inverse & _MASK
+    return found
+
+
+def _bounds(x: int) -> Three:
+    inner = max(LEAST, min(x, 2**63 - 1))
+    return inner, max(-1, min(x - 2**63, 2**63 - 1)), (x > MOST) - (x < LEAST)
+
+
+def _bound(words: Three) -> int:
+    inner, above, beyond = words
+    if beyond:
+        return beyond * NO_FIT
+    return inner if above < 0 else above + 2**63
+
+
+def _bits(x: int) -> Three:
+    high = x >> 128
+    if high != _int64(high):
+        raise InvalidArgument(f"an int of {x.bit_length()} bits is too long for operations on bits")
+    return _int64(x), _int64(x >> 64), high
+
+
+def _number_of_bits(words: Three) -> int:
+    low, middle, high = words
+    return (low & _MASK) + ((middle & _MASK) << 64) + (high << 128)
+
+
+def _truth(x: int) -> Three:
+    return int(x != 0), 0, 0
+
+
+_SUM = _Way(_halves, _sum_of_halves, "sum", wraps=True)
+_BOUNDS = _Way(_bounds, _bound)
+_BITS = _Way(_bits, _number_of_bits)
+_TRUTH = _Way(_truth, lambda words: words[0])
+_WAYS: dict[str, _Way] = {
+    "sum": _SUM,
+    "add": _SUM,
+    "prod": _Way(_factors, _product, "math.prod", wraps=True),
+    **dict.fromkeys(("min", "max"), _BOUNDS),
+    **dict.fromkeys(("band", "bor", "bxor"), _BITS),
+    **dict.fromkeys(("land", "lor", "lxor"), _TRUTH),
+}
+
+
+def is_exact(x: Any, op: Any) -> bool:
+    """Whether `x` is an int, a vector of ints or an int64 of NumPy, in an operation that takes ints here.
+
+    In sums and products bools are ints; in others only among ints.
+    """
+    if not isinstance(op, str) or op not in _WAYS:
+        return False
+    if isinstance(x, np.generic):
+        return x.dtype == np.int64
+    if not isinstance(x, (int, list, tuple)):
+        return False
+    members = x if isinstance(x, (list, tuple)) else (x,)
+    if not members or not all(isinstance(each, (int, np.integer, np.bool_)) for each in members):
+        return False
+    return _WAYS[op].wraps or not all(isinstance(each, (bool, np.bool_)) for each in members)
+
+
+def to_words(x: Any, op: str) -> Words:
+    """As `x` travels: the last axis has its words."""
+    split = _WAYS[op].split
+    words = [split(int(each)) for each in x] if isinstance(x, (list, tuple)) else split(int(x))
+    return np.array(words, np.int64)
+
+
+def from_words(function: str, words: Words, x: Any, op: str) -> Any:
+    """The combined numbers: of the kind of `x`, or a list where `x` is none of that length.
+
+    Raises:
+        InvalidArgument: one of them does not fit into 64 bits; nothing else is lost, and the call has been made.
+    """
+    way = _WAYS[op]
+    values = [way.joined((a, b, c)) for a, b, c in words.reshape(-1, WORDS).tolist()]
+    if isinstance(x, np.generic) and way.wraps:
+        return np.int64(_int64(values[0]))
+    if not all(map(_fits, values)):
+        raise _no_fit(function, op)
+    if isinstance(x, np.generic):
+        return array_of(function, values[0], op, "int64")[()]
+    if words.ndim == 1:
+        return values[0]
+    if not isinstance(x, (list, tuple)) or len(x) != len(values):
+        return values
+    return x._make(values) if hasattr(x, "_make") else type(x)(values)
+
+
+def array_of(function: str, values: int | Sequence[int], op: str, dtype: str = "") -> npt.NDArray[Any]:
+    """These as an array of that dtype, by default int64, or uint64 where it must be.
+
+    Raises:
+        InvalidArgument: not all of them fit into that.
+    """
+    members = [values] if isinstance(values, int) else values
+    dtype = dtype or ("uint64" if max(members, default=0) >= 2**63 else "int64")
+    bounds = np.iinfo(dtype)
+    if not all(bounds.min <= each <= bounds.max for each in members):
+        raise _no_fit(function, op, dtype)
+    return np.array(values, dtype)
+
+
+def _no_fit(function: str, op: str, dtype: str = "64 bits") -> InvalidArgument:
+    exact = _WAYS[op].exact
+    instead = (
+        f"{exact}(pc.allgather_object(x)) is exact for any int"
+        if exact
+        else "pc.allgather_object(x) moves any int"
+    )
+    return InvalidArgument(
+        f'{function}: the "{op}" of all x does not fit into {dtype}: {instead}, and float(x) is rounded'
+    )

@@ -1,0 +1,149 @@
+"""Whether elements of arrays share memory, by where they lie. Nothing of the memory is read.
+
+An array is a number of runs: bytes one after the other. Those of a block are one run, those of a column one for each
+element. Runs are compared one by one up to MOST_RUNS of them; beyond, arrays count as sharing memory unless a look at
+their strides shows that they do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Layout", "Overlap", "overlap_in", "overlaps_itself"]
+
+MOST_RUNS = 1 << 20  # which take some 20 MB for a moment
+
+
+class Layout(NamedTuple):
+    """Where the elements of an array lie: the first one's address, and strides in bytes."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First address of its elements, and the one after the last. There are elements."""
+        begin = end = self.address
+        for length, stride in zip(self.shape, self.strides, strict=True):
+            if stride < 0:
+                begin += (length - 1) * stride
+            else:
+                end += (length - 1) * stride
+        return begin, end + self.itemsize
+
+
+class Overlap(NamedTuple):
+    """Two arrays of a list, the earlier one first."""
+
+    one: int
+    other: int
+    is_certain: bool = True
+
+    @property
+    def words(self) -> str:
+        """What they do."""
+        return "share memory" if self.is_certain else "may share memory, and have too many gaps to tell"
+
+
+def overlaps_itself(layout: Layout) -> bool:
+    """Whether two of its elements share memory. Never False where they do."""
+    if _is_nested(layout):
+        return False
+    axes = _axes(layout)
+    if axes[0][0] == 0:
+        return True
+    _, nbytes, outer = _runs_of(layout)
+    if math.prod(length for _, length in outer) > MOST_RUNS:
+        return True
+    starts = np.sort(_starts(layout))
+    return bool((np.diff(starts) < nbytes).any())
+
+
+def overlap_in(layouts: Sequence[Layout]) -> Overlap | None:
+    """Two of these that share memory, or may; None: they are apart. Whether one overlaps itself is not looked at."""
+    spans = sorted((*each.span, place) for place, each in enumerate(layouts) if 0 not in each.shape)
+    together = [
+        Overlap(min(one, other), max(one, other), is_certain=False)
+        for (_, end, one), (begin, _, other) in itertools.pairwise(spans)
+        if begin < end
+    ]
+    if not together:
+        return None
+    places = [place for _, _, place in spans]
+    first: dict[Layout, int] = {}
+    for place in sorted(places):
+        if first.setdefault(layouts[place], place) != place:
+            return Overlap(first[layouts[place]], place)
+    in_order = [layouts[place] for place in places]
+    if _are_in_step(in_order):
+        return None
+    if sum(math.prod(length for _, length in _runs_of(each)[2]) for each in in_order) > MOST_RUNS:
+        return together[0]
+    return _exact(layouts, places)
+
+
+def _exact(layouts: Sequence[Layout], places: Sequence[int]) -> Overlap | None:
+    runs = [_starts(layouts[place]) for place in places]
+    starts = np.concatenate(runs)
+    counts = [len(each) for each in runs]
+    owners = np.repeat(places, counts)
+    ends = starts + np.repeat([_runs_of(layouts[place])[1] for place in places], counts)
+    order = np.argsort(starts, kind="stable")
+    starts, owners, ends = starts[order], owners[order], ends[order]
+    # If any two runs of different arrays overlap, then so do two that follow each other.
+    found = np.flatnonzero((starts[1:] < ends[:-1]) & (owners[1:] != owners[:-1]))
+    if not len(found):
+        return None
+    one, other = sorted((int(owners[found[0]]), int(owners[found[0] + 1])))
+    return Overlap(one, other)
+
+
+def _are_in_step(layouts: Sequence[Layout]) -> bool:
+    """Whether these, in the order of their addresses, are like the columns of one matrix."""
+    first = layouts[0]
+    steps = {after.address - before.address for before, after in itertools.pairwise(layouts)}
+    if len(steps) > 1 or any(each[1:] != first[1:] for each in layouts):
+        return False
+    matrix = Layout(first.address, (len(layouts), *first.shape), (*steps, *first.strides), first.itemsize)
+    return _is_nested(matrix)
+
+
+def _axes(layout: Layout) -> list[tuple[int, int]]:
+    """Stride and length of each, the smallest stride first, without those of length 1."""
+    return sorted((abs(s), n) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1)
+
+
+def _is_nested(layout: Layout) -> bool:
+    """Whether each axis steps over all that lies in those of smaller strides: then no elements share memory."""
+    if 0 in layout.shape:
+        return True
+    reach = layout.itemsize
+    for stride, length in _axes(layout):
+        if stride < reach:
+            return False
+        reach += stride * (length - 1)
+    return True
+
+
+def _runs_of(layout: Layout) -> tuple[int, int, list[tuple[int, int]]]:
+    """Where the first begins, the bytes of each, and stride and length of the axes that lead to the others."""
+    nbytes, outer = layout.itemsize, _axes(layout)
+    while outer and outer[0][0] == nbytes:
+        nbytes *= outer.pop(0)[1]
+    return layout.span[0], nbytes, outer
+
+
+def _starts(layout: Layout) -> npt.NDArray[np.int64]:
+    begin, _, outer = _runs_of(layout)
+    starts = np.array([begin], np.int64)
+    for stride, length in outer:
+        starts = (starts[:, None] + stride * np.arange(length)).reshape(-1)
+    return starts
