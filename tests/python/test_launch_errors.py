@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -169,6 +170,22 @@ def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None
     assert screen.take(0, [b"usage: x", b"y", b"z"]) == []
     assert screen.take(0, [b"end"]) == [b"usage: x", b"y", b"z", b"end"]
     assert not screen.held
+
+
+def test_long_lines_cost_little_and_are_compared_to_their_ends() -> None:
+    """A line of dots, as slow tests print them, once took minutes."""
+    dots, ends = b"." * 1_000_000, b"1" * 1_000_000
+    began = time.process_time()
+    kinds = {tracebacks.identity(0, [HEAD.encode(), line]) for line in (dots, ends, ends + b"x", dots + b"x")}
+    assert len(kinds) == 4
+    assert time.process_time() - began < 5  # seconds of the processor, whatever else runs
+
+
+def test_times_are_no_difference() -> None:
+    alike = {
+        tracebacks.identity(0, [b"after %s s" % each]) for each in (b"3", b"0.25", b"1.5e-05", b"10.125")
+    }
+    assert len(alike) == 1
 
 
 def test_ranks_are_named_in_short() -> None:

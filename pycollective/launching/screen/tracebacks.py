@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from pycollective.launching.verdict import error_lines, is_consequence, plain
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
 LONGEST = 2000  # lines
+COMPARED_NBYTES = 4096  # of a line; of what follows, a checksum
 # A traceback, a SyntaxError's place, a crash in C, a usage message, and what Python itself says of a wrong path.
 _BEGINNING = re.compile(
     rb'(\s*\+ Exception Group )?Traceback \(most recent call last\):|  File ".*", line \d+$|Fatal Python error: '
     rb"|usage: |\S*python[\d.]*: "
 )
 # What differs between ranks that fail alike: addresses of objects, processes, times.
-_VARYING = re.compile(rb"0x[0-9a-f]+|(?<=pid )\d+|(?<=process )\d+|[\d.]+(e-\d+)? m?s\b")
+_VARYING = re.compile(rb"0x[0-9a-f]+|(?<=pid )\d+|(?<=process )\d+|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b")
 _OURS = re.compile(
     rb"^(pycollective\.[\w.]+): .*", re.MULTILINE | re.DOTALL
 )  # and what follows: it is the last
@@ -37,11 +39,17 @@ def unfinished(lines: Sequence[bytes]) -> bool:
 
 def identity(rank: int, lines: Sequence[bytes]) -> bytes:
     """Equal for errors that are the same to a reader. Ours tell one story on all ranks, from the side of each."""
-    text = _VARYING.sub(b"", b"\n".join(plain(line) for line in lines).strip())
+    text = _VARYING.sub(b"", b"\n".join(in_short(plain(line)) for line in lines).strip())
     text = _OURS.sub(rb"\1", text)
     if is_consequence(lines):
         return _NUMBER.sub(b"", text)
     return re.sub(rb"\brank %d\b" % rank, b"rank", text)
+
+
+def in_short(line: bytes) -> bytes:
+    """A line that costs little to compare, however long it is."""
+    rest = line[COMPARED_NBYTES:]
+    return line[:COMPARED_NBYTES] + blake2b(rest).hexdigest().encode() if rest else line
 
 
 def spans(ranks: Sequence[int]) -> str:
