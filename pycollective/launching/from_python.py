@@ -27,7 +27,7 @@ from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.own_streams import OwnStreams
-from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
+from pycollective.launching.verdict import Failure, culprit, judged, signal_name
 from pycollective.whole_numbers import whole_number
 
 __all__ = ["launch", "run"]
@@ -276,7 +276,7 @@ class _Watch:
 
     def failure(self, ended: JobRank) -> Failure:
         last = ended.outcome.traceback.splitlines() if ended.outcome else self.tails[ended.rank]
-        return Failure(ended.rank, ended.status or 0, is_consequence([line.encode() for line in last]))
+        return judged(ended.rank, ended.status or 0, [line.encode() for line in last])
 
 
 def _error(failed: JobRank, last_lines: list[str], memory: Counts | None) -> Exception:

@@ -15,7 +15,7 @@ from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
-from pycollective.launching.verdict import Failure, is_consequence
+from pycollective.launching.verdict import Failure, judged
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
@@ -126,7 +126,7 @@ class LocalRanks:
             self.loop.call_later(TOGETHER_S, self.miss)
         if status != 0 and not self.stopping:
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
-            failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
+            failure = judged(each.rank, status, self.screen.tails[each.rank].judged)
             self.failures.append(failure)
             if failure.consequence and not self.asked:
                 self.loop.call_later(SETTLE_S, self.stop)

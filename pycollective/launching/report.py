@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pycollective.launching import memory_cgroup
 from pycollective.launching.addresses import join
 from pycollective.launching.environment import threads_per_rank
+from pycollective.launching.last_error import error_lines
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 from pycollective.launching.output import write_all
-from pycollective.launching.screen.tracebacks import Ending, begins, named
-from pycollective.launching.verdict import Failure, culprit, error_lines
+from pycollective.launching.screen.tracebacks import Ending, named
+from pycollective.launching.verdict import Failure, culprit
 
 WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 
@@ -72,8 +73,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
     where = f"; logs: {options.log_dir}" if options.log_dir else ""
-    tail = list(ranks.screen.tails[failure.rank])
-    what = f"rank {failure.rank} failed first{here} ({cause(failure, tail, options)}){alike}"
+    tail = list(ranks.screen.tails[failure.rank].lines)
+    what = f"rank {failure.rank} failed first{here} ({cause(failure, ranks, options)}){alike}"
     what += f"; the others were stopped{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
@@ -86,9 +87,9 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     return f"{what} Its last lines:", max(tail, ending.whole, key=len)
 
 
-def cause(failure: Failure, tail: Sequence[bytes], options: Options) -> str:
+def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
     """How it ended: a program that says nothing before has chosen its exit code itself."""
-    chosen = failure.status > 0 and options.of_python and not any(map(begins, tail))
+    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].has_error
     return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 

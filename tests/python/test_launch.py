@@ -162,7 +162,7 @@ def test_verdict_prefers_a_reason_of_ones_own() -> None:
         [b"Traceback (most recent call last):", b'  File "x"', b"pycollective.PeerExited: rank 2"]
     )
     assert not is_consequence(
-        [b"pycollective.PeerExited: rank 2", b"Traceback:", b'  File "x"', b"ValueError: PeerExited"]
+        [b"pycollective.PeerExited: rank 2", b"Traceback (most recent call last):", b'  File "x"', b"ValueError: PeerExited"]
     )
     assert not is_consequence([b"Aborted!"])  # what command line programs say when their user gives up
     assert is_consequence([b"pycollective.errors.Aborted: this group has ended"])

@@ -135,8 +135,8 @@ def test_equal_errors_that_ranks_survive_are_folded_too() -> None:
     assert screen.take(2, [*lines[1:2], b"ValueError: object at 0xbeef"]) == []
     assert screen.release(0) == lines
     assert screen.release(2) == []
-    assert screen.told() == [b"[2] the same error as rank 0"]
-    assert screen.told() == []
+    assert screen.reported() == [b"[2] the same error as rank 0"]
+    assert screen.reported() == []
     ending = screen.end(2)
     assert ending.shown
     assert ending.alike == [0]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
+from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
-from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine, visible
-from pycollective.launching.screen.tracebacks import HOLD_S, VICTIM_HOLD_S, Ending, Tracebacks
+from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
+from pycollective.launching.screen.tail import Tail
+from pycollective.launching.screen.tracebacks import Ending, Tracebacks
 from pycollective.launching.verdict import is_consequence
 
 __all__ = ["Screen"]
 
-TAIL_LINES = 40
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 
 
@@ -37,7 +39,7 @@ class Screen:
         self.on_closed = on_closed  # called once, when nobody reads us any more
         self.on_failed = on_failed  # called when something cannot be written for any other reason
         self.closed = False
-        self.tails: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
+        self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
@@ -66,7 +68,7 @@ class Screen:
         """Hands the text, whole lines if possible, to the writer at once; to wait for is until it is written."""
         lines = text.removesuffix(b"\n").split(b"\n")
         if name == "err":
-            self.tails[rank].extend(lines)
+            self.tails[rank].add(lines)
         if rank not in self.ranks or self.direct:
             return done()
         if self.prefix:
@@ -104,22 +106,23 @@ class Screen:
         held = rank in self.tracebacks.held
         lines = self.tracebacks.take(rank, lines)
         if not held and rank in self.tracebacks.held:
-            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank)
+            asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
         return lines
 
-    def release(self, rank: int, held_s: float = HOLD_S) -> None:
+    def release(self, rank: int, held_s: float = 0.0) -> None:
         """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
-        if held_s < VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
-            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank, held_s + HOLD_S)
+        held_s += tracebacks.HOLD_S
+        if held_s < tracebacks.VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
+            asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank, held_s)
             return
         lines = self.tracebacks.release(rank)
         if lines:
             self.show_lines(rank, "err", lines)
-        elif self.tracebacks.untold:
-            asyncio.get_running_loop().call_later(INTERVAL_S, self.tell_equal)
+        elif self.tracebacks.unreported:
+            asyncio.get_running_loop().call_later(INTERVAL_S, self.report_equal)
 
-    def tell_equal(self) -> None:
-        lines = self.tracebacks.told()
+    def report_equal(self) -> None:
+        lines = self.tracebacks.reported()
         if lines:
             self.write("err", b"".join(line + b"\n" for line in lines))
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
+
+from pycollective.launching.lines import visible
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"
-# Moves of the cursor, which would lead into the lines of other ranks. Colours stay.
-_MOVES = re.compile(rb"\x1b\[\??[\d;]*[A-HJKSTfhlnsu]")
-
-
-def visible(line: bytes) -> bytes:
-    """What a terminal would show of a line that is drawn anew by carriage returns."""
-    return _MOVES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def width(fd: int) -> int:
