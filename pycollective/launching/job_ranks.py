@@ -226,13 +226,12 @@ class JobRanks:
         if lines:
             self.show(stream.rank, stream.name, lines)
 
-    def stop(self, number: signal.Signals, grace_s: float) -> None:
-        """Asks those that run to end. Those that do not are killed at the end of started()."""
+    def stop(self, number: signal.Signals, grace_s: float) -> list[JobRank]:
+        """Asks those that run to end, and returns those that do. Others are killed at the end of started()."""
         for each in self.running:
             each.child.signal(number)
         deadline = time.monotonic() + grace_s
-        while self.next_end(deadline):
-            pass
+        return list(iter(lambda: self.next_end(deadline), None))
 
     def end(self, guard_fd: int) -> None:
         """Nobody is left afterwards, nor what they started."""

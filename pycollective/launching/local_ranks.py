@@ -15,10 +15,9 @@ from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
-from pycollective.launching.verdict import Failure, judged
+from pycollective.launching.verdict import SETTLE_S, Failure, ended_by_itself, judged
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
-SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
 TOGETHER_S = 0.2  # how long after the first that ends well others may
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 
@@ -53,7 +52,10 @@ class LocalRanks:
         )
         self.memory = memory_cgroup.read()  # before the first rank
         self.running: dict[int, Child] = {}
-        self.failures: list[Failure] = []
+        self.ends: list[
+            tuple[int, int]
+        ] = []  # ranks that failed before the others were stopped, and their statuses
+        self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no culprit was known
         self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
         self.asked: list[signal.Signals] = []  # signals that ended us, in order
         self.stopping = False
@@ -62,7 +64,23 @@ class LocalRanks:
     @property
     def failed(self) -> bool:
         """For a reason of their own: nobody has asked them to stop, and nothing stood in the way of their output."""
-        return bool(self.failures) and not self.asked and self.lost is None
+        return bool(self.ends) and not self.asked and self.lost is None
+
+    @property
+    def failures(self) -> list[Failure]:
+        """In their order. What a rank has written may arrive long after its end, if our reader pauses."""
+        failures = [self.judged(rank, status) for rank, status in self.ends]
+        if all(each.consequence for each in failures):
+            tails = self.screen.tails
+            failures += [
+                self.judged(rank, status)
+                for rank, status in self.late_ends
+                if ended_by_itself(status, tails[rank].judged)
+            ]
+        return failures
+
+    def judged(self, rank: int, status: int) -> Failure:
+        return judged(rank, status, self.screen.tails[rank].judged)
 
     async def run(self, key: bytes | None) -> None:
         """From their start to the end of all. `key`: of the launcher's store, if it has one."""
@@ -124,11 +142,12 @@ class LocalRanks:
         if status == 0 and self.tell_missing is not None:
             self.done.append(each)
             self.loop.call_later(TOGETHER_S, self.miss)
-        if status != 0 and not self.stopping:
+        if status != 0 and self.stopping:
+            self.late_ends.append((each.rank, status))
+        elif status != 0:
+            self.ends.append((each.rank, status))
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
-            failure = judged(each.rank, status, self.screen.tails[each.rank].judged)
-            self.failures.append(failure)
-            if failure.consequence and not self.asked:
+            if self.judged(each.rank, status).consequence and not self.asked:
                 self.loop.call_later(SETTLE_S, self.stop)
             else:
                 self.stop()

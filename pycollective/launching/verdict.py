@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from pycollective.launching.last_error import last_error, last_header, plain
 
+SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
 # A rank that reports the end of another one is a victim, even if it exits first.
 _CONSEQUENCE = re.compile(
     rb"^pycollective\.(\w+\.)*((Peer\w+|Aborted)\b|CollectiveMismatch: .*\bmade shutdown instead of\b)"
 )
+_STOPPED = re.compile(rb"(KeyboardInterrupt|SystemExit)\b")  # what handlers of our signals usually raise
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,14 @@ def consequence(lines: Sequence[bytes]) -> int | None:
 def judged(rank: int, status: int, lines: Sequence[bytes]) -> Failure:
     """A rank that was killed by a signal has not ended of an error, even if it has survived one and told of it."""
     return Failure(rank, status, status >= 0 and is_consequence(lines))
+
+
+def ended_by_itself(status: int, lines: Sequence[bytes]) -> bool:
+    """Whether a rank that was being stopped has ended of an error of its own nevertheless, and not of our signals."""
+    if status <= 0:
+        return status not in (0, -signal.SIGTERM, -signal.SIGKILL)
+    error = last_error(lines)
+    return error is not None and not is_consequence(lines) and not _STOPPED.match(plain(lines[error]))
 
 
 def culprit(failures: Sequence[Failure]) -> Failure | None:
