@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from pycollective.launching.lines import visible
+from pycollective.launching.screen.cells import fitted
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"
@@ -47,7 +48,5 @@ class LiveLine:
             return b""
         rank = self.answered if self.answered in {rank for rank, _ in self.open} else min(self.open)[0]
         label, text = [each for (of, _), each in self.open.items() if of == rank][-1]
-        if b"\x1b" in text:  # a cut might go through a colour
-            return label + text
-        room = max(width(self.fd) - 1 - len(b"[%d] " % rank), 1) if label else width(self.fd) - 1
-        return label + text.decode(errors="replace")[:room].encode()
+        room = width(self.fd) - 1 - (len(b"[%d] " % rank) if label else 0)
+        return label + fitted(text.decode(errors="replace"), max(room, 1)).encode()
