@@ -30,6 +30,7 @@ from test_launch import (
     wait_until_gone,
 )
 
+from pycollective.launching.screen.cells import fitted
 from pycollective.launching.screen.live_line import LiveLine
 
 pytestmark = pytest.mark.timeout(90)
@@ -173,6 +174,30 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
         wait_until_gone(pids)
 
 
+def test_ctrl_c_is_heard_though_an_error_is_held_back_for_the_same_pipe(program: Callable[..., str]) -> None:
+    """`2>&1 | less`"""
+    script = program(
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)",
+        "print('Traceback (most recent call last):\\n  ' + 'x' * 200_000, file=sys.stderr)",  # more than a pipe takes
+        "sys.stderr.flush()",
+        "while True: print('x' * 1000)",
+    )
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", script)[3:]]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        wait_until_full(process.stdout.fileno())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130  # nobody has read anything
+
+
+HOLDS_BACK_FOR_LONG = """
+import sys
+from pycollective import cli
+from pycollective.launching import local_ranks
+from pycollective.launching.screen import tracebacks
+tracebacks.HOLD_S, local_ranks.DRAIN_S = 1e6, 0.1
+sys.exit(cli.main())
+"""
 SAYS_WHEN_IT_WAITS = """
 import asyncio, os, sys
 from pycollective import cli
@@ -235,6 +260,54 @@ def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them
     line.update(1, "err", b"[1] ", b"")
     assert line.around(b"[1] end\n") == b"\r\x1b[K[1] end\n"
     assert line.redrawn() == b""
+
+
+def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str]) -> None:
+    """What has come of its second line together with the first one is held back, too."""
+    script = program(
+        BLOCK_USR1,
+        "os.write(2, b'before\\nTraceback (most recent call last):\\n  File')",
+        AWAIT_USR1,
+        "print('after', flush=True)",
+        WAIT,
+    )
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", "--no-banner", script)[3:]]
+    with on_a_terminal(*words) as (process, terminal):
+        text = read_until(terminal, b"before")
+        process.send_signal(signal.SIGUSR1)
+        text += read_until(terminal, b"after")
+    assert b"File" not in text
+
+
+@pytest.mark.parametrize("options", [(), ("--no-prefix",)])
+def test_a_last_line_without_an_end_stays_on_the_terminal(
+    program: Callable[..., str], options: Sequence[str]
+) -> None:
+    script = program(
+        BLOCK_USR1,
+        "if rank == 0: sys.stderr.write('bar'); sys.stderr.flush(); " + AWAIT_USR1,
+        "else: print('last', end='')",
+    )
+    with on_a_terminal(*command("-n", "2", *options, "--no-banner", script)) as (process, terminal):
+        read_until(terminal, b"last\r\n", b"bar")
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("abcdef", "abcd"),
+        ("\u8fdb\u5ea6\u6761", "\u8fdb\u5ea6"),  # each takes two cells
+        ("a\u8fdb\u5ea6\u6761", "a\u8fdb"),
+        ("e\u0301" * 5, "e\u0301" * 4),
+        ("\x1b[31mabcdef", "\x1b[31mabcd\x1b[0m"),
+        ("\x1b[31mab\x1b[0mcdef", "\x1b[31mab\x1b[0mcd\x1b[0m"),
+        ("ab\x07cdef", "abcd"),
+    ],
+)
+def test_the_unfinished_line_fits_into_a_row(text: str, shown: str) -> None:
+    assert fitted(text, 4) == shown
 
 
 def test_the_rank_that_can_be_answered_has_the_unfinished_line() -> None:

@@ -84,9 +84,10 @@ class Screen:
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
         """What the rank has written of a line so far: a terminal shows that too, if it stays so for a moment."""
         live = self.live.get(name)
-        held = name == "err" and rank in self.tracebacks.held
-        if live is None or rank not in self.ranks or self.direct or held:
+        if live is None or rank not in self.ranks or self.direct:
             return
+        if name == "err" and rank in self.tracebacks.held:
+            line = b""
         live.update(rank, name, self.label(rank, name) if self.prefix else b"", line)
         self.draw_soon(name)
 
@@ -94,7 +95,11 @@ class Screen:
         self.drawing.discard(name)
         if self.waiting:  # the reader pauses: a later state will do
             self.draw_soon(name)
-        elif text := self.live[name].redrawn():
+        else:
+            self.redraw(name)
+
+    def redraw(self, name: str) -> None:
+        if text := self.live[name].redrawn():
             self.write_bytes(name, text)
 
     def draw_soon(self, name: str) -> None:
@@ -106,6 +111,7 @@ class Screen:
         held = rank in self.tracebacks.held
         lines = self.tracebacks.take(rank, lines)
         if not held and rank in self.tracebacks.held:
+            self.unfinished(rank, "err", b"")
             asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
         return lines
 
@@ -130,6 +136,13 @@ class Screen:
         """What is still to be shown when no rank is left. `culprit`: the rank that failed first."""
         return self.tracebacks.end(culprit)
 
+    def settle(self, *, whole: bool) -> None:
+        """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
+        for name in self.live:
+            self.redraw(name)
+        if whole and (lines := self.end(None).lines):
+            self.write("err", b"".join(visible(line) + b"\n" for line in lines))
+
     def show_lines(self, rank: int, name: str, lines: list[bytes]) -> Awaitable[None]:
         if not lines:
             return done()
@@ -138,7 +151,9 @@ class Screen:
 
     def write(self, name: str, text: bytes) -> asyncio.Task[None]:
         live = self.live.get(name)
-        return self.write_bytes(name, text if live is None or self.direct else live.around(text))
+        if live is None or self.direct:
+            return self.write_bytes(name, text)
+        return self.write_bytes(name, live.around(text if text.endswith(b"\n") else text + b"\n"))
 
     def write_bytes(self, name: str, text: bytes) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self.written(self.writers[name].write(text)))
