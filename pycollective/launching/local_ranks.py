@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from pycollective.launching import child, memory_cgroup
-from pycollective.launching.child import ENDED_WELL, Child, groups_with_others, key_files, tell_guard
+from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
+from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
@@ -18,7 +19,6 @@ from pycollective.launching.screen.pump import pump
 from pycollective.launching.verdict import SETTLE_S, Failure, ended_by_itself, judged
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
-TOGETHER_S = 0.2  # how long after the first that ends well others may
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
@@ -33,16 +33,14 @@ class LocalRanks:
         world: World,
         guard_fd: int,
         logs: Logs,
-        tell_missing: Callable[[Sequence[int], str], None] | None = None,
+        report: Callable[[Sequence[int], str], None] | None = None,
     ) -> None:
         self.options = options
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        self.tell_missing = (
-            tell_missing  # those that wait for these ranks in init(); None: they are elsewhere, too
-        )
-        self.done: list[Child] = []  # the ranks that ended well, of which the others have not been told
+        self.report = report  # to those that wait for ranks in init(); None: they may be elsewhere, too
+        self.done: list[Child] = []  # the ranks that ended well, of which the others have not heard
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -140,9 +138,9 @@ class LocalRanks:
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
-        if status == 0 and self.tell_missing is not None:
+        if status == 0 and self.report is not None:
             self.done.append(each)
-            self.loop.call_later(TOGETHER_S, self.miss)
+            self.loop.call_later(TOGETHER_S, self.report_absent)
         if status != 0 and self.stopping:
             self.late_ends.append((each.rank, status))
         elif status != 0:
@@ -153,17 +151,11 @@ class LocalRanks:
             else:
                 self.stop()
 
-    def miss(self) -> None:
-        """Ranks mostly end together. Who is still here may wait in init() for one that never called it."""
+    def report_absent(self) -> None:
+        """Ranks mostly end together. Those that still run may wait in init() for one that has not called it."""
         done, self.done = self.done, []
-        if done and self.running and not self.stopping:
-            self.loop.run_in_executor(None, self.tell_of, done)
-
-    def tell_of(self, done: Sequence[Child]) -> None:
-        elsewhere = groups_with_others()
-        ranks = [each.rank for each in done if each.group not in elsewhere]
-        if ranks and self.tell_missing is not None:
-            self.tell_missing(ranks, ENDED_WELL)
+        if done and self.running and not self.stopping and self.report is not None:
+            self.loop.run_in_executor(None, report_absent, done, self.report)
 
     async def end_of(self, each: Child) -> int:
         ended = asyncio.Event()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,10 +18,13 @@ import pytest
 from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, program, run
 
 import pycollective as pc
-from pycollective.launching import memory_cgroup
+from pycollective.launching import child, memory_cgroup
+from pycollective.launching.absent_ranks import groups_with_others
+from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
 from pycollective.launching.verdict import is_consequence
+from pycollective.launching.worker import Outcome
 
 pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture
@@ -297,7 +304,7 @@ def test_a_rank_that_ends_well_before_init_is_told_to_those_that_wait_there(
     assert done.returncode == 1
     assert done.stderr.count(HEAD) == 1
     last = done.stderr.splitlines()[-1]
-    assert f"rank {absent} has ended (exit code 0) and never called init()" in last
+    assert f"rank {absent} has ended (exit code 0) without joining this world" in last
 
 
 def leaves_out_init(absent: int) -> None:
@@ -306,8 +313,72 @@ def leaves_out_init(absent: int) -> None:
 
 
 def test_a_function_that_returns_before_init_is_told_to_those_that_wait_there() -> None:
-    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* and never called init"):
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* without joining this world"):
         pc.run(leaves_out_init, 1, n=3, init=False)
+
+
+def joins_one_world_less(absent: int) -> None:
+    pc.init(timeout=60)
+    pc.shutdown()
+    leaves_out_init(absent)
+
+
+def test_a_rank_that_ends_between_two_worlds_is_not_said_to_have_joined_none() -> None:
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* without joining this world"):
+        pc.run(joins_one_world_less, 1, n=2, init=False)
+
+
+def test_ranks_are_heard_while_the_store_that_hears_of_absent_ones_is_slow() -> None:
+    class SlowStore:
+        asked, answered = threading.Event(), threading.Event()
+
+        def _tell_missing(self, ranks: Sequence[int], why: str) -> None:
+            assert list(ranks) == [0]
+            self.asked.set()
+            self.answered.wait(DEADLINE_S)
+
+    store, pipe = SlowStore(), subprocess.PIPE
+    ranks = JobRanks(lambda *_: None, store)  # type: ignore[arg-type]  # it is asked for nothing else
+    begun = []
+    try:
+        for rank, words in enumerate((["true"], ["cat"])):
+            begun.append(
+                child.start(
+                    words, rank=rank, env=os.environ, key_fd=None, stdin=pipe, stdout=pipe, stderr=pipe
+                )
+            )
+            reply = tempfile.TemporaryFile()  # noqa: SIM115  # it is JobRank's
+            pickle.dump(Outcome(), reply)
+            ranks.add(JobRank(begun[-1], reply))
+        first = ranks.next_end(math.inf)
+        assert first is not None
+        assert first.rank == 0
+        stdin = begun[1].process.stdin
+        assert stdin is not None
+        threading.Thread(target=lambda: store.asked.wait(DEADLINE_S) and stdin.close()).start()
+        second = ranks.next_end(math.inf)
+        assert second is not None
+        assert second.rank == 1
+        assert store.asked.is_set()
+    finally:
+        store.answered.set()
+        ranks.close()
+        for each in begun:
+            each.reap()
+            assert each.process.stdin is not None
+            each.process.stdin.close()
+
+
+def test_a_process_may_call_itself_anything() -> None:
+    """Also what is no text, while the launcher looks which processes there are."""
+    name = Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes(b"\xff) S 1 \xfe")
+    try:
+        groups = groups_with_others()
+    finally:
+        name.write_bytes(before)
+    assert os.getpgrp() in groups or os.getpgrp() == os.getpid()
 
 
 def test_a_shell_that_leaves_its_rank_behind_is_no_absent_rank(
