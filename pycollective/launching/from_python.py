@@ -27,6 +27,7 @@ from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.own_streams import OwnStreams
+from pycollective.launching.terminal import settings_kept
 from pycollective.launching.verdict import SETTLE_S, Failure, culprit, ended_by_itself, judged, signal_name
 from pycollective.whole_numbers import whole_number
 
@@ -93,6 +94,7 @@ def run(
     begin = time.monotonic()
     watch = _Watch(math.inf if timeout is None else begin + timeout + DUMP_S)
     with (
+        settings_kept(0),
         _world_here(n) if over_hosts is None else contextlib.nullcontext((over_hosts, None, None)) as (
             world,
             key,

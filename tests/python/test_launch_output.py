@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -372,3 +374,33 @@ def test_a_question_on_a_terminal_is_answered(program: Callable[..., str]) -> No
         os.write(terminal, b"Ada\n")
         read_until(terminal, b"hello Ada")
         assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_terminal_is_left_as_it_was_found(program: Callable[..., str]) -> None:
+    """ipdb and its like have it for themselves while they read a line, and a rank may be killed meanwhile."""
+    script = program("import tty; tty.setraw(0)", "os.kill(os.getpid(), signal.SIGKILL)")
+    with on_a_terminal(*command("-n", "1", "--stdin", "0", "--no-banner", script)) as (process, terminal):
+        before = termios.tcgetattr(terminal)
+        read_until(terminal, b"SIGKILL")
+        assert process.wait(DEADLINE_S) == 137
+        assert termios.tcgetattr(terminal) == before
+
+
+def test_standard_input_is_refused_in_the_background_of_a_terminal() -> None:
+    """A shell with job control starts it there."""
+
+    def with_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    words = command("-n", "1", "--stdin", "0", *SAY_HI)
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        ["sh", "-mc", '"$@" & wait $!', "sh", *words],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=with_terminal,
+    ) as shell:  # fmt: skip
+        os.close(theirs)
+        said, _ = shell.communicate(timeout=DEADLINE_S)
+    os.close(ours)
+    assert "--stdin 0: this is a job in the background of its terminal" in said
+    assert shell.returncode == 1
