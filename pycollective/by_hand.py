@@ -9,7 +9,7 @@ import functools
 from urllib.parse import unquote
 
 from pycollective.errors import InvalidArgument
-from pycollective.launching.addresses import join, other_spellings, store_hosts
+from pycollective.launching.addresses import join, opened_besides, other_spellings, store_hosts
 from pycollective.launching.board import Board
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.detect.single import alone
@@ -25,6 +25,7 @@ def place(address: str | None, rank: int, size: int) -> Placement:
     board = functools.partial(_file_board, _path_of(text)) if text.startswith(FILE) else None
     host, port = ("", 0) if board else _split(text)
     hosts = [] if board else _store_hosts(text, host)
+    others = [] if board else (other_spellings if rank > 0 else opened_besides)(host, hosts)
     return Placement(
         rank=rank,
         size=size,
@@ -32,7 +33,7 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         local_size=0,  # the host map knows
         launcher="by hand",
         store_addresses=tuple(join(each, port) for each in hosts),
-        also_at=tuple(join(each, port) for each in other_spellings(hosts)) if hosts and rank > 0 else (),
+        also_at=tuple(join(each, port) for each in others),
         hosts_store=rank == 0 and board is None,
         board=board,
         job=f"{text}/{size}" if board else f"{port}/{size}",  # ranks may know one host by several names

@@ -101,8 +101,9 @@ def _opened(fd: int, mode: str) -> IO[str]:
 def _launchers_terminal() -> str | None:
     """A rank is in a session of its own, whose first process is a child of the launcher."""
     try:
-        first = Path(f"/proc/{os.getsid(0)}/stat").read_text()
-        terminal = os.readlink(f"/proc/{first.rpartition(')')[2].split()[1]}/fd/0")
+        first = Path(f"/proc/{os.getsid(0)}/stat").read_bytes()
+        launcher = int(first.rpartition(b")")[2].split()[1])
+        terminal = os.readlink(f"/proc/{launcher}/fd/0")
         fd = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
     except OSError:
         return None

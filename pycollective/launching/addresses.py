@@ -186,20 +186,42 @@ def store_hosts(host: str, *, one_host: bool | None, what: str) -> list[str]:
     return [address]
 
 
-def other_spellings(hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
-    """Where a store of this host may be as well, because rank 0 was told another of its addresses than this rank.
+def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
+    """Where the store of a rank 0 of this host may be as well, because it was given another spelling of its address.
 
-    Nothing if `hosts` are not of this host.
+    `host` is what this rank was given, and `hosts` what that stands for. A name of this host stands for all addresses
+    of it, and loopback for both loopbacks; another numeric address is itself alone, for another job may be at the same
+    port of the others. Nothing if `hosts` are not of this host.
     """
-    try:
-        there = interfaces() if found is None else found
-    except CollectiveError:  # a sandbox may forbid the question
-        there = [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
+    there = known_interfaces(found)
     if not all_here(hosts, there):
         return []
     own = [address for _, address, _ in there if address in LOOPBACKS]
-    own += [each[1] for each in there if is_usable(each)]
+    if not stands_for_host(host):
+        own = own if any(address in LOOPBACKS for address in hosts) else []
+    else:
+        own += [each[1] for each in there if is_usable(each)]
     return [address for address in dict.fromkeys(own) if address not in hosts]
+
+
+def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
+    """Where rank 0 opens its store besides, for ranks that were given loopback where it was given a name."""
+    there = known_interfaces(found)
+    if not (stands_for_host(host) or host == "localhost") or not all_here(hosts, there):
+        return []
+    return [address for _, address, _ in there if address in LOOPBACKS and address not in hosts]
+
+
+def known_interfaces(found: Interfaces | None) -> Interfaces:
+    try:
+        return interfaces() if found is None else found
+    except CollectiveError:  # a sandbox may forbid the question
+        return [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
+
+
+def stands_for_host(host: str) -> bool:
+    """Whether it is the name of a host."""
+    return is_name(host.removeprefix("[").removesuffix("]"))
 
 
 def check_loopback(hosts: Iterable[str]) -> None:

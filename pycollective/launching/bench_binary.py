@@ -20,6 +20,7 @@ from pycollective import _core
 from pycollective.availability import wheel_folders
 from pycollective.errors import CollectiveError
 from pycollective.launching import child, detect
+from pycollective.launching.addresses import split
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.key import key_file
 from pycollective.launching.local_store import open_store
@@ -113,11 +114,12 @@ def end_of(each: Child) -> int:
 
 
 def open_first(addresses: Sequence[str], meeting: Meeting) -> _core.StoreServer:
-    """At the first of the known addresses that can be bound, as `init()` does."""
+    """At the first of the known ports that can be bound, on every address that has it, as `init()` does."""
     first: CollectiveError | None = None
-    for address in addresses:
+    for port in dict.fromkeys(split(address)[1] for address in addresses):
+        same = [address for address in addresses if split(address)[1] == port]
         try:
-            return open_store([address], key=meeting.key, job=meeting.job, key_source=meeting.key_source)
+            return open_store(same, key=meeting.key, job=meeting.job, key_source=meeting.key_source)
         except CollectiveError as error:
             first = first or error
     assert first is not None

@@ -10,17 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from pycollective.launching import guard
 from pycollective.launching.key import key_file
 
 PR_SET_PDEATHSIG = 1
-ENDED_WELL = (
-    "has ended (exit code 0) and never called init(), so this world cannot come about. Does each rank call init(), or "
-    "does a condition lead one around it?"
-)
 _prctl = ctypes.CDLL(
     None
 ).prctl  # looked up here: between fork and exec nothing may be imported or allocated for long
@@ -56,20 +51,6 @@ class Child:
         """Ends what is left of the group, then lets its number go."""
         self.signal(signal.SIGKILL)
         self.process.wait()
-
-
-def groups_with_others() -> set[int]:
-    """The process groups that hold more than their first process: a shell may have put its rank there, and ended."""
-    groups = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                group = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[2]
-                )  # after state and parent
-                if group != int(entry.name):
-                    groups.add(group)
-    return groups
 
 
 def start(

@@ -27,7 +27,8 @@ from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.own_streams import OwnStreams
-from pycollective.launching.verdict import Failure, culprit, is_consequence, signal_name
+from pycollective.launching.terminal import settings_kept
+from pycollective.launching.verdict import SETTLE_S, Failure, culprit, ended_by_itself, judged, signal_name
 from pycollective.whole_numbers import whole_number
 
 __all__ = ["launch", "run"]
@@ -35,7 +36,6 @@ __all__ = ["launch", "run"]
 P = ParamSpec("P")
 T = TypeVar("T")
 GRACE_S = 5.0  # between asking a rank to end and killing it
-SETTLE_S = 1.0  # how long a rank that only reports another one's end leaves that one to fail by itself
 DUMP_S = 1.0  # how long after the deadline ranks have to print where they are
 SHOWN_LINES = 20
 
@@ -94,6 +94,7 @@ def run(
     begin = time.monotonic()
     watch = _Watch(math.inf if timeout is None else begin + timeout + DUMP_S)
     with (
+        settings_kept(0),
         _world_here(n) if over_hosts is None else contextlib.nullcontext((over_hosts, None, None)) as (
             world,
             key,
@@ -272,11 +273,17 @@ class _Watch:
                     break
                 deadline = min(deadline, time.monotonic() + SETTLE_S)
         if self.failures:
-            ranks.stop(signal.SIGTERM, GRACE_S)
+            known = not all(each.consequence for each in self.failures)
+            for ended in ranks.stop(signal.SIGTERM, GRACE_S):
+                if not known and ended.failed and ended_by_itself(ended.status or 0, self.last_words(ended)):
+                    self.failures.append(self.failure(ended))
 
     def failure(self, ended: JobRank) -> Failure:
-        last = ended.outcome.traceback.splitlines() if ended.outcome else self.tails[ended.rank]
-        return Failure(ended.rank, ended.status or 0, is_consequence([line.encode() for line in last]))
+        return judged(ended.rank, ended.status or 0, self.last_words(ended))
+
+    def last_words(self, ended: JobRank) -> list[bytes]:
+        lines = ended.outcome.traceback.splitlines() if ended.outcome else self.tails[ended.rank]
+        return [line.encode() for line in lines]
 
 
 def _error(failed: JobRank, last_lines: list[str], memory: Counts | None) -> Exception:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,8 @@ from typing import IO, Protocol
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
-from pycollective.launching.child import ENDED_WELL, Child, guarded, key_files, tell_guard
+from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
+from pycollective.launching.child import Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.job import Job
 from pycollective.launching.worker import Outcome
@@ -168,8 +170,10 @@ class JobRanks:
     """To be used by the thread that started them alone, for they die with it."""
 
     show: Show
-    store: StoreServer | None = None  # where ranks that may have left out init() are missed
+    store: StoreServer | None = None  # where ranks that may have left out init() are reported
     terminal: Terminal | None = None
+    done: list[Child] = field(default_factory=list)  # ended well, which the others have not heard
+    report_at: float = math.inf  # when they hear of it
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -192,8 +196,9 @@ class JobRanks:
     def next_end(self, deadline: float) -> JobRank | None:
         """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
         while self.running and (left := deadline - time.monotonic()) > 0:
-            due = math.inf if self.terminal is None else self.terminal.due_s()
-            patience = left if due is None else max(min(left, due), 0.0)
+            due = None if self.terminal is None else self.terminal.due_s()
+            patience = min(left, math.inf if due is None else due, self.report_at - time.monotonic())
+            patience = max(patience, 0.0)
             for key, _ in self.selector.select(None if patience == math.inf else patience):
                 if isinstance(key.data, JobRank):
                     self.ended(key)
@@ -201,6 +206,8 @@ class JobRanks:
                 self.read(key.data)
             if self.terminal is not None and self.terminal.due_s() == 0:
                 self.terminal.redraw()
+            if time.monotonic() >= self.report_at:
+                self.report_absent()
         return None
 
     def ended(self, key: selectors.SelectorKey) -> None:
@@ -212,8 +219,17 @@ class JobRanks:
         for stream in self.streams:
             if stream.rank == rank.rank and stream.waiting():
                 self.read(stream)  # its last words, before anybody judges it
-        if self.store is not None and not rank.failed and self.running:
-            self.store._tell_missing([rank.rank], ENDED_WELL)
+        if not rank.failed:
+            self.done.append(rank.child)
+            self.report_at = min(self.report_at, time.monotonic() + TOGETHER_S)
+
+    def report_absent(self) -> None:
+        """Ranks mostly end together. Those that still run may wait in init() for one that has not called it."""
+        done, self.done, self.report_at = self.done, [], math.inf
+        if self.store is not None and self.running:
+            # A thread, because the store may take long to answer, and what the ranks print must be read meanwhile.
+            report = self.store._tell_missing
+            threading.Thread(target=report_absent, args=(done, report), daemon=True).start()
 
     def read(self, stream: Stream) -> None:
         lines = stream.read()
@@ -226,13 +242,12 @@ class JobRanks:
         if lines:
             self.show(stream.rank, stream.name, lines)
 
-    def stop(self, number: signal.Signals, grace_s: float) -> None:
-        """Asks those that run to end. Those that do not are killed at the end of started()."""
+    def stop(self, number: signal.Signals, grace_s: float) -> list[JobRank]:
+        """Asks those that run to end, and returns those that do. Others are killed at the end of started()."""
         for each in self.running:
             each.child.signal(number)
         deadline = time.monotonic() + grace_s
-        while self.next_end(deadline):
-            pass
+        return list(iter(lambda: self.next_end(deadline), None))
 
     def end(self, guard_fd: int) -> None:
         """Nobody is left afterwards, nor what they started."""

@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from pycollective.launching import child, memory_cgroup
-from pycollective.launching.child import ENDED_WELL, Child, groups_with_others, key_files, tell_guard
+from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
+from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
-from pycollective.launching.verdict import Failure, is_consequence
+from pycollective.launching.verdict import SETTLE_S, Failure, ended_by_itself, judged
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
-SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
-TOGETHER_S = 0.2  # how long after the first that ends well others may
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
@@ -34,16 +33,14 @@ class LocalRanks:
         world: World,
         guard_fd: int,
         logs: Logs,
-        tell_missing: Callable[[Sequence[int], str], None] | None = None,
+        report: Callable[[Sequence[int], str], None] | None = None,
     ) -> None:
         self.options = options
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        self.tell_missing = (
-            tell_missing  # those that wait for these ranks in init(); None: they are elsewhere, too
-        )
-        self.done: list[Child] = []  # the ranks that ended well, of which the others have not been told
+        self.report = report  # to those that wait for ranks in init(); None: they may be elsewhere, too
+        self.done: list[Child] = []  # the ranks that ended well, of which the others have not heard
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -53,7 +50,10 @@ class LocalRanks:
         )
         self.memory = memory_cgroup.read()  # before the first rank
         self.running: dict[int, Child] = {}
-        self.failures: list[Failure] = []
+        self.ends: list[
+            tuple[int, int]
+        ] = []  # ranks that failed before the others were stopped, and their statuses
+        self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no culprit was known
         self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
         self.asked: list[signal.Signals] = []  # signals that ended us, in order
         self.stopping = False
@@ -62,7 +62,23 @@ class LocalRanks:
     @property
     def failed(self) -> bool:
         """For a reason of their own: nobody has asked them to stop, and nothing stood in the way of their output."""
-        return bool(self.failures) and not self.asked and self.lost is None
+        return bool(self.ends) and not self.asked and self.lost is None
+
+    @property
+    def failures(self) -> list[Failure]:
+        """In their order. What a rank has written may arrive long after its end, if our reader pauses."""
+        failures = [self.judged(rank, status) for rank, status in self.ends]
+        if all(each.consequence for each in failures):
+            tails = self.screen.tails
+            failures += [
+                self.judged(rank, status)
+                for rank, status in self.late_ends
+                if ended_by_itself(status, tails[rank].judged)
+            ]
+        return failures
+
+    def judged(self, rank: int, status: int) -> Failure:
+        return judged(rank, status, self.screen.tails[rank].judged)
 
     async def run(self, key: bytes | None) -> None:
         """From their start to the end of all. `key`: of the launcher's store, if it has one."""
@@ -92,6 +108,7 @@ class LocalRanks:
         for each in pending:
             each.cancel()  # it then shows its last, unfinished line
         await asyncio.gather(*pumps, return_exceptions=True)
+        self.screen.settle(whole=bool(self.asked))
         while waiting := self.screen.waiting:
             done, _ = await asyncio.wait(waiting, timeout=DRAIN_S)
             if self.asked and not done:
@@ -121,29 +138,24 @@ class LocalRanks:
         pumps += tasks
         status = await self.end_of(each)
         del self.running[each.rank]
-        if status == 0 and self.tell_missing is not None:
+        if status == 0 and self.report is not None:
             self.done.append(each)
-            self.loop.call_later(TOGETHER_S, self.miss)
-        if status != 0 and not self.stopping:
+            self.loop.call_later(TOGETHER_S, self.report_absent)
+        if status != 0 and self.stopping:
+            self.late_ends.append((each.rank, status))
+        elif status != 0:
+            self.ends.append((each.rank, status))
             await asyncio.wait(tasks[1:], timeout=LAST_WORDS_S)
-            failure = Failure(each.rank, status, is_consequence(self.screen.tails[each.rank]))
-            self.failures.append(failure)
-            if failure.consequence and not self.asked:
+            if self.judged(each.rank, status).consequence and not self.asked:
                 self.loop.call_later(SETTLE_S, self.stop)
             else:
                 self.stop()
 
-    def miss(self) -> None:
-        """Ranks mostly end together. Who is still here may wait in init() for one that never called it."""
+    def report_absent(self) -> None:
+        """Ranks mostly end together. Those that still run may wait in init() for one that has not called it."""
         done, self.done = self.done, []
-        if done and self.running and not self.stopping:
-            self.loop.run_in_executor(None, self.tell_of, done)
-
-    def tell_of(self, done: Sequence[Child]) -> None:
-        elsewhere = groups_with_others()
-        ranks = [each.rank for each in done if each.group not in elsewhere]
-        if ranks and self.tell_missing is not None:
-            self.tell_missing(ranks, ENDED_WELL)
+        if done and self.running and not self.stopping and self.report is not None:
+            self.loop.run_in_executor(None, report_absent, done, self.report)
 
     async def end_of(self, each: Child) -> int:
         ended = asyncio.Event()

@@ -102,7 +102,7 @@ def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
     if chosen := addresses.chosen_by_user():
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
-    if placement.also_at and len(hosts) == 1:
+    if placement.also_at and not placement.hosts_store and len(hosts) == 1:
         return []  # the store may be at another address of this host, and others know that one
     opens_it = placement.hosts_store or (placement.board is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
@@ -121,7 +121,7 @@ def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
     addresses.check_loopback(dict.fromkeys(addresses.split(store)[0] for store in stores))
     return Meeting(
         store_addresses=[*stores, *placement.also_at],
-        host_store=stores if placement.hosts_store else None,
+        host_store=[*stores, *placement.also_at] if placement.hosts_store else None,
         job=job_id(placement.job.encode()),
         key=key,
         key_source=source,

@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from pycollective.launching import memory_cgroup
 from pycollective.launching.addresses import join
 from pycollective.launching.environment import threads_per_rank
+from pycollective.launching.last_error import error_lines
+from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 from pycollective.launching.output import write_all
-from pycollective.launching.screen.tracebacks import Ending, begins, named
-from pycollective.launching.verdict import Failure, culprit, error_lines
+from pycollective.launching.screen.tracebacks import Ending, named
+from pycollective.launching.verdict import Failure, culprit
 
 WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 
@@ -49,14 +51,13 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
 
 def outcome(ranks: LocalRanks, options: Options) -> int:
     """Says what went wrong, and shows what was held back for that; returns the exit code."""
-    own_end = not ranks.asked and ranks.lost is None
-    failure = culprit(ranks.failures) if own_end else None
+    if ranks.asked:  # what was held back has been shown
+        return 128 + ranks.asked[0]
+    failure = culprit(ranks.failures) if ranks.lost is None else None
     ending = ranks.screen.end(None if failure is None else failure.rank)
     if ending.lines:
         with contextlib.suppress(OSError):  # its reader is gone; the exit code tells as well
-            write_all(sys.stderr.fileno(), b"".join(line + b"\n" for line in ending.lines))
-    if ranks.asked:
-        return 128 + ranks.asked[0]
+            write_all(sys.stderr.fileno(), b"".join(visible(line) + b"\n" for line in ending.lines))
     if ranks.lost is not None:
         say(f"{cannot_write(ranks.lost)}; the ranks were stopped")
         return 1
@@ -72,8 +73,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
     where = f"; logs: {options.log_dir}" if options.log_dir else ""
-    tail = list(ranks.screen.tails[failure.rank])
-    what = f"rank {failure.rank} failed first{here} ({cause(failure, tail, options)}){alike}"
+    tail = [visible(line) for line in ranks.screen.tails[failure.rank].lines]
+    what = f"rank {failure.rank} failed first{here} ({cause(failure, ranks, options)}){alike}"
     what += f"; the others were stopped{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
@@ -83,12 +84,12 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
         return f"{what} It wrote nothing to stderr.", []
     if ending.shown:
         return f"{what} Its error, of which more stands above:", error_lines(tail)
-    return f"{what} Its last lines:", max(tail, ending.whole, key=len)
+    return f"{what} Its last lines:", max(tail, [visible(line) for line in ending.whole], key=len)
 
 
-def cause(failure: Failure, tail: Sequence[bytes], options: Options) -> str:
+def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
     """How it ended: a program that says nothing before has chosen its exit code itself."""
-    chosen = failure.status > 0 and options.of_python and not any(map(begins, tail))
+    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].has_error
     return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 

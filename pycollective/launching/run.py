@@ -17,6 +17,7 @@ from pycollective.launching.local_ranks import LocalRanks, Logs
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.options import Options
 from pycollective.launching.output import fill_standard_streams, open_logs
+from pycollective.launching.terminal import in_background, settings_kept
 
 __all__ = ["Options", "run"]
 
@@ -31,13 +32,19 @@ class CannotLog(Exception):
 def run(options: Options) -> int:
     """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
     fill_standard_streams()
+    if options.stdin is not None and in_background(0):
+        report.say(
+            f"--stdin {options.stdin}: this is a job in the background of its terminal, which nobody answers there. "
+            f"Start it in the foreground, or give it a file or a pipe (< answers)"
+        )
+        return 1
     try:
         if options.machines and (awaited := machines.check(options.machines)):
             report.say(awaited)
         if options.banner:
             report.say(report.banner(options, os.environ))
-        if told := gpus.missing(options.gpus):
-            report.say(told)
+        if missing := gpus.missing(options.gpus):
+            report.say(missing)
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)
@@ -61,24 +68,24 @@ def run(options: Options) -> int:
 
 
 def run_once(options: Options, attempt: int) -> LocalRanks:
-    with contextlib.ExitStack() as files:
+    with settings_kept(0), contextlib.ExitStack() as files:
         try:
             logs = open_logs(options.log_dir, options.here, files)
         except OSError as error:
             raise CannotLog(report.cannot_write(error)) from error
-        key = tell_missing = None
+        key = report_absent = None
         if options.machines is not None:
             world = machines.world_of(options.machines, options.here)
         else:
             key = new_key()  # of this attempt alone: who is left of an earlier one finds nobody
             store = files.enter_context(open_store_of_run(key))
-            tell_missing = store._tell_missing
+            report_absent = store._tell_missing
             world = World(
                 size=options.ranks, store=store.addresses[0], master_port=free_port(), attempt=attempt
             )
-        ranks = asyncio.run(ran(options, world, key, logs, tell_missing))
+        ranks = asyncio.run(ran(options, world, key, logs, report_absent))
     for number in filter(heard, USER_SIGNALS):
-        signal.signal(number, nobody_to_tell)  # between two attempts it must not end us
+        signal.signal(number, ignored)  # between two attempts it must not end us
     return ranks
 
 
@@ -87,11 +94,11 @@ async def ran(
     world: World,
     key: bytes | None,
     logs: Logs,
-    tell_missing: Callable[[Sequence[int], str], None] | None,
+    report_absent: Callable[[Sequence[int], str], None] | None,
 ) -> LocalRanks:
     """The ranks, which have ended."""
     with child.guarded() as guard_fd:
-        ranks = LocalRanks(options, world, guard_fd, logs, tell_missing)
+        ranks = LocalRanks(options, world, guard_fd, logs, report_absent)
         for number in filter(heard, STOP_SIGNALS):
             ranks.loop.add_signal_handler(number, ranks.asked_to_stop, number)
         for number in filter(heard, USER_SIGNALS):
@@ -100,7 +107,7 @@ async def ran(
     return ranks
 
 
-def nobody_to_tell(number: int, frame: FrameType | None) -> None:
+def ignored(number: int, frame: FrameType | None) -> None:
     pass
 
 

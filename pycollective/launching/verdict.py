@@ -7,11 +7,14 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pycollective.launching.last_error import last_error, last_header, plain
+
+SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
 # A rank that reports the end of another one is a victim, even if it exits first.
 _CONSEQUENCE = re.compile(
     rb"^pycollective\.(\w+\.)*((Peer\w+|Aborted)\b|CollectiveMismatch: .*\bmade shutdown instead of\b)"
 )
-_TORCHS_PREFIX = re.compile(rb"^\[rank\d+\]: ?")  # torch.distributed puts it before each line of a traceback
+_STOPPED = re.compile(rb"(KeyboardInterrupt|SystemExit)\b")  # what handlers of our signals usually raise
 
 
 @dataclass(frozen=True)
@@ -38,32 +41,30 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def is_consequence(last_lines: Sequence[bytes]) -> bool:
-    """Whether a traceback at the end of a rank's standard error ends in an error that names another rank."""
-    for line in map(plain, reversed(last_lines)):
-        if line[:1] == b" ":
-            return False  # inside a traceback's frames: the error's own lines are below and did not match
-        if _CONSEQUENCE.match(line):
-            return True
-        if line.startswith(b"Traceback"):
-            return False
-    return False
+def is_consequence(lines: Sequence[bytes]) -> bool:
+    """Whether the last error in what a rank wrote to its standard error names the end of another rank."""
+    return consequence(lines) is not None
 
 
-def plain(line: bytes) -> bytes:
-    """The line as Python wrote it."""
-    return _TORCHS_PREFIX.sub(b"", line)
+def consequence(lines: Sequence[bytes]) -> int | None:
+    """Where that error stands. Warnings may follow it, as Python prints them when it ends."""
+    if last_header(lines) is not None:
+        error = last_error(lines)
+        return error if error is not None and _CONSEQUENCE.match(plain(lines[error])) else None
+    return next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(plain(line))), None)
 
 
-def error_lines(last_lines: Sequence[bytes]) -> list[bytes]:
-    """Of a traceback, or what else ended a rank: the error itself, which stands below the frames."""
-    found: list[bytes] = []
-    for line in map(plain, reversed(last_lines)):
-        if found and (line[:1] == b" " or line.startswith(b"Traceback")):
-            break
-        if line.strip() or found:
-            found.append(line)
-    return found[::-1]
+def judged(rank: int, status: int, lines: Sequence[bytes]) -> Failure:
+    """A rank that was killed by a signal has not ended of an error, even if it has survived one and told of it."""
+    return Failure(rank, status, status >= 0 and is_consequence(lines))
+
+
+def ended_by_itself(status: int, lines: Sequence[bytes]) -> bool:
+    """Whether a rank that was being stopped has ended of an error of its own nevertheless, and not of our signals."""
+    if status <= 0:
+        return status not in (0, -signal.SIGTERM, -signal.SIGKILL)
+    error = last_error(lines)
+    return error is not None and not is_consequence(lines) and not _STOPPED.match(plain(lines[error]))
 
 
 def culprit(failures: Sequence[Failure]) -> Failure | None:

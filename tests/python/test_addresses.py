@@ -80,13 +80,27 @@ def test_where_the_launcher_says_nothing_and_there_is_no_network_loopback_will_d
     assert candidates(one_host=None, env={}, found=HOST, routes=[])[0] == "10.1.0.7"
 
 
-def test_an_address_of_this_host_has_other_spellings() -> None:
+def test_a_name_of_this_host_stands_for_all_its_addresses() -> None:
     others = ["10.1.0.7", "2001:db8::7", "192.0.2.7"]
-    assert addresses.other_spellings(["127.0.0.1"], HOST) == ["::1", *others]
-    assert addresses.other_spellings(["::1"], HOST) == ["127.0.0.1", *others]
-    assert addresses.other_spellings(others, HOST) == ["127.0.0.1", "::1"]
-    assert addresses.other_spellings(["203.0.113.5"], HOST) == []
-    assert addresses.other_spellings(["127.0.0.2"], HOST) == []
+    assert addresses.other_spellings("node", ["127.0.0.1"], HOST) == ["::1", *others]
+    assert addresses.other_spellings("node", others, HOST) == ["127.0.0.1", "::1"]
+    assert addresses.other_spellings("elsewhere", ["203.0.113.5"], HOST) == []
+
+
+def test_a_numeric_address_of_this_host_stands_for_itself() -> None:
+    """Another job may have the same port at another address. The two loopbacks are one."""
+    assert addresses.other_spellings("192.0.2.7", ["192.0.2.7"], HOST) == []
+    assert addresses.other_spellings("127.0.0.2", ["127.0.0.2"], HOST) == []
+    for host in ("localhost", "127.0.0.1"):
+        assert addresses.other_spellings(host, ["127.0.0.1"], HOST) == ["::1"]
+    assert addresses.other_spellings("[::1]", ["::1"], HOST) == ["127.0.0.1"]
+
+
+def test_a_rank_0_that_was_given_a_name_is_at_loopback_too() -> None:
+    assert addresses.opened_besides("node", ["192.0.2.7"], HOST) == ["127.0.0.1", "::1"]
+    assert addresses.opened_besides("localhost", ["127.0.0.1"], HOST) == ["::1"]
+    assert addresses.opened_besides("192.0.2.7", ["192.0.2.7"], HOST) == []
+    assert addresses.opened_besides("elsewhere", ["203.0.113.5"], HOST) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])

@@ -15,7 +15,10 @@ import pycollective as pc
 from pycollective import by_hand, testing
 from pycollective.by_hand import place
 from pycollective.launching import rendezvous
+from pycollective.launching.addresses import LOOPBACKS, is_usable, join, split
+from pycollective.launching.detect.torch_variables import detect
 from pycollective.launching.environment import free_port
+from pycollective.launching.interfaces import interfaces
 
 
 def test_tcp_is_another_spelling_of_host_and_port() -> None:
@@ -97,6 +100,26 @@ def test_a_master_in_several_spellings_is_one_master(first: str, local_size: boo
     hosts = [host for host in hosts if resolves(host)]
     said = testing.run(by_variables, len(hosts), hosts, free_port(), local_size, init=False)
     assert said == [len(hosts)] * len(hosts)
+
+
+def test_a_rank_looks_for_its_store_at_no_address_that_another_job_may_have() -> None:
+    """Its own rank 0 may come later: else it joined the rank 0 of the other job, with the same port, size and key."""
+    own = [address for name, address, flags in interfaces() if is_usable((name, address, flags))]
+    loopbacks = [address for _, address, _ in interfaces() if address in LOOPBACKS]
+    for host in [*own, *loopbacks]:
+        others = own if host in loopbacks else loopbacks
+        variables = {
+            "RANK": "1",
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "1",
+            "MASTER_ADDR": host,
+            "MASTER_PORT": "4711",
+        }
+        for placement in (place(join(host, 4711), 1, 2), detect(variables)):
+            assert placement is not None
+            tried = {split(each)[0] for each in (*placement.store_addresses, *placement.also_at)}
+            assert host in tried
+            assert not tried & set(others)
 
 
 def names_that_come_later(monkeypatch: pytest.MonkeyPatch, failures: int) -> list[str]:

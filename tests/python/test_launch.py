@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import importlib.util
@@ -22,6 +23,9 @@ from pycollective import cli
 from pycollective.launching import child
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.key import key_file
+from pycollective.launching.last_error import HEADER
+from pycollective.launching.local_ranks import LocalRanks
+from pycollective.launching.options import Options
 from pycollective.launching.verdict import Failure, culprit, is_consequence
 
 pytestmark = pytest.mark.timeout(90)
@@ -152,6 +156,40 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit(
     assert "rank 1 failed first (exit code 3, as after sys.exit(3))" in done.stderr
 
 
+SLOW = (
+    "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
+    "if rank == 0: raise PeerFailure('rank 1 is gone')",
+    "signal.sigwait({signal.SIGTERM})",  # sent when the time for the others has passed
+)
+
+
+def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
+    program: Callable[..., str],
+) -> None:
+    done = run("-n", "2", program(*SLOW, "raise ValueError('the cause')"))
+    assert "rank 1 failed first" in done.stderr
+    assert done.stderr.splitlines()[-1] == "ValueError: the cause"
+    done = run("-n", "2", program(*SLOW, "sys.exit(3)"))  # what it does when it is told to stop
+    assert "rank 0 failed first" in done.stderr
+
+
+def test_what_a_rank_wrote_counts_though_it_arrives_after_its_end() -> None:
+    """Its reader, and so the launcher, may pause."""
+
+    async def culprits() -> list[int]:
+        ranks = LocalRanks(
+            Options(ranks=2, command=["true"]), World(size=2, store=None, master_port=1), -1, {}
+        )
+        ranks.ends = [(0, 1), (1, 1)]
+        found = [culprit(ranks.failures)]
+        ranks.screen.tails[0].add([HEADER, b"pycollective.errors.PeerFailure: rank 1 failed"])
+        found.append(culprit(ranks.failures))
+        return [each.rank for each in found if each]
+
+    assert asyncio.run(culprits()) == [0, 1]
+
+
 def test_verdict_prefers_a_reason_of_ones_own() -> None:
     victim, guilty = Failure(0, 1, consequence=True), Failure(3, -9, consequence=False)
     assert culprit([victim, guilty]) is guilty
@@ -162,7 +200,12 @@ def test_verdict_prefers_a_reason_of_ones_own() -> None:
         [b"Traceback (most recent call last):", b'  File "x"', b"pycollective.PeerExited: rank 2"]
     )
     assert not is_consequence(
-        [b"pycollective.PeerExited: rank 2", b"Traceback:", b'  File "x"', b"ValueError: PeerExited"]
+        [
+            b"pycollective.PeerExited: rank 2",
+            b"Traceback (most recent call last):",
+            b'  File "x"',
+            b"ValueError: PeerExited",
+        ]
     )
     assert not is_consequence([b"Aborted!"])  # what command line programs say when their user gives up
     assert is_consequence([b"pycollective.errors.Aborted: this group has ended"])

@@ -2,47 +2,83 @@
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, program, run
+from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, run
 
 import pycollective as pc
-from pycollective.launching import memory_cgroup
+from pycollective.launching import child, memory_cgroup
+from pycollective.launching.absent_ranks import groups_with_others
+from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
 from pycollective.launching.verdict import is_consequence
+from pycollective.launching.worker import Outcome
 
 pytestmark = pytest.mark.timeout(90)
-__all__ = ["program"]  # a fixture
 HEAD = "Traceback (most recent call last):"
 PEER_FAILURE = "pycollective.errors.PeerFailure: barrier: rank 1 failed"
-# Each rank goes on when all have come here: a pipe from each to each of the others would be many.
+# Each rank goes on when all have come here: the others write a byte to rank 0, which then writes one to each of them.
 ALL_HERE = (
-    "open(sys.argv[0] + str(rank), 'w').close()",
-    "import glob",
-    "while len(glob.glob(sys.argv[0] + '?')) < int(os.environ['WORLD_SIZE']): os.sched_yield()",
+    "names = [sys.argv[0] + '.come', sys.argv[0] + '.go']",
+    "come, go = (os.open(name, os.O_RDWR) for name in names)",  # waits for nobody
+    "others = int(os.environ['WORLD_SIZE']) - 1",
+    "if rank == 0: [os.read(come, 1) for _ in range(others)]; os.write(go, bytes(others))",
+    "else: os.write(come, b' '); os.read(go, 1)",
 )
+# As `pycollective run`, but nothing is shown or decided because of the time that has passed.
+PATIENT = """
+import sys
+from pycollective.cli import main
+from pycollective.launching import local_ranks
+from pycollective.launching.screen import tracebacks
+tracebacks.HOLD_S = tracebacks.VICTIM_HOLD_S = local_ranks.SETTLE_S = 1e6
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., str]:
+    """As that of test_launch, with what ALL_HERE needs."""
+    for name in ("come", "go"):
+        os.mkfifo(tmp_path / f"program.py.{name}")
+
+    def write(*lines: str) -> str:
+        path = tmp_path / "program.py"
+        path.write_text(
+            "\n".join(["import os, signal, subprocess, sys", "rank = int(os.environ['RANK'])", *lines])
+        )
+        return str(path)
+
+    return write
 
 
 def merged(*words: str) -> str:
     """Both streams as a user reads them."""
     done = subprocess.run(
-        command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S
+        [sys.executable, "-c", PATIENT, *command(*words)[3:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEADLINE_S,
     )
     assert done.returncode != 0
     return done.stdout
 
 
 @pytest.mark.parametrize("prefix", ["", "[rank{rank}]: "])
-def test_eight_ranks_that_raise_the_same_print_one_traceback(
-    program: Callable[..., str], prefix: str
-) -> None:
+def test_ranks_that_raise_the_same_print_one_traceback(program: Callable[..., str], prefix: str) -> None:
     """Torch puts a prefix of its own before the lines."""
     script = program(
         *ALL_HERE,
@@ -52,7 +88,7 @@ def test_eight_ranks_that_raise_the_same_print_one_traceback(
         f"for line in lines: print(f'{prefix}' + line, file=sys.stderr)",
         "os._exit(1)",
     )
-    said = merged("-n", "8", script)
+    said = merged("-n", "3", script)
     assert said.count(HEAD) == 1, said
     assert said.count("ValueError: no such data set") == 1
     assert said.splitlines()[-1].endswith("ValueError: no such data set")
@@ -60,14 +96,14 @@ def test_eight_ranks_that_raise_the_same_print_one_traceback(
 
 @pytest.mark.parametrize("last", ["raise ValueError('boom')", "eval('foo(')", "import no_such_module"])
 def test_errors_of_a_whole_program_are_shown_once(program: Callable[..., str], last: str) -> None:
-    assert merged("-n", "3", program(*ALL_HERE, last)).count(HEAD) == 1
+    assert merged("-n", "2", program(*ALL_HERE, last)).count(HEAD) == 1
 
 
 def test_a_syntax_error_and_a_wrong_path_are_shown_once(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("foo(\n")
-    assert merged("-n", "3", str(wrong)).count("was never closed") == 1
-    assert merged("-n", "3", str(tmp_path / "missing.py")).count("can't open file") == 1
+    assert merged("-n", "2", str(wrong)).count("was never closed") == 1
+    assert merged("-n", "2", str(tmp_path / "missing.py")).count("can't open file") == 1
 
 
 def test_who_only_reports_the_end_of_another_rank_does_so_in_a_line(program: Callable[..., str]) -> None:
@@ -78,7 +114,7 @@ def test_who_only_reports_the_end_of_another_rank_does_so_in_a_line(program: Cal
         f"print('{HEAD}\\n  File \"x.py\", line 1, in <module>\\n{victim}' % rank, file=sys.stderr)",
         "sys.exit(1)",
     )
-    said = merged("-n", "4", script)
+    said = merged("-n", "3", script)
     assert said.count(HEAD) == 1, said
     assert said.count("PeerFailure") <= 1
     assert said.splitlines()[-1] == "KeyError: 'the cause'"
@@ -134,8 +170,8 @@ def test_equal_errors_that_ranks_survive_are_folded_too() -> None:
     assert screen.take(2, [*lines[1:2], b"ValueError: object at 0xbeef"]) == []
     assert screen.release(0) == lines
     assert screen.release(2) == []
-    assert screen.told() == [b"[2] the same error as rank 0"]
-    assert screen.told() == []
+    assert screen.reported() == [b"[2] the same error as rank 0"]
+    assert screen.reported() == []
     ending = screen.end(2)
     assert ending.shown
     assert ending.alike == [0]
@@ -158,7 +194,7 @@ def test_what_ranks_say_of_one_call_that_failed_on_all_is_one_error(program: Cal
         "pc.init(timeout=60); pc.barrier()",
         "pc.allreduce(np.zeros(3, 'f8' if rank == 1 else 'f4'))",
     )
-    said = merged("-n", "4", script)
+    said = merged("-n", "3", script)
     assert said.count(HEAD) == 1, said
     assert "rank 1" in said.split("CollectiveMismatch: ")[1]
 
@@ -169,6 +205,22 @@ def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None
     assert screen.take(0, [b"usage: x", b"y", b"z"]) == []
     assert screen.take(0, [b"end"]) == [b"usage: x", b"y", b"z", b"end"]
     assert not screen.held
+
+
+def test_long_lines_cost_little_and_are_compared_to_their_ends() -> None:
+    """A line of dots, as slow tests print them, once took minutes."""
+    dots, ends = b"." * 1_000_000, b"1" * 1_000_000
+    began = time.process_time()
+    kinds = {tracebacks.identity(0, [HEAD.encode(), line]) for line in (dots, ends, ends + b"x", dots + b"x")}
+    assert len(kinds) == 4
+    assert time.process_time() - began < 5  # seconds of the processor, whatever else runs
+
+
+def test_times_are_no_difference() -> None:
+    alike = {
+        tracebacks.identity(0, [b"after %s s" % each]) for each in (b"3", b"0.25", b"1.5e-05", b"10.125")
+    }
+    assert len(alike) == 1
 
 
 def test_ranks_are_named_in_short() -> None:
@@ -280,7 +332,7 @@ def test_a_rank_that_ends_well_before_init_is_told_to_those_that_wait_there(
     assert done.returncode == 1
     assert done.stderr.count(HEAD) == 1
     last = done.stderr.splitlines()[-1]
-    assert f"rank {absent} has ended (exit code 0) and never called init()" in last
+    assert f"rank {absent} has ended (exit code 0) without joining this world" in last
 
 
 def leaves_out_init(absent: int) -> None:
@@ -289,8 +341,72 @@ def leaves_out_init(absent: int) -> None:
 
 
 def test_a_function_that_returns_before_init_is_told_to_those_that_wait_there() -> None:
-    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* and never called init"):
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* without joining this world"):
         pc.run(leaves_out_init, 1, n=3, init=False)
+
+
+def joins_one_world_less(absent: int) -> None:
+    pc.init(timeout=60)
+    pc.shutdown()
+    leaves_out_init(absent)
+
+
+def test_a_rank_that_ends_between_two_worlds_is_not_said_to_have_joined_none() -> None:
+    with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* without joining this world"):
+        pc.run(joins_one_world_less, 1, n=2, init=False)
+
+
+def test_ranks_are_heard_while_the_store_that_hears_of_absent_ones_is_slow() -> None:
+    class SlowStore:
+        asked, answered = threading.Event(), threading.Event()
+
+        def _tell_missing(self, ranks: Sequence[int], why: str) -> None:
+            assert list(ranks) == [0]
+            self.asked.set()
+            self.answered.wait(DEADLINE_S)
+
+    store, pipe = SlowStore(), subprocess.PIPE
+    ranks = JobRanks(lambda *_: None, store)  # type: ignore[arg-type]  # it is asked for nothing else
+    begun = []
+    try:
+        for rank, words in enumerate((["true"], ["cat"])):
+            begun.append(
+                child.start(
+                    words, rank=rank, env=os.environ, key_fd=None, stdin=pipe, stdout=pipe, stderr=pipe
+                )
+            )
+            reply = tempfile.TemporaryFile()  # noqa: SIM115  # it is JobRank's
+            pickle.dump(Outcome(), reply)
+            ranks.add(JobRank(begun[-1], reply))
+        first = ranks.next_end(math.inf)
+        assert first is not None
+        assert first.rank == 0
+        stdin = begun[1].process.stdin
+        assert stdin is not None
+        threading.Thread(target=lambda: store.asked.wait(DEADLINE_S) and stdin.close()).start()
+        second = ranks.next_end(math.inf)
+        assert second is not None
+        assert second.rank == 1
+        assert store.asked.is_set()
+    finally:
+        store.answered.set()
+        ranks.close()
+        for each in begun:
+            each.reap()
+            assert each.process.stdin is not None
+            each.process.stdin.close()
+
+
+def test_a_process_may_call_itself_anything() -> None:
+    """Also what is no text, while the launcher looks which processes there are."""
+    name = Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes(b"\xff) S 1 \xfe")
+    try:
+        groups = groups_with_others()
+    finally:
+        name.write_bytes(before)
+    assert os.getpgrp() in groups or os.getpgrp() == os.getpid()
 
 
 def test_a_shell_that_leaves_its_rank_behind_is_no_absent_rank(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +32,7 @@ from test_launch import (
     wait_until_gone,
 )
 
+from pycollective.launching.screen.cells import fitted
 from pycollective.launching.screen.live_line import LiveLine
 
 pytestmark = pytest.mark.timeout(90)
@@ -173,6 +176,30 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
         wait_until_gone(pids)
 
 
+def test_ctrl_c_is_heard_though_an_error_is_held_back_for_the_same_pipe(program: Callable[..., str]) -> None:
+    """`2>&1 | less`"""
+    script = program(
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)",
+        "print('Traceback (most recent call last):\\n  ' + 'x' * 200_000, file=sys.stderr)",  # more than a pipe takes
+        "sys.stderr.flush()",
+        "while True: print('x' * 1000)",
+    )
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", script)[3:]]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        wait_until_full(process.stdout.fileno())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130  # nobody has read anything
+
+
+HOLDS_BACK_FOR_LONG = """
+import sys
+from pycollective import cli
+from pycollective.launching import local_ranks
+from pycollective.launching.screen import tracebacks
+tracebacks.HOLD_S, local_ranks.DRAIN_S = 1e6, 0.1
+sys.exit(cli.main())
+"""
 SAYS_WHEN_IT_WAITS = """
 import asyncio, os, sys
 from pycollective import cli
@@ -237,6 +264,54 @@ def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them
     assert line.redrawn() == b""
 
 
+def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str]) -> None:
+    """What has come of its second line together with the first one is held back, too."""
+    script = program(
+        BLOCK_USR1,
+        "os.write(2, b'before\\nTraceback (most recent call last):\\n  File')",
+        AWAIT_USR1,
+        "print('after', flush=True)",
+        WAIT,
+    )
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", "--no-banner", script)[3:]]
+    with on_a_terminal(*words) as (process, terminal):
+        text = read_until(terminal, b"before")
+        process.send_signal(signal.SIGUSR1)
+        text += read_until(terminal, b"after")
+    assert b"File" not in text
+
+
+@pytest.mark.parametrize("options", [(), ("--no-prefix",)])
+def test_a_last_line_without_an_end_stays_on_the_terminal(
+    program: Callable[..., str], options: Sequence[str]
+) -> None:
+    script = program(
+        BLOCK_USR1,
+        "if rank == 0: sys.stderr.write('bar'); sys.stderr.flush(); " + AWAIT_USR1,
+        "else: print('last', end='')",
+    )
+    with on_a_terminal(*command("-n", "2", *options, "--no-banner", script)) as (process, terminal):
+        read_until(terminal, b"last\r\n", b"bar")
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("abcdef", "abcd"),
+        ("\u8fdb\u5ea6\u6761", "\u8fdb\u5ea6"),  # each takes two cells
+        ("a\u8fdb\u5ea6\u6761", "a\u8fdb"),
+        ("e\u0301" * 5, "e\u0301" * 4),
+        ("\x1b[31mabcdef", "\x1b[31mabcd\x1b[0m"),
+        ("\x1b[31mab\x1b[0mcdef", "\x1b[31mab\x1b[0mcd\x1b[0m"),
+        ("ab\x07cdef", "abcd"),
+    ],
+)
+def test_the_unfinished_line_fits_into_a_row(text: str, shown: str) -> None:
+    assert fitted(text, 4) == shown
+
+
 def test_the_rank_that_can_be_answered_has_the_unfinished_line() -> None:
     line = LiveLine(fd=-1, answered=1)
     line.update(1, "out", b"[1] ", b"name? ")
@@ -299,3 +374,33 @@ def test_a_question_on_a_terminal_is_answered(program: Callable[..., str]) -> No
         os.write(terminal, b"Ada\n")
         read_until(terminal, b"hello Ada")
         assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_terminal_is_left_as_it_was_found(program: Callable[..., str]) -> None:
+    """ipdb and its like have it for themselves while they read a line, and a rank may be killed meanwhile."""
+    script = program("import tty; tty.setraw(0)", "os.kill(os.getpid(), signal.SIGKILL)")
+    with on_a_terminal(*command("-n", "1", "--stdin", "0", "--no-banner", script)) as (process, terminal):
+        before = termios.tcgetattr(terminal)
+        read_until(terminal, b"SIGKILL")
+        assert process.wait(DEADLINE_S) == 137
+        assert termios.tcgetattr(terminal) == before
+
+
+def test_standard_input_is_refused_in_the_background_of_a_terminal() -> None:
+    """A shell with job control starts it there."""
+
+    def with_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    words = command("-n", "1", "--stdin", "0", *SAY_HI)
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        ["sh", "-mc", '"$@" & wait $!', "sh", *words],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=with_terminal,
+    ) as shell:  # fmt: skip
+        os.close(theirs)
+        said, _ = shell.communicate(timeout=DEADLINE_S)
+    os.close(ours)
+    assert "--stdin 0: this is a job in the background of its terminal" in said
+    assert shell.returncode == 1

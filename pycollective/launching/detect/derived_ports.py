@@ -14,7 +14,10 @@ FIRST_PORT, END_PORT = 20000, 32768
 
 
 def ports(env: Mapping[str, str], text: str, *, taken: int = 0) -> list[int]:
-    """What follows from `text`, which only the ranks of this job have; PYCOLLECTIVE_PORT names one instead."""
+    """What follows from `text`, which all ranks of the job have; PYCOLLECTIVE_PORT names one instead.
+
+    Another job may have the same text, and so the same ports, at another address.
+    """
     if env.get("PYCOLLECTIVE_PORT"):
         port = integer(env, "PYCOLLECTIVE_PORT")
         if not 0 < port < 65536:

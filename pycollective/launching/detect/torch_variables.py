@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from pycollective.errors import InvalidArgument
-from pycollective.launching.addresses import candidates, join, other_spellings, store_hosts
+from pycollective.launching.addresses import candidates, join, opened_besides, other_spellings, store_hosts
 from pycollective.launching.board import Board
 from pycollective.launching.detect.derived_ports import ports
 from pycollective.launching.detect.placement import Placement
@@ -54,6 +54,7 @@ def place(
     # the ranks may know one host by several names.
     job = f"{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
     hosts = [] if board else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
+    others = [] if board else (other_spellings if rank > 0 else opened_besides)(env["MASTER_ADDR"], hosts)
     return Placement(
         rank=rank,
         size=size,
@@ -62,7 +63,7 @@ def place(
         launcher=launcher,
         one_host=one_host,
         store_addresses=stores(env, job, hosts),
-        also_at=stores(env, job, other_spellings(hosts)) if hosts and rank > 0 else (),
+        also_at=stores(env, job, others),
         hosts_store=rank == 0 and board is None,
         board=board,
         job=job,

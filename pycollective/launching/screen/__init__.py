@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
+from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
-from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine, visible
-from pycollective.launching.screen.tracebacks import HOLD_S, VICTIM_HOLD_S, Ending, Tracebacks
+from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
+from pycollective.launching.screen.tail import Tail
+from pycollective.launching.screen.tracebacks import Ending, Tracebacks
 from pycollective.launching.verdict import is_consequence
 
 __all__ = ["Screen"]
 
-TAIL_LINES = 40
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 
 
@@ -37,7 +39,7 @@ class Screen:
         self.on_closed = on_closed  # called once, when nobody reads us any more
         self.on_failed = on_failed  # called when something cannot be written for any other reason
         self.closed = False
-        self.tails: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
+        self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
@@ -66,7 +68,7 @@ class Screen:
         """Hands the text, whole lines if possible, to the writer at once; to wait for is until it is written."""
         lines = text.removesuffix(b"\n").split(b"\n")
         if name == "err":
-            self.tails[rank].extend(lines)
+            self.tails[rank].add(lines)
         if rank not in self.ranks or self.direct:
             return done()
         if self.prefix:
@@ -82,9 +84,10 @@ class Screen:
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
         """What the rank has written of a line so far: a terminal shows that too, if it stays so for a moment."""
         live = self.live.get(name)
-        held = name == "err" and rank in self.tracebacks.held
-        if live is None or rank not in self.ranks or self.direct or held:
+        if live is None or rank not in self.ranks or self.direct:
             return
+        if name == "err" and rank in self.tracebacks.held:
+            line = b""
         live.update(rank, name, self.label(rank, name) if self.prefix else b"", line)
         self.draw_soon(name)
 
@@ -92,7 +95,11 @@ class Screen:
         self.drawing.discard(name)
         if self.waiting:  # the reader pauses: a later state will do
             self.draw_soon(name)
-        elif text := self.live[name].redrawn():
+        else:
+            self.redraw(name)
+
+    def redraw(self, name: str) -> None:
+        if text := self.live[name].redrawn():
             self.write_bytes(name, text)
 
     def draw_soon(self, name: str) -> None:
@@ -104,28 +111,37 @@ class Screen:
         held = rank in self.tracebacks.held
         lines = self.tracebacks.take(rank, lines)
         if not held and rank in self.tracebacks.held:
-            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank)
+            self.unfinished(rank, "err", b"")
+            asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
         return lines
 
-    def release(self, rank: int, held_s: float = HOLD_S) -> None:
+    def release(self, rank: int, held_s: float = 0.0) -> None:
         """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
-        if held_s < VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
-            asyncio.get_running_loop().call_later(HOLD_S, self.release, rank, held_s + HOLD_S)
+        held_s += tracebacks.HOLD_S
+        if held_s < tracebacks.VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
+            asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank, held_s)
             return
         lines = self.tracebacks.release(rank)
         if lines:
             self.show_lines(rank, "err", lines)
-        elif self.tracebacks.untold:
-            asyncio.get_running_loop().call_later(INTERVAL_S, self.tell_equal)
+        elif self.tracebacks.unreported:
+            asyncio.get_running_loop().call_later(INTERVAL_S, self.report_equal)
 
-    def tell_equal(self) -> None:
-        lines = self.tracebacks.told()
+    def report_equal(self) -> None:
+        lines = self.tracebacks.reported()
         if lines:
             self.write("err", b"".join(line + b"\n" for line in lines))
 
     def end(self, culprit: int | None) -> Ending:
         """What is still to be shown when no rank is left. `culprit`: the rank that failed first."""
         return self.tracebacks.end(culprit)
+
+    def settle(self, *, whole: bool) -> None:
+        """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
+        for name in self.live:
+            self.redraw(name)
+        if whole and (lines := self.end(None).lines):
+            self.write("err", b"".join(visible(line) + b"\n" for line in lines))
 
     def show_lines(self, rank: int, name: str, lines: list[bytes]) -> Awaitable[None]:
         if not lines:
@@ -135,7 +151,9 @@ class Screen:
 
     def write(self, name: str, text: bytes) -> asyncio.Task[None]:
         live = self.live.get(name)
-        return self.write_bytes(name, text if live is None or self.direct else live.around(text))
+        if live is None or self.direct:
+            return self.write_bytes(name, text)
+        return self.write_bytes(name, live.around(text if text.endswith(b"\n") else text + b"\n"))
 
     def write_bytes(self, name: str, text: bytes) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self.written(self.writers[name].write(text)))

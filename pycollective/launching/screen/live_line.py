@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
+
+from pycollective.launching.lines import visible
+from pycollective.launching.screen.cells import fitted
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"
-# Moves of the cursor, which would lead into the lines of other ranks. Colours stay.
-_MOVES = re.compile(rb"\x1b\[\??[\d;]*[A-HJKSTfhlnsu]")
-
-
-def visible(line: bytes) -> bytes:
-    """What a terminal would show of a line that is drawn anew by carriage returns."""
-    return _MOVES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def width(fd: int) -> int:
@@ -53,7 +48,5 @@ class LiveLine:
             return b""
         rank = self.answered if self.answered in {rank for rank, _ in self.open} else min(self.open)[0]
         label, text = [each for (of, _), each in self.open.items() if of == rank][-1]
-        if b"\x1b" in text:  # a cut might go through a colour
-            return label + text
-        room = max(width(self.fd) - 1 - len(b"[%d] " % rank), 1) if label else width(self.fd) - 1
-        return label + text.decode(errors="replace")[:room].encode()
+        room = width(self.fd) - 1 - (len(b"[%d] " % rank) if label else 0)
+        return label + fitted(text.decode(errors="replace"), max(room, 1)).encode()

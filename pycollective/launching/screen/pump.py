@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import IO
 
+from pycollective.launching.lines import LONGEST_LINE
 from pycollective.launching.output import write_log
 from pycollective.launching.screen import Screen
 
 READ_BYTES = 1 << 16
-LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
 
 
 async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[bytes] | None) -> None:

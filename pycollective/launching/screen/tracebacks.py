@@ -3,52 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from pycollective.launching.verdict import error_lines, is_consequence, plain
+from pycollective.launching.last_error import HEADER, begins, is_header, last_error, last_header, plain
+from pycollective.launching.verdict import consequence
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
-LONGEST = 2000  # lines
-# A traceback, a SyntaxError's place, a crash in C, a usage message, and what Python itself says of a wrong path.
-_BEGINNING = re.compile(
-    rb'(\s*\+ Exception Group )?Traceback \(most recent call last\):|  File ".*", line \d+$|Fatal Python error: '
-    rb"|usage: |\S*python[\d.]*: "
-)
+WINDOW_S = 10.0  # after that an equal error is news
+LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # lines and bytes that are held back of a rank
+COMPARED_NBYTES = 4096  # of a line; of what follows, a checksum
 # What differs between ranks that fail alike: addresses of objects, processes, times.
-_VARYING = re.compile(rb"0x[0-9a-f]+|(?<=pid )\d+|(?<=process )\d+|[\d.]+(e-\d+)? m?s\b")
-_OURS = re.compile(
-    rb"^(pycollective\.[\w.]+): .*", re.MULTILINE | re.DOTALL
-)  # and what follows: it is the last
+_VARYING = re.compile(rb"0x[0-9a-f]+|(?<=pid )\d+|(?<=process )\d+|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b")
+# Our own message, with its further lines, which are indented.
+_OURS = re.compile(rb"^(pycollective\.[\w.]+): .*(?:\n .*)*", re.MULTILINE)
 _NUMBER = re.compile(rb"\d+")
-
-
-def begins(line: bytes) -> bool:
-    """Whether an error may begin here."""
-    return _BEGINNING.match(plain(line)) is not None
-
-
-def unfinished(lines: Sequence[bytes]) -> bool:
-    """Whether the rank was stopped in the middle of a traceback, above the error itself."""
-    last = next((plain(line) for line in reversed(lines) if line.strip()), b"")
-    return last[:1] == b" " or begins(last)
 
 
 def identity(rank: int, lines: Sequence[bytes]) -> bytes:
     """Equal for errors that are the same to a reader. Ours tell one story on all ranks, from the side of each."""
-    text = _VARYING.sub(b"", b"\n".join(plain(line) for line in lines).strip())
-    text = _OURS.sub(rb"\1", text)
-    if is_consequence(lines):
-        return _NUMBER.sub(b"", text)
+    text = b"\n".join(HEADER if is_header(line) else in_short(plain(line)) for line in lines)
+    text = _OURS.sub(rb"\1", _VARYING.sub(b"", text.strip()))
     return re.sub(rb"\brank %d\b" % rank, b"rank", text)
+
+
+def kind(lines: Sequence[bytes]) -> bytes:
+    """Equal for reports of the same end, whichever ranks and calls they name."""
+    return _NUMBER.sub(b"", _VARYING.sub(b"", b"\n".join(map(in_short, lines)).strip()))
+
+
+def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank: int) -> bool:
+    """Whether the rank was stopped while it wrote this error: at least one frame is the same, and no line differs."""
+    there, whole = identity(rank, lines), identity(of_rank, of)
+    first, *more = there.split(b"\n", 2)
+    return bool(more) and whole.startswith(b"%s\n%s\n" % (first, more[0])) and whole.startswith(there)
+
+
+def folds(lines: Sequence[bytes]) -> bool:
+    """Whether these lines tell of an error. What only looks like its beginning is shown for each rank."""
+    return not lines[0].startswith(b"usage: ") or any(b"error: " in line.lower() for line in lines)
+
+
+def in_short(line: bytes) -> bytes:
+    """A line that costs little to compare, however long it is."""
+    rest = line[COMPARED_NBYTES:]
+    return line[:COMPARED_NBYTES] + blake2b(rest).hexdigest().encode() if rest else line
 
 
 def spans(ranks: Sequence[int]) -> str:
     """`0-2, 5`."""
     words: list[str] = []
     begin = None
-    for rank in sorted(ranks):
+    for rank in sorted(set(ranks)):
         begin = rank if begin is None else begin
         if rank + 1 not in ranks:
             words.append(str(rank) if begin == rank else f"{begin}-{rank}")
@@ -72,82 +81,129 @@ class Ending:
 
 
 @dataclass
+class Shown:
+    """An error on the screen."""
+
+    at: float
+    writers: list[int]  # the first of these ranks has shown it
+
+
+@dataclass
+class Victims:
+    """Ranks that report the same end of another one."""
+
+    words: list[bytes]  # of the first of them
+    ranks: list[int] = field(default_factory=list)
+
+
+@dataclass
 class Tracebacks:
     """Everything about one screen's errors."""
 
+    clock: Callable[[], float] = time.monotonic
     held: dict[int, list[bytes]] = field(default_factory=dict)  # by rank
-    writers: dict[bytes, list[int]] = field(default_factory=dict)  # by identity: the first has shown it
-    untold: dict[bytes, list[int]] = field(default_factory=dict)  # those of whom nothing has been shown
+    held_nbytes: dict[int, int] = field(default_factory=dict)
+    shown: dict[bytes, Shown] = field(
+        default_factory=dict
+    )  # by a checksum of the identity; forgotten after a while
+    last: dict[int, bytes] = field(
+        default_factory=dict
+    )  # by rank: that checksum, if it has written nothing since
+    unreported: dict[tuple[bytes, int], list[int]] = field(
+        default_factory=dict
+    )  # by error and the rank that showed it
 
     def take(self, rank: int, lines: list[bytes]) -> list[bytes]:
         """What of these lines is shown at once. From where an error may begin, all that follows is held back."""
         if rank not in self.held:
             first = next((number for number, line in enumerate(lines) if begins(line)), len(lines))
             lines, rest = lines[:first], lines[first:]
+            if lines:
+                self.last.pop(rank, None)
             if rest:
-                self.held[rank] = rest
+                self.held[rank], self.held_nbytes[rank] = [], 0
         else:
-            self.held[rank] += lines
-            lines = []
-        if len(self.held.get(rank, ())) > LONGEST:
-            lines += self.release(rank)
+            lines, rest = [], lines
+        if rest:
+            self.held[rank] += rest
+            self.held_nbytes[rank] += sum(map(len, rest))
+            if len(self.held[rank]) > LONGEST or self.held_nbytes[rank] > LONGEST_NBYTES:
+                lines += self.release(rank)
         return lines
 
     def release(self, rank: int) -> list[bytes]:
-        """What was held back, to be shown now; nothing if an equal error has been shown."""
-        lines = self.held.pop(rank, [])
-        if not lines:
-            return []
-        key = identity(rank, lines)
-        writers = self.writers.setdefault(key, [])
-        writers.append(rank)
-        if len(writers) == 1:
+        """What was held back, to be shown now; nothing if another rank has just shown an equal error."""
+        return self.but_for_equal(rank, self.let_go(rank))
+
+    def let_go(self, rank: int) -> list[bytes]:
+        self.held_nbytes.pop(rank, None)
+        return self.held.pop(rank, [])
+
+    def but_for_equal(self, rank: int, lines: list[bytes]) -> list[bytes]:
+        self.last.pop(rank, None)
+        if not lines or not folds(lines):
             return lines
-        self.untold.setdefault(key, []).append(rank)
+        now = self.clock()
+        self.shown = {key: each for key, each in self.shown.items() if now - each.at < WINDOW_S}
+        key = self.last[rank] = checksum(identity(rank, lines))
+        if key not in self.shown or rank in self.shown[key].writers:
+            self.shown[key] = Shown(now, [rank])
+            return lines
+        self.shown[key].writers.append(rank)
+        self.unreported.setdefault((key, self.shown[key].writers[0]), []).append(rank)
         return []
 
-    def told(self) -> list[bytes]:
+    def reported(self) -> list[bytes]:
         """A line for each error that further ranks have written since the last call."""
         lines = [
-            b"[%s] the same error as rank %d" % (spans(ranks).encode(), self.writers[key][0])
-            for key, ranks in self.untold.items()
+            b"[%s] the same error as rank %d" % (spans(ranks).encode(), first)
+            for (_, first), ranks in self.unreported.items()
         ]
-        self.untold.clear()
+        self.unreported.clear()
         return lines
 
     def end(self, culprit: int | None) -> Ending:
         """When no rank is left: of those that only report the culprit's end, one line for all that say the same."""
-        of_culprit = self.identity_of(culprit)
-        shown = of_culprit in self.writers
-        whole = [] if culprit is None or shown else self.held.get(culprit, [])
-        lines: list[bytes] = []
-        victims: dict[bytes, list[int]] = {}  # by the type of their errors
-        words: dict[bytes, list[bytes]] = {}
-        alike = set(self.writers.get(of_culprit, []) if of_culprit else [])
+        if culprit is None:
+            lines = [line for rank in sorted(self.held) for line in self.labelled(rank, self.let_go(rank))]
+            return Ending(lines + self.reported(), [], shown=False, whole=[])
+        its = self.let_go(culprit)
+        key = checksum(identity(culprit, its)) if its else self.last.get(culprit, b"")
+        shown = key in self.shown
+        alike = {rank for rank, last in self.last.items() if last == key}
+        self.unreported = {about: ranks for about, ranks in self.unreported.items() if about[0] != key}
+        lines = []
+        victims: dict[bytes, Victims] = {}  # by the kind of their errors
         for rank in sorted(self.held):
-            key = identity(rank, self.held[rank])
-            if of_culprit is not None and of_culprit.startswith(key):  # a rank may be stopped while it writes
+            its_own = self.let_go(rank)
+            if same := bool(its) and is_beginning(its_own, its, rank, culprit):
+                its_own = []
+            elif same := checksum(identity(rank, its_own[: len(its) or None])) == key:
+                its_own = its_own[len(its) :] if its else []
+            if same:
                 alike.add(rank)
-            elif culprit is not None and unfinished(self.held[rank]):
-                continue
-            elif culprit is not None and is_consequence(self.held[rank]):
-                error = error_lines(self.held[rank])
-                victims.setdefault(error[0].partition(b":")[0], []).append(rank)
-                words.setdefault(error[0].partition(b":")[0], error)
-            else:
-                lines += [b"[%d] %s" % (rank, line) for line in self.release(rank)]
-        if of_culprit:
-            self.untold.pop(of_culprit, None)
-        lines += self.told()
-        for kind, ranks in victims.items():
-            lines += [b"[%s] %s" % (spans(ranks).encode(), line) for line in words[kind]]
-        self.held.clear()
-        return Ending(lines, sorted(alike - {culprit}), shown, whole)
+            lines += self.labelled(rank, without_end(rank, its_own, victims))
+        lines += self.reported()
+        for each in victims.values():
+            lines += [b"[%s] %s" % (spans(each.ranks).encode(), line) for line in each.words]
+        return Ending(lines, sorted(alike - {culprit}), shown, [] if shown else its)
 
-    def identity_of(self, rank: int | None) -> bytes | None:
-        """Of the error that the rank has written last."""
-        if rank is None:
-            return None
-        if rank in self.held:
-            return identity(rank, self.held[rank])
-        return next((key for key, ranks in self.writers.items() if rank in ranks), None)
+    def labelled(self, rank: int, lines: list[bytes]) -> list[bytes]:
+        return [b"[%d] %s" % (rank, line) for line in self.but_for_equal(rank, lines)]
+
+
+def without_end(rank: int, lines: list[bytes], victims: dict[bytes, Victims]) -> list[bytes]:
+    """Without a traceback that breaks off, or whose error only reports another rank's end: that goes to `victims`."""
+    header = last_header(lines)
+    if header is not None and last_error(lines) is None:
+        return lines[:header]
+    error = consequence(lines)
+    if error is None:
+        return lines
+    words = lines[error:]
+    victims.setdefault(kind(words), Victims(words)).ranks.append(rank)
+    return lines[: error if header is None else header]
+
+
+def checksum(text: bytes) -> bytes:
+    return blake2b(text, digest_size=16).digest()

@@ -1,0 +1,32 @@
+"""The terminal of a launcher: whether it may read there, and what its ranks have set."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+from collections.abc import Iterator
+
+
+def in_background(fd: int) -> bool:
+    """Whether this process would be stopped if it read from that terminal. False if it is not its terminal."""
+    try:
+        return os.tcgetpgrp(fd) != os.getpgrp()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def settings_kept(fd: int) -> Iterator[None]:
+    """A rank that is killed while it has the terminal for itself, as in ipdb, leaves it without echo and line ends."""
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:  # no terminal
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not in_background(fd):  # else they are those of somebody else now
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -1,0 +1,164 @@
+"""What is held back of ranks' errors, which of them are folded, and which error ended a rank. No line is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pycollective.launching.last_error import begins, error_lines
+from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen.tail import TAIL_LINES, TAIL_NBYTES, Tail
+from pycollective.launching.screen.tracebacks import Tracebacks, spans
+from pycollective.launching.verdict import culprit, is_consequence, judged
+
+HEAD = b"Traceback (most recent call last):"
+FRAME = b'  File "x.py", line 1, in <module>'
+ERROR = [HEAD, FRAME, b"ValueError: boom"]
+VICTIM = [HEAD, FRAME, b"pycollective.errors.PeerFailure: barrier on rank 0: rank 1 failed"]
+TRACKER = [
+    b"/usr/lib/python3/multiprocessing/resource_tracker.py:224: UserWarning: leaked",
+    b"  warnings.warn(",
+]
+
+
+def end_of(culprit_: int, **texts: list[bytes]) -> tracebacks.Ending:
+    """Of ranks that have written this, each named as `r0`."""
+    screen = Tracebacks()
+    for name, lines in texts.items():
+        screen.take(int(name[1:]), lines)
+    return screen.end(culprit_)
+
+
+def test_what_a_rank_repeats_is_shown_again() -> None:
+    screen = Tracebacks()
+    for _ in range(2):
+        screen.take(0, ERROR)
+        assert screen.release(0) == ERROR
+    assert screen.reported() == []
+
+
+def test_an_equal_error_is_news_after_a_while() -> None:
+    now = 0.0
+    screen = Tracebacks(clock=lambda: now)
+    screen.take(0, ERROR)
+    assert screen.release(0) == ERROR
+    now += tracebacks.WINDOW_S
+    screen.take(1, ERROR)
+    assert screen.release(1) == ERROR
+
+
+def test_errors_behind_an_equal_report_of_ours_are_compared_too() -> None:
+    timeout = [HEAD, FRAME, b"pycollective.errors.CollectiveTimeout: on rank %d", b"    ranks 0, 1: in step"]
+    ending = end_of(
+        0,
+        r0=[*timeout, b"retries", HEAD, FRAME, b"KeyError: 1"],
+        r1=[*timeout, b"retries", HEAD, FRAME, b"IndexError: 2"],
+    )
+    assert ending.alike == []
+    assert b"[1] IndexError: 2" in ending.lines
+
+
+def test_what_only_looks_like_an_error_is_not_folded() -> None:
+    screen = Tracebacks()
+    for rank in range(2):
+        held = [b"usage: 80 % of the GPU"]
+        assert screen.take(rank, held) == []
+        assert screen.release(rank) == held
+        assert screen.take(rank, [b"/usr/bin/python3: 3 processes"]) == [b"/usr/bin/python3: 3 processes"]
+
+
+def test_lines_before_a_traceback_that_breaks_off_are_shown() -> None:
+    ending = end_of(
+        0, r0=ERROR, r1=[*ERROR[:2], b"KeyError: survived", b"  saved", HEAD, FRAME], r2=[HEAD, FRAME, b" "]
+    )
+    assert ending.lines == [b"[1] " + line for line in (HEAD, FRAME, b"KeyError: survived", b"  saved")]
+    assert ending.alike == [2]
+
+
+def test_lines_around_a_victims_error_are_shown() -> None:
+    survived = [HEAD, FRAME, b"KeyError: survived", b"saves"]
+    ending = end_of(1, r0=[*survived, *VICTIM, b"deletes its files"], r1=ERROR)
+    assert ending.lines == [b"[0] " + line for line in [*survived, VICTIM[-1], b"deletes its files"]]
+
+
+def test_victims_of_different_ends_are_told_apart() -> None:
+    other = [*VICTIM[:2], b"pycollective.errors.PeerFailure: the store on host b is gone"]
+    ending = end_of(3, r0=VICTIM, r1=VICTIM, r2=other, r3=ERROR)
+    assert ending.lines == [b"[0-1] " + VICTIM[-1], b"[2] " + other[-1]]
+
+
+def test_a_header_alone_is_not_the_same_error() -> None:
+    ending = end_of(0, r0=ERROR, r1=[HEAD], r2=ERROR[:2], r3=[*ERROR, *TRACKER])
+    assert ending.alike == [2, 3]
+    assert ending.lines == [b"[3] " + line for line in TRACKER]
+
+
+def test_the_error_that_counts_is_the_one_that_was_written_last() -> None:
+    screen = Tracebacks()
+    second = [HEAD, FRAME, b"KeyError: 2"]
+    for rank, lines in ((1, ERROR), (1, second), (0, ERROR)):
+        screen.take(rank, lines)
+        screen.release(rank)
+    assert screen.end(1).alike == []
+    screen.take(1, [b"goes on"])  # so that error did not end it
+    assert not screen.end(1).shown
+
+
+def test_little_is_kept_of_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracebacks, "LONGEST_NBYTES", 100)
+    now = 0.0
+    screen, tail = Tracebacks(clock=lambda: now), Tail()
+    for number in range(100):
+        lines = [HEAD, b"x" * 100 + b"%d" % number]
+        assert screen.take(0, lines) == lines
+        tail.add([b"x" * 1_000_000] * 2)
+        now += 1.0
+    assert not screen.held
+    assert len(screen.shown) <= tracebacks.WINDOW_S
+    assert sum(map(len, tail.lines)) <= TAIL_NBYTES
+
+
+@pytest.mark.parametrize("bar", [b"\r 40%|##  \r 50%|## | 5/10 [00:01]", b"\x1b[2K", b"[rank0]: "])
+def test_a_traceback_behind_a_progress_bar_is_one(bar: bytes) -> None:
+    assert begins(bar + HEAD)
+    assert end_of(0, r0=ERROR, r1=[bar + HEAD, *ERROR[1:]]).alike == [1]
+    assert is_consequence([bar + HEAD, *VICTIM[1:]])
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([*VICTIM, *TRACKER], True),
+        ([*VICTIM, b"", b"During handling of the above exception:", b"", *ERROR], False),
+        ([*ERROR, b"", *VICTIM], True),
+        ([HEAD, FRAME], False),
+        ([b"  + Exception Group " + HEAD, b"  | ExceptionGroup: errors (2 sub-exceptions)"], False),
+    ],
+)
+def test_the_last_traceback_is_what_a_rank_ended_of(lines: Sequence[bytes], expected: bool) -> None:
+    assert is_consequence(lines) is expected
+
+
+def test_who_is_killed_by_a_signal_is_no_victim_of_an_error_that_it_survived() -> None:
+    victim, killed = judged(0, 1, VICTIM), judged(1, -9, VICTIM)
+    assert victim.consequence
+    assert culprit([victim, killed]) is killed
+
+
+def test_an_error_longer_than_what_is_kept_is_known() -> None:
+    tail = Tail()
+    tail.add([*VICTIM, *[b"more"] * TAIL_LINES])
+    assert len(tail.lines) == TAIL_LINES
+    assert tail.has_error
+    assert is_consequence(tail.judged)
+    assert not Tail().has_error
+
+
+def test_the_error_stands_below_the_frames() -> None:
+    assert error_lines([*ERROR, *TRACKER]) == [ERROR[-1], *TRACKER]
+    assert error_lines([b"  File", b"Error: 1", b"more"]) == [b"Error: 1", b"more"]
+
+
+def test_spans_count_each_rank_once() -> None:
+    assert spans([0, 0, 1, 1]) == "0-1"
