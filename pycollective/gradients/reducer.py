@@ -102,7 +102,7 @@ class GradientReducer:
             f"buckets {first_bucket_nbytes}, {bucket_nbytes} B",
             f"compression {compression}",
         ]
-        # What torch's hooks put in front of the parameters, "(...)", follows from these and is never the first to differ.
+        # What the hooks of torch put in front of the parameters, "(...)", follows from these: it is compared last.
         compared = sorted(slots, key=lambda slot: slot.name.startswith("("))
         check_same_on_all_ranks(ranks, compared, settings, timeout)
         own = ranks.split(0, timeout=timeout)
