@@ -25,6 +25,7 @@ if typing.TYPE_CHECKING:
     from pycollective.torch.replacing import replace
     from pycollective.torch.standalone import make_process_group
     from pycollective.torch.sync_batch_norm import SyncBatchNorm
+    from pycollective.torch.uneven_inputs import join
 
 __all__ = [
     "DataParallel",
@@ -33,6 +34,7 @@ __all__ = [
     "SyncBatchNorm",
     "ddp_comm_hook",
     "functional",
+    "join",
     "monitored_barrier",
     "make_process_group",
     "replace",
@@ -44,6 +46,7 @@ _HOMES = {
     "Pipeline": "pipeline",
     "SyncBatchNorm": "sync_batch_norm",
     "ddp_comm_hook": "ddp_hook",
+    "join": "uneven_inputs",
     "monitored_barrier": "barrier",
     "make_process_group": "standalone",
     "replace": "replacing",

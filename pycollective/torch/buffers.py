@@ -9,7 +9,7 @@ left for autograd to see: gradients would be wrong without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 import torch
@@ -24,8 +24,13 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Buffers:
     """Those of a module, wherever they stand now: modules may put another tensor there."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self._places = [(each, name) for each in module.modules() for name in each._buffers]
+    def __init__(self, module: nn.Module, ignore: Collection[str] = ()) -> None:
+        self._places = [
+            (each, name)
+            for prefix, each in module.named_modules()
+            for name in each._buffers
+            if f"{prefix}.{name}".lstrip(".") not in ignore
+        ]
 
     def clear(self) -> None:
         """There are none."""

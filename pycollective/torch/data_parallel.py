@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -17,8 +19,9 @@ from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.foreign_words import advised
 from pycollective.torch.buffers import Buffers
 from pycollective.torch.foreign_models import check_of_torch
-from pycollective.torch.gradient_hooks import GradientHooks
+from pycollective.torch.gradient_hooks import FORWARD, GradientHooks
 from pycollective.torch.groups import group_of
+from pycollective.torch.uneven_inputs import Joined, join
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -46,11 +49,14 @@ class DataParallel(nn.Module):
         broadcast_buffers: give rank 0's buffers (such as running means) to all ranks at each forward in training mode,
             outside of no_sync(). A module may run forward twice before backward; where its graph keeps a buffer that
             each rank has changed in its own way, other than running statistics, backward refuses that: pass False.
+        ignore: names of parameters and buffers that stay each rank's own, such as a mask or a cache: they are neither
+            given to other ranks nor reduced.
 
     What to know:
         A step's gradient is the mean over ranks, however many samples each has: with batches of different sizes, scale
         the loss by `samples here * size / samples everywhere`. All ranks run equally many backwards; one without data
-        runs an empty batch. Where the loss needs no parameter at all, call synchronize() instead of backward().
+        runs an empty batch, or all train in a block of join(). Where the loss needs no parameter at all, call
+        synchronize() instead of backward().
 
         Parameters that a backward does not use count as zeros. What no rank has used keeps `grad is None`, so that
         weight decay and momentum leave it alone.
@@ -95,18 +101,21 @@ class DataParallel(nn.Module):
         first_bucket_nbytes: int = 1 << 20,
         compression: Literal["bf16", "f16"] | None = None,
         broadcast_buffers: bool = True,
+        ignore: Collection[str] = (),
         timeout: float | None = None,
     ) -> None:
         check_of_torch("DataParallel", module, nn.Module)
         super().__init__()
-        if not any(parameter.requires_grad for parameter in module.parameters()):
+        parameters, buffers = _shared(module, ignore)
+        if not any(parameter.requires_grad for parameter in parameters.values()):
             raise InvalidArgument("DataParallel: no parameter requires grad, so there is nothing to train")
-        _check_apart({**dict(module.named_parameters()), **dict(module.named_buffers())})
+        _check_apart({**parameters, **buffers})
         self.module = module
+        self._parameters_of_all = list(parameters.values())
         self._group = group_of(group)
         self._timeout = timeout
         self._hooks = GradientHooks(
-            module.named_parameters(),
+            parameters.items(),
             op="avg",
             group=self._group,
             bucket_nbytes=bucket_nbytes,
@@ -115,10 +124,10 @@ class DataParallel(nn.Module):
             timeout=timeout,
             sparse=_sparse_names(module),
         )
-        self._buffers_of_0 = Buffers(module)
-        self._broadcast([*module.parameters(), *self._buffers_of_0.tensors()])
+        self._shared_buffers = Buffers(module, ignore)
+        self._broadcast([*self._parameters_of_all, *self._shared_buffers.tensors()])
         if not broadcast_buffers:
-            self._buffers_of_0.clear()
+            self._shared_buffers.clear()
         self._forwards = 0  # that gave out buffers
         self._wrapped = {id(parameter) for parameter in module.parameters()}
         self._remember_structure()
@@ -139,8 +148,18 @@ class DataParallel(nn.Module):
 
     def synchronize(self) -> None:
         """Averages gradients as they are now, as the end of backward does; for a rank whose step has no backward."""
-        self._hooks.check()
-        self._hooks.synchronize()
+        self._hooks.step()
+
+    def join(self) -> AbstractContextManager[None]:
+        """A block in which ranks may train on differently many batches: see pycollective.torch.join()."""
+        return join(self)
+
+    def _joined(self) -> Joined:
+        return Joined(
+            self._hooks,
+            self._replace_buffers,
+            lambda: [*self._parameters_of_all, *self._shared_buffers.tensors()],
+        )
 
     def reset(self) -> None:
         """Gives a step up, after an exception in forward, loss or backward that this rank survives.
@@ -186,12 +205,16 @@ class DataParallel(nn.Module):
         ):
             self._check_parameters()
         if self._hooks.enabled:
-            self._buffers_of_0.replace(self._broadcast, graphs_wait=self._forwards > self._hooks.backwards)
-            self._forwards += 1
+            self._replace_buffers(0 if self._hooks.announce is None else self._hooks.announce(FORWARD))
 
-    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
+    def _replace_buffers(self, root: int) -> None:
+        give = partial(self._broadcast, root=root)
+        self._shared_buffers.replace(give, graphs_wait=self._forwards > self._hooks.backwards)
+        self._forwards += 1
+
+    def _broadcast(self, tensors: list[torch.Tensor], *, root: int = 0) -> None:
         if tensors:
-            self._group.broadcast([each.detach() for each in tensors], timeout=self._timeout)
+            self._group.broadcast([each.detach() for each in tensors], root=root, timeout=self._timeout)
 
     def _remember_structure(self) -> None:
         homes = [home for each in self.module.modules() for home in (each._parameters, each._modules)]
@@ -205,6 +228,26 @@ class DataParallel(nn.Module):
                     "be reduced: close() the DataParallel, and wrap the module anew"
                 )
         self._remember_structure()
+
+
+def _shared(
+    module: nn.Module, ignore: Collection[str]
+) -> tuple[dict[str, nn.Parameter], dict[str, torch.Tensor]]:
+    """The parameters and buffers that are not ignored, by name."""
+    if isinstance(ignore, str):
+        raise InvalidArgument(f"DataParallel: ignore is a list of names: [{ignore!r}]")
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    for name in ignore:
+        if name not in parameters and name not in buffers:
+            near = difflib.get_close_matches(name, [*parameters, *buffers], 1)
+            hint = f': did you mean "{near[0]}"?' if near else ""
+            raise InvalidArgument(
+                f'DataParallel: ignore: the module has no parameter or buffer "{name}"{hint}'
+            )
+    return (
+        {name: each for name, each in parameters.items() if name not in ignore},
+        {name: each for name, each in buffers.items() if name not in ignore},
+    )
 
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +35,7 @@ SPARSE_FOLLOW = "(sparse gradients follow)"
 # In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
 # on any rank, and gets none: zeros would have weight decay and momentum move it.
 USED = "(parameters that are used)"
+FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
 
 # Who reduces a parameter, by its id(), which is its own as long as its GradientHooks hold it.
@@ -119,6 +120,9 @@ class GradientHooks:
         self._once = op != "avg"  # to reduce a gradient twice would change it
         self._versions: dict[str, int] = {}  # of the gradients as they were reduced, if they may be only once
         self.reduced = False  # whether the gradients are those of all ranks
+        self.announce: Callable[[int], int] | None = (
+            None  # in join(): tells the ranks without a batch what comes
+        )
         self.backwards = 0  # that have begun
         self._closed = False
         self._install()
@@ -137,6 +141,33 @@ class GradientHooks:
         _remove(self._handles)
         for parameter in (self._dense | self._sparse).values():
             _hooked.pop(id(parameter), None)
+
+    @property
+    def group(self) -> Group:
+        """The group of its own in which the buckets travel."""
+        return self._group
+
+    def step(self) -> None:
+        """As synchronize(), where no backward has begun it."""
+        self.check()
+        if self.announce is not None:
+            self.announce(STEP)
+        self.synchronize()
+
+    def begin_without_gradients(self) -> None:
+        """Begins the calls of a step to which this rank adds nothing; synchronize() ends it.
+
+        Gradients of earlier steps are gone. Sparse ones have calls that only synchronize() makes.
+        """
+        self.check()
+        for parameter in (self._dense | self._sparse).values():
+            parameter.grad = None
+        self._launch_all()
+
+    @property
+    def has_sparse(self) -> bool:
+        """Whether a parameter has sparse gradients."""
+        return bool(self._sparse)
 
     def recover(self) -> bool:
         """Gives up the step of a backward that raised, if there is one: see GradientReducer.reset()."""
@@ -246,6 +277,8 @@ class GradientHooks:
             Variable._execution_engine.queue_callback(end)
         end.hooks.append(self)
         self._end = weakref.ref(end)
+        if self._reducing and self.announce is not None:
+            self.announce(STEP)
 
     def _arrived(self, name: str, parameter: torch.Tensor) -> None:
         if self._end is None or self._end() is None:

@@ -16,6 +16,7 @@ from pycollective.foreign_words import advised
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of
+from pycollective.torch.uneven_inputs import Joined, join
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -55,7 +56,15 @@ class _Distributed(Optimizer):
         """Reduces the gradients if that was not done since they changed; backward has done it as a rule."""
         self._gradients.check()
         if not self._gradients.reduced:
-            self._gradients.synchronize()
+            self._gradients.step()
+
+    def join(self) -> contextlib.AbstractContextManager[None]:
+        """A block in which ranks may train on differently many batches: see pycollective.torch.join()."""
+        return join(self)
+
+    def _joined(self) -> Joined:
+        parameters = [each for part in self.param_groups for each in part["params"]]
+        return Joined(self._gradients, lambda _: None, lambda: parameters)
 
     def reset(self) -> None:
         """Gives a step up, after an exception in it that this rank survives: see DataParallel.reset()."""
@@ -145,6 +154,7 @@ def DistributedOptimizer(
         skip_synchronize(): a context in which step() reduces nothing.
         step(): reduces what backward has not, for example on a rank where no parameter got a gradient.
         reset(): gives a step up, after an exception that this rank survives, as DataParallel.reset().
+        join(): a block in which ranks have differently many batches: see pycollective.torch.join().
         close(): makes it the optimizer that it was.
 
     What DataParallel says about unused parameters, uneven batches and hooks of yours holds here.

@@ -158,7 +158,24 @@ def what_no_rank_uses_keeps_no_gradient_and_is_not_moved() -> None:
         loss(model, 0, "right").backward()
     else:
         model.synchronize()
-    assert model.module.right.weight.grad.any()
+    assert model.module.right.weight.grad is not None
+
+
+@CHECKS.on(1, 2, 3)
+def what_is_ignored_stays_each_ranks_own() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    module.register_buffer("mask", torch.tensor([float(pc.rank())]))
+    nn.init.constant_(module[0].bias, float(pc.rank()))
+    with pytest.raises(pc.InvalidArgument, match='no parameter or buffer "maks": did you mean "mask"'):
+        DataParallel(module, ignore=["maks"])
+    model = DataParallel(module, ignore=["mask", "0.bias"])
+    module[0].bias.requires_grad_(pc.rank() == 0)
+    model(torch.tensor([[1.0, 2.0], [3.0, 5.0]])).sum().backward()
+    assert module.mask == pc.rank()
+    assert (module[0].bias == pc.rank()).all()
+    assert (module[0].bias.grad is not None) == (pc.rank() == 0)
+    weights = pc.allgather_object(module[0].weight.tolist())
+    assert all(each == weights[0] for each in weights)
 
 
 @CHECKS.on(1, 2, 3, 4)

@@ -1,0 +1,176 @@
+"""Ranks that run out of batches take part in the steps of the others, with gradients of zeros.
+
+In join() every step is announced: an allreduce of one number says to all ranks what comes, and which is the last rank
+that makes it. A rank that has left the block answers what is announced until nothing is. (The context and its name are
+those of torch.distributed.algorithms.join.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from pycollective.errors import CollectiveMismatch, InvalidArgument, Unsupported
+from pycollective.torch.gradient_hooks import FORWARD, STEP, GradientHooks
+
+__all__ = ["Joined", "join"]
+
+NOTHING = 0
+NO_STEP = 1 << 62  # greater than any
+KINDS = 2  # FORWARD and STEP are of the first model; those of the next are so much more
+
+
+class Joined(NamedTuple):
+    """What join() needs of a DataParallel or a DistributedOptimizer."""
+
+    hooks: GradientHooks
+    forward: Callable[
+        [int], None
+    ]  # what forward does with the other ranks, of which this one has the buffers
+    tensors: Callable[[], list[torch.Tensor]]  # which are to be equal at the end
+
+
+class Joinable(Protocol):
+    """A DataParallel or a DistributedOptimizer."""
+
+    def _joined(self) -> Joined: ...
+
+
+@contextlib.contextmanager
+def join(*models: Joinable) -> Iterator[None]:
+    """Let ranks train on differently many batches: those with fewer take part in the others' steps at the block's end.
+
+        with pc.torch.join(model):
+            for inputs, targets in loader:  # as many as there are on this rank
+                optimizer.zero_grad()
+                loss_function(model(inputs), targets).backward()
+                optimizer.step()
+
+    Each step costs one more small allreduce. Gradients are still averaged over all ranks, of which those without a
+    batch count as zeros; buffers are those of the last rank that has one. At the end all ranks have the parameters and
+    buffers of a rank that has made the most steps. The state of an optimizer (momentum) stays each rank's own, so it
+    differs where a rank has made fewer steps.
+
+    Parameters:
+        models: each DataParallel and DistributedOptimizer that the block trains, in the same order on all ranks. The
+            block makes no other calls on all ranks, SyncBatchNorm's included.
+
+    Raises:
+        InvalidArgument: there is no model, or one is in a block already.
+        Unsupported: there are several models, and one has sparse gradients.
+        CollectiveMismatch: the ranks train their models in different orders.
+        As backward(): at the end of the block, too.
+
+    Example:
+        >>> import pycollective as pc, torch
+        >>> _ = pc.init()
+        >>> model = pc.torch.DataParallel(torch.nn.Linear(2, 1))
+        >>> with pc.torch.join(model):
+        ...     for _ in range(1 + pc.rank()):
+        ...         model(torch.ones(3, 2)).sum().backward()
+        >>> pc.shutdown()
+    """
+    if not models:
+        raise InvalidArgument("join() needs the models and optimizers that are trained: join(model)")
+    with _Block([each._joined() for each in models]) as block:
+        with block.announced():
+            yield
+        block.answer_the_others()
+        block.make_equal()
+
+
+class _Block:
+    """With a group of its own: steps are announced while buckets of others are under way."""
+
+    def __init__(self, joined: list[Joined]) -> None:
+        if any(each.hooks.announce is not None for each in joined):
+            raise InvalidArgument("join(): this model is in the block of a join() already")
+        if len(joined) > 1 and any(each.hooks.has_sparse for each in joined):
+            raise Unsupported(
+                "join(): a model with sparse gradients can be joined alone, and not beside another"
+            )
+        group = joined[0].hooks.group.split(0)
+        assert group is not None
+        self._joined = joined
+        self._group = group
+        self._steps = 0  # that this rank has announced
+        self._begun: list[GradientHooks] = []  # steps that were answered and have not ended
+
+    def __enter__(self) -> _Block:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._group.close()
+
+    @contextlib.contextmanager
+    def announced(self) -> Iterator[None]:
+        """The block of the program."""
+        for place, each in enumerate(self._joined):
+            each.hooks.announce = self._announcing(place)
+        try:
+            yield
+        finally:
+            for each in self._joined:
+                each.hooks.announce = None
+
+    def _announcing(self, place: int) -> Callable[[int], int]:
+        def announce(kind: int) -> int:
+            self._steps += kind == STEP
+            return self._exchange(kind + KINDS * place)[1]
+
+        return announce
+
+    def _exchange(self, mine: int) -> tuple[int, int]:
+        """What is announced, and the last rank that announces it."""
+        words = np.array([mine * self._group.size + self._group.rank, -mine if mine else -NO_STEP])
+        self._group.allreduce(words, "max")
+        largest, last = divmod(int(words[0]), self._group.size)
+        if largest != NOTHING and (least := -int(words[1])) != largest:
+            raise CollectiveMismatch(
+                f"join(): one rank makes {_words(least)} and another {_words(largest)} at the same time: all ranks "
+                "train their models in the same order"
+            )
+        return largest, last
+
+    def answer_the_others(self) -> None:
+        """Makes the steps that other ranks still announce, without a gradient of this rank's own."""
+        announced, last = self._exchange(NOTHING)
+        while announced != NOTHING:
+            place, is_step = divmod(announced - FORWARD, KINDS)
+            each = self._joined[place]
+            self._end(each.hooks)
+            if is_step:  # and others may begin before it ends, in the same backward
+                each.hooks.begin_without_gradients()
+                self._begun.append(each.hooks)
+                if each.hooks.has_sparse:
+                    self._end(each.hooks)
+            else:
+                each.forward(last)
+            announced, last = self._exchange(NOTHING)
+        for each in self._joined:
+            self._end(each.hooks)
+
+    def _end(self, hooks: GradientHooks) -> None:
+        if hooks in self._begun:
+            self._begun.remove(hooks)
+            hooks.synchronize()
+
+    def make_equal(self) -> None:
+        """Gives all ranks what one of those has that have made the most steps."""
+        steps = self._group.allgather(np.array([self._steps]))
+        if steps.min() == steps.max():
+            return
+        root = int(np.argmax(steps))
+        for each in self._joined:
+            each.hooks.restart()
+            if tensors := [tensor.detach() for tensor in each.tensors()]:
+                self._group.broadcast(tensors, root=root)
+
+
+def _words(announced: int) -> str:
+    place, is_step = divmod(announced - FORWARD, KINDS)
+    return f"{'a backward' if is_step else 'a forward'} of model {place}"
