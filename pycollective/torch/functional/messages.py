@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pycollective._core import ANY_SOURCE
+from pycollective.advice import advised
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.functional.live_groups import group_at, number_of
@@ -27,6 +28,7 @@ _GRADIENT = 1 << 30
 _ANCHOR = torch.zeros((), device="cpu", requires_grad=True)
 
 
+@advised
 def send(
     x: Tensor,
     peer: int,
@@ -74,6 +76,7 @@ def send(
     return _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
 
 
+@advised
 def recv(
     like: Tensor | None,
     peer: int,
