@@ -1,12 +1,11 @@
 """What Python adds to a call: 10^6 pycollective.allreduce(x) in a world of one, and the same calls in C++ alone.
 
-Usage: python benchmarks/call_overhead.py [calls]
-
 Ends with 1 if Python adds more than 0.25 us to a call on a NumPy array.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 import pycollective as pc
 from pycollective import _core
+from pycollective.launching.run_command import positive
 
 MOST_US = 0.25
 ROUNDS = 5  # the best one counts: others share the machine
@@ -38,7 +38,13 @@ def arrays() -> dict[str, Any]:  # noqa: D103
 
 
 def main() -> int:  # noqa: D103
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "calls", nargs="?", type=positive, default=1_000_000, help="of each round (default 10^6)"
+    )
+    count = parser.parse_args().calls
     group = pc.init()
     if group.size != 1:
         sys.exit("call_overhead: start it alone, without a launcher")

@@ -21,19 +21,32 @@ int find(const State& state, const Signature& signature, PyObject* keyword) {
   return -1;
 }
 
-// What to write for a keyword that is called otherwise here: Python's part, which has the table.
-void unexpected(const State& state, const Signature& signature, PyObject* keyword) {
+// What to write for a keyword that is called otherwise here, from Python's part, which has the table. Null with an error
+// set if that cannot be had.
+Ref advice_on(const State& state, const Signature& signature, PyObject* keyword) {
   const Ref module(PyImport_ImportModule("pycollective.foreign_words"));
+  if (!module) return Ref(nullptr);
   const Ref own(PyTuple_New(signature.count));
-  for (int i = 0; own && i < signature.count; ++i)
+  if (!own) return Ref(nullptr);
+  for (int i = 0; i < signature.count; ++i)
     PyTuple_SET_ITEM(own.get(), i, Py_NewRef(state.names[signature.names[static_cast<std::size_t>(i)]]));
-  const Ref told(module && own ? PyObject_CallMethod(module.get(), "of_argument", "OO", keyword, own.get())
-                               : nullptr);
-  PyErr_Clear();
-  const bool knows = told && PyUnicode_Check(told.get()) && PyUnicode_GET_LENGTH(told.get()) > 0;
+  return Ref(PyObject_CallMethod(module.get(), "of_argument", "OO", keyword, own.get()));
+}
+
+[[gnu::cold, gnu::noinline]] void unexpected(const State& state, const Signature& signature,
+                                             PyObject* keyword) {
+  const Ref advice = advice_on(state, signature, keyword);
+  if (!advice) {
+    // The error of the call stands for what went wrong with the advice, but not for Ctrl-C or the end of the memory.
+    const bool is_of_the_advice =
+        PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_MemoryError) == 0;
+    if (!is_of_the_advice) return;
+    PyErr_Clear();
+  }
+  const bool knows = advice && PyUnicode_Check(advice.get()) && PyUnicode_GET_LENGTH(advice.get()) > 0;
   if (knows)
     PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U': %U", signature.function,
-                 keyword, told.get());
+                 keyword, advice.get());
   else
     PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature.function,
                  keyword);

@@ -32,10 +32,10 @@ struct GroupObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  Communicator* communicator;       // valid while session->runtime is, and the group is not closed
-  std::shared_ptr<GroupHold> hold;  // null: of the world, or the group is closed
-  bool is_closed;
+  Communicator* communicator;  // valid while session->runtime is, and the group is not closed
   Rank rank, size, local_rank, local_size;
+  bool is_closed;
+  std::shared_ptr<GroupHold> hold;  // null: of the world, or the group is closed
 };
 
 // Makes Group and adds it and the calls to the module. False: a Python error is set. `state` lives as long as the process.

@@ -33,8 +33,10 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-constexpr double kForgettingS = 0.5;  // for the end of what nobody needs any more
-constexpr double kTellingS = 1;       // for what makes others wait less
+// The timeout of a user's call is for what it waits for, and not for the way to the store and back.
+constexpr double kWayS = 5;
+constexpr double kForgettingS = 0.5;  // for the end of what is of no more use
+constexpr double kReportingS = 1;     // for what makes others wait less
 
 template <std::size_t N>
 std::array<std::byte, N> exactly(const State& state, const char* what, const std::string& bytes) {
@@ -89,7 +91,7 @@ class PyStoreServer {
   // To the ranks that wait in init() for one of `ranks`, now or later.
   void tell_missing(const std::vector<Rank>& ranks, const std::string& why) {
     const py::gil_scoped_release release;
-    const Deadline deadline = Deadline::after(kTellingS);
+    const Deadline deadline = Deadline::after(kReportingS);
     Result<StoreConnection> connected = connect_tcp_store(addresses_, credentials_, deadline);
     if (connected.is_ok()) report_ended(*connected.value().store, credentials_, ranks, why, deadline);
   }
@@ -131,38 +133,41 @@ class PyStore {
   void set(const std::string& key, const py::bytes& value, std::optional<double> timeout_s) const {
     const std::string bytes = value;
     throw_unless_ok(
-        *state_,
-        call([&](Store& store, Deadline deadline) { return store.set(key, bytes, deadline); }, timeout_s));
+        *state_, call([&](Store& store, StoreDeadline deadline) { return store.set(key, bytes, deadline); },
+                      timeout_s));
   }
   py::bytes get(const std::string& key, std::optional<double> timeout_s) const {
     return value_or_throw(
-        *state_, call([&](Store& store, Deadline deadline) { return store.get(key, deadline); }, timeout_s));
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.get(key, deadline); }, timeout_s));
   }
   py::bytes pop(const std::string& key, std::optional<double> timeout_s) const {
     return value_or_throw(
-        *state_, call([&](Store& store, Deadline deadline) { return store.pop(key, deadline); }, timeout_s));
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.pop(key, deadline); }, timeout_s));
   }
   int64_t add(const std::string& key, int64_t delta, std::optional<double> timeout_s) const {
     return value_or_throw(
-        *state_,
-        call([&](Store& store, Deadline deadline) { return store.add(key, delta, deadline); }, timeout_s));
+        *state_, call([&](Store& store, StoreDeadline deadline) { return store.add(key, delta, deadline); },
+                      timeout_s));
   }
   void wait(const std::string& key, std::optional<double> timeout_s) const {
     throw_unless_ok(
-        *state_, call([&](Store& store, Deadline deadline) { return store.wait(key, deadline); }, timeout_s));
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.wait(key, deadline); }, timeout_s));
   }
 
  private:
   template <class Body>
   auto call(Body&& body, std::optional<double> timeout_s) const
-      -> decltype(body(std::declval<Store&>(), std::declval<Deadline>())) {
+      -> decltype(body(std::declval<Store&>(), std::declval<StoreDeadline>())) {
     const std::shared_ptr<Store> store = session_->store;  // shutdown() in another thread lets go of it
     if (session_->forked || store == nullptr)
       return Status(Code::kNotInitialized,
                     session_->forked ? "the store belongs to the process that this one was forked from"
                                      : "the store's world has been shut down");
     const py::gil_scoped_release release;
-    return body(*store, Deadline::after(timeout_s.value_or(timeout_s_)));
+    return body(*store, {Deadline::after(timeout_s.value_or(timeout_s_)), kWayS});
   }
 
   State* state_;

@@ -44,8 +44,8 @@ Status run(const GroupObject& group, Call&& call) {
   if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
-  const std::shared_ptr<GroupHold> hold = group.hold;  // close() in another thread
   if (!waits(group)) return call(*communicator);
+  const std::shared_ptr<GroupHold> hold = group.hold;  // close() in another thread
   Status status;
   {
     const WithoutGil released;

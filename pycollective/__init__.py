@@ -232,13 +232,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER, *_MODULES_LATER} - missing)
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+if not typing.TYPE_CHECKING:  # to which every name would seem to be there
 
-    if name in _MODULES_LATER:
-        return import_module(f"pycollective.{name}")
-    if name not in _LATER:
-        from pycollective.foreign_words import missing
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
 
-        raise missing("pycollective", name, __all__)
-    return getattr(import_module(f"pycollective.{_LATER[name]}"), name)
+        if name in _MODULES_LATER:
+            return import_module(f"pycollective.{name}")
+        if name not in _LATER:
+            from pycollective.foreign_words import missing
+
+            raise missing("pycollective", name, __all__)
+        return getattr(import_module(f"pycollective.{_LATER[name]}"), name)

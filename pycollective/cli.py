@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from pycollective import bench, plan_commands
 from pycollective._version import __version__
@@ -35,26 +35,19 @@ def seconds(text: str) -> float:
 class Parser(argparse.ArgumentParser):
     """Knows what options are called elsewhere, and takes none of ours cut short: Paddle's --rank is not --ranks."""
 
+    is_launcher = False  # of ranks: other launchers have other words
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  as argparse has it
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
-    def error(self, message: str) -> NoReturn:
-        """What argparse says, and what the option is called here."""
-        words = message.partition("unrecognized arguments: ")[2].split()
-        told = [of_option(word, OWN_OPTIONS) for word in words if word.startswith("-")]
-        super().error("; ".join([message, *filter(None, told)]))
-
-
-OWN_OPTIONS = (
-    "--ranks",
-    "--gpus",
-    "--nnodes",
-    "--node-rank",
-    "--master",
-    "--max-restarts",
-    "--log-dir",
-    "--banner",
-)
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
+        """Refuses what a launcher does not know there and then: the whole command's parser knows no command."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self.is_launcher:
+            options = [word for word in unknown if word.startswith("-")]
+            hints = [of_option(word, self._option_string_actions) for word in options]
+            self.error("; ".join([f"unrecognized arguments: {' '.join(unknown)}", *filter(None, hints)]))
+        return found, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -69,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: pycollective run -n 4 train.py --epochs 10",
     )
     run_command.add_arguments(run)
+    run.is_launcher = True
     run.set_defaults(of_command=run)
 
     measure = commands.add_parser("bench", help="measure collectives between ranks on this host")

@@ -8,12 +8,14 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 
+from pycollective.lifetime import PREFIX
+
 __all__ = ["PREFIX", "known", "nearest", "unknown", "warn_of_unknown"]
 
-PREFIX = "PYCOLLECTIVE_"
-# What the launcher tells the program alone, and what the scripts and tests of the library tell each other.
+# For the program alone, from the launcher; and between the scripts and tests of the library.
 UNLISTED = re.compile(
-    r"PYCOLLECTIVE_(RESTART_COUNT|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|PYTHON)"
+    r"PYCOLLECTIVE_(RESTART_COUNT|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|CASES_LEFT_OUT"
+    r"|CASE_TIMEOUT_S)"
 )
 _warned = False
 
@@ -45,9 +47,9 @@ def warn_of_unknown(stacklevel: int) -> None:
     if _warned or not (wrong := unknown(os.environ, names)):
         return
     _warned = True
-    told = [f"{name} (did you mean {near}?)" if (near := nearest(name, names)) else name for name in wrong]
+    hints = [f"{name} (did you mean {near}?)" if (near := nearest(name, names)) else name for name in wrong]
     warnings.warn(
-        f"pycollective: nothing reads the environment variable{'s' * (len(wrong) > 1)} {', '.join(told)}. "
+        f"pycollective: nothing reads the environment variable{'s' * (len(wrong) > 1)} {', '.join(hints)}. "
         "`pycollective env` lists those that are read",
         stacklevel=stacklevel + 1,
     )

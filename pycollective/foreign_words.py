@@ -9,13 +9,20 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import ParamSpec, TypeVar
 
-__all__ = ["ARGUMENTS", "NAMES", "OPTIONS", "advised", "markdown", "missing", "of_argument", "of_option"]
+from pycollective.advice import advised
 
-P = ParamSpec("P")
-T = TypeVar("T")
+__all__ = [
+    "ARGUMENTS",
+    "NAMES",
+    "OPTIONS",
+    "advise",
+    "advised",
+    "markdown",
+    "missing",
+    "of_argument",
+    "of_option",
+]
 
 # Functions and classes. On the left several may share a line.
 NAMES: dict[str, str] = {
@@ -187,9 +194,9 @@ def _near(word: str, known: Iterable[str]) -> str:
 def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError:
     """The error for an attribute that a module has not got. `there`: those that it has."""
     here = "" if name.startswith("__") else _names().get(name, "")
-    told = f"write {here}" if here else _near(name, there)
+    advice = f"write {here}" if here else _near(name, there)
     text = f"module {module!r} has no attribute {name!r}"
-    return AttributeError(f"{text}: {told}" if told else text, name=name)
+    return AttributeError(f"{text}: {advice}" if advice else text, name=name)
 
 
 def of_argument(name: str, known: Iterable[str] = ()) -> str:
@@ -215,36 +222,19 @@ def of_option(word: str, known: Iterable[str] = ()) -> str:
     return f"for {option} write {here}" if here else _near(option, known)
 
 
-def advised(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function: its error for an argument that it does not take says what to write."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            if _is_of_the_call(error.__traceback__):
-                _advise(error, function)
-            raise
-
-    return call
-
-
-def _is_of_the_call(traceback: TracebackType | None) -> bool:
-    """Whether nothing of the function has run."""
-    return traceback is not None and traceback.tb_next is None
-
-
-def _advise(error: TypeError, function: Callable[..., object]) -> None:
+def advise(error: TypeError, function: Callable[..., object]) -> None:
+    """Adds to the error of a call for an argument that the function does not take what to write."""
     import inspect
 
     if (found := BARE.match(str(error))) is None:
         return
-    parameters = list(inspect.signature(function).parameters)
-    if found[2]:  # of a call whose first parameter is the group: it is a method of that
-        parameters.remove("group")
-    if told := of_argument(found[1] or found[2], parameters):
-        error.args = (f"{found[0]}: {told}",)
+    parameters = [*inspect.signature(function).parameters.values()]
+    by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    own = {each.name for each in parameters if each.kind in (by_place, by_name)} - {"self", "cls"}
+    if [(each.name, each.kind) for each in parameters[:1]] == [("group", by_place)]:
+        own.discard("group")  # the call is a method of that, too
+    if advice := of_argument(found[1] or found[2], own):
+        error.args = (f"{found[0]}: {advice}",)
 
 
 def markdown() -> str:

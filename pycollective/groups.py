@@ -15,11 +15,13 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 
 __all__ = ["Mesh", "split", "subgroup"]
 
 
+@advised
 def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None) -> Group | None:
     """See Group.group()."""
     members = [operator.index(rank) for rank in ranks]
@@ -38,6 +40,7 @@ def subgroup(group: Group, ranks: Sequence[int], *, timeout: float | None = None
     return group._make(number, [group.ranks[rank] for rank in members])
 
 
+@advised
 def split(
     group: Group, color: int | str | None, key: int = 0, *, timeout: float | None = None
 ) -> Group | None:
@@ -91,6 +94,7 @@ class Mesh:
         >>> pc.shutdown()
     """
 
+    @advised
     def __init__(
         self,
         shape: Sequence[int],

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycollective import _core
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 
 __all__ = ["HeapUsage", "empty", "empty_like", "heap_arrays", "usage", "zeros"]
 
@@ -118,6 +118,7 @@ def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
     return array
 
 
+@advised
 def empty_like(x: Any) -> Any:  # noqa: ANN401
     """An empty() array of the shape and dtype of `x`, a NumPy array or a torch tensor.
 

@@ -12,6 +12,7 @@ from _thread import allocate_lock  # threading itself takes long to import
 from typing import TYPE_CHECKING
 
 from pycollective import _core
+from pycollective.advice import advised
 from pycollective.errors import (
     CollectiveError,
     CollectiveMismatch,
@@ -20,7 +21,6 @@ from pycollective.errors import (
     InvalidArgument,
     Unsupported,
 )
-from pycollective.foreign_words import advised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -167,10 +167,6 @@ def become_world(
 
         deadline = time.monotonic() + _seconds(timeout)
         placement = placed(place, deadline=deadline)
-        if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
-            from pycollective.environment_names import warn_of_unknown
-
-            warn_of_unknown(stacklevel=CALLERS)
         within_s = deadline - time.monotonic()
         transport = None if backend == NCCL else backend
         runtime, _server = join(placement, timeout=timeout, backend=transport, epoch=epoch, within_s=within_s)
@@ -178,6 +174,11 @@ def become_world(
             _join_gpus(runtime)
         _core._set_world(runtime.world)
         _runtime, _launcher, _asked = runtime, placement.launcher, None
+        # The others have joined as well: where warnings are errors, they learn that this rank has ended.
+        if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
+            from pycollective.environment_names import warn_of_unknown
+
+            warn_of_unknown(stacklevel=CALLERS)
         return runtime.world
     finally:
         _entering.release()
@@ -330,6 +331,7 @@ def _is_parents(variables: tuple[str, ...]) -> bool:
     return all(os.environ.get(name) == _parents_place.get(name) for name in variables)
 
 
+@advised
 def shutdown(*, timeout: float | None = None) -> None:
     """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
 

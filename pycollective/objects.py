@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.object_codec import Bytes
 from pycollective.object_messages import move_from

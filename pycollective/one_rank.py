@@ -13,8 +13,8 @@ from typing import ParamSpec, TypeVar, cast, overload
 
 from pycollective import _core, lifetime, objects
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.remote_error import Told, raised_again, told
 
 __all__ = ["alone", "main_first", "members_of", "single_process"]

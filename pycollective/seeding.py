@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 from pycollective import _core, lifetime
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 
 __all__ = ["seed"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO, TypeVar
 
 from pycollective import lifetime
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 
 __all__ = ["print", "progress"]
 

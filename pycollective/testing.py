@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import JobRank, started

@@ -6,7 +6,7 @@
 
 namespace pc {
 
-Status MemoryStore::set(std::string_view key, std::string_view value, Deadline) {
+Status MemoryStore::set(std::string_view key, std::string_view value, StoreDeadline) {
   PC_TRY(check_entry(key, value));
   const std::lock_guard<std::mutex> lock(mutex_);
   values_.insert_or_assign(std::string(key), std::string(value));
@@ -30,13 +30,13 @@ Result<MemoryStore::Values::iterator> MemoryStore::await(std::string_view key, D
   return found;
 }
 
-Result<std::string> MemoryStore::get(std::string_view key, Deadline deadline) {
+Result<std::string> MemoryStore::get(std::string_view key, StoreDeadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   PC_ASSIGN_OR_RETURN(const auto found, await(key, deadline, lock));
   return found->second;
 }
 
-Result<std::string> MemoryStore::pop(std::string_view key, Deadline deadline) {
+Result<std::string> MemoryStore::pop(std::string_view key, StoreDeadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   PC_ASSIGN_OR_RETURN(const auto found, await(key, deadline, lock));
   std::string value = std::move(found->second);
@@ -44,12 +44,12 @@ Result<std::string> MemoryStore::pop(std::string_view key, Deadline deadline) {
   return value;
 }
 
-Status MemoryStore::wait(std::string_view key, Deadline deadline) {
+Status MemoryStore::wait(std::string_view key, StoreDeadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   return await(key, deadline, lock).status();
 }
 
-Result<int64_t> MemoryStore::add(std::string_view key, int64_t delta, Deadline) {
+Result<int64_t> MemoryStore::add(std::string_view key, int64_t delta, StoreDeadline) {
   PC_TRY(check_key(key));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = values_.find(key);
@@ -61,7 +61,7 @@ Result<int64_t> MemoryStore::add(std::string_view key, int64_t delta, Deadline) 
   return sum;
 }
 
-Status MemoryStore::erase(std::string_view key, Deadline) {
+Status MemoryStore::erase(std::string_view key, StoreDeadline) {
   PC_TRY(check_key(key));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = values_.find(key);
@@ -69,7 +69,7 @@ Status MemoryStore::erase(std::string_view key, Deadline) {
   return Status::ok();
 }
 
-Status MemoryStore::erase_all(std::string_view prefix, Deadline) {
+Status MemoryStore::erase_all(std::string_view prefix, StoreDeadline) {
   PC_TRY(check_key(prefix));
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix);)

@@ -15,13 +15,13 @@ namespace pc {
 class MemoryStore final : public Store {
  public:
   explicit MemoryStore(std::function<bool()> interrupted = {}) : interrupted_(std::move(interrupted)) {}
-  Status set(std::string_view key, std::string_view value, Deadline deadline) override;
-  Result<std::string> get(std::string_view key, Deadline deadline) override;
-  Result<std::string> pop(std::string_view key, Deadline deadline) override;
-  Status wait(std::string_view key, Deadline deadline) override;
-  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
-  Status erase(std::string_view key, Deadline deadline) override;
-  Status erase_all(std::string_view prefix, Deadline deadline) override;
+  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override;
+  Result<std::string> get(std::string_view key, StoreDeadline deadline) override;
+  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override;
+  Status wait(std::string_view key, StoreDeadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override;
+  Status erase(std::string_view key, StoreDeadline deadline) override;
+  Status erase_all(std::string_view prefix, StoreDeadline deadline) override;
 
  private:
   using Values = std::map<std::string, std::string, std::less<>>;

@@ -14,13 +14,13 @@ class PrefixStore final : public Store {
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
       : prefix_(std::move(prefix)),
         inner_(std::move(inner)) {}
-  Status set(std::string_view key, std::string_view value, Deadline deadline) override;
-  Result<std::string> get(std::string_view key, Deadline deadline) override;
-  Result<std::string> pop(std::string_view key, Deadline deadline) override;
-  Status wait(std::string_view key, Deadline deadline) override;
-  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override;
-  Status erase(std::string_view key, Deadline deadline) override;
-  Status erase_all(std::string_view prefix, Deadline deadline) override;  // "": all that this part holds
+  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override;
+  Result<std::string> get(std::string_view key, StoreDeadline deadline) override;
+  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override;
+  Status wait(std::string_view key, StoreDeadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override;
+  Status erase(std::string_view key, StoreDeadline deadline) override;
+  Status erase_all(std::string_view prefix, StoreDeadline deadline) override;  // "": all that this part holds
   void close_in_child() noexcept override { inner_->close_in_child(); }
 
  private:

@@ -5,8 +5,8 @@
 //                     1  u8   0
 //                     2  u16  key bytes, 1..4096
 //                     4  u32  value bytes, at most 8 MiB; 0 unless set
-//                     8  i64  add: what to add. get, pop, wait: 1 if a missing key is told at once (the error kTimeout),
-//                             and 0 if it is waited for. 0 for all others
+//                     8  i64  add: what to add. get, pop, wait: 1 if a missing key is reported at once (the error
+//                             kTimeout), and 0 if it is waited for. 0 for all others
 //                    16       key, then value
 //   reply             0  u8   0, or the Code of an error whose text is the value
 //                     1  u8[3] 0
@@ -14,8 +14,9 @@
 //                     8  i64  the new number of an add
 //                    16       value
 //
-// A get, pop or wait that waits is answered when the key is there, in the order in which they came; whoever no longer wants the answer closes the connection. Lengths are checked
-// before memory is taken for them, and memory grows with what has really arrived.
+// A get, pop or wait that waits is answered when the key is there, in the order in which they came; a client that no
+// longer wants the answer closes the connection. Lengths are checked before memory is taken for them, and memory grows
+// with what has really arrived.
 #pragma once
 
 #include <array>

@@ -21,8 +21,6 @@ namespace pc {
 namespace {
 
 constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
-// The deadline of a call is for what it waits for, and not for the way to the store and back, which may take so long.
-constexpr double kWayS = 5;
 constexpr double kShortS =
     0.02;                      // for so short a time nothing is left waiting in the store: it is asked twice
 constexpr double kDoubtS = 1;  // for so long the true store may still come, whatever another one says
@@ -134,34 +132,34 @@ class TcpStore final : public Store {
         epoch_(epoch),
         interrupted_(std::move(interrupted)) {}
 
-  Status set(std::string_view key, std::string_view value, Deadline deadline) override {
+  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override {
     PC_TRY(check_entry(key, value));
     return call(StoreOp::kSet, key, value, 0, deadline).status();
   }
-  Result<std::string> get(std::string_view key, Deadline deadline) override {
+  Result<std::string> get(std::string_view key, StoreDeadline deadline) override {
     PC_TRY(check_key(key));
     PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kGet, key, {}, 0, deadline));
     return std::move(answer.value);
   }
-  Result<std::string> pop(std::string_view key, Deadline deadline) override {
+  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override {
     PC_TRY(check_key(key));
     PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kPop, key, {}, 0, deadline));
     return std::move(answer.value);
   }
-  Status wait(std::string_view key, Deadline deadline) override {
+  Status wait(std::string_view key, StoreDeadline deadline) override {
     PC_TRY(check_key(key));
     return call(StoreOp::kWait, key, {}, 0, deadline).status();
   }
-  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
+  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override {
     PC_TRY(check_key(key));
     PC_ASSIGN_OR_RETURN(const Answer answer, call(StoreOp::kAdd, key, {}, delta, deadline));
     return answer.reply.number;
   }
-  Status erase(std::string_view key, Deadline deadline) override {
+  Status erase(std::string_view key, StoreDeadline deadline) override {
     PC_TRY(check_key(key));
     return call(StoreOp::kErase, key, {}, 0, deadline).status();
   }
-  Status erase_all(std::string_view prefix, Deadline deadline) override {
+  Status erase_all(std::string_view prefix, StoreDeadline deadline) override {
     PC_TRY(check_key(prefix));
     return call(StoreOp::kEraseAll, prefix, {}, 0, deadline).status();
   }
@@ -186,11 +184,13 @@ class TcpStore final : public Store {
   };
 
   Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
-                      Deadline deadline) {
-    if (!waits(op) || deadline.remaining_s() > kWayS) return request(op, key, value, delta, deadline);
+                      StoreDeadline deadline) {
+    if (!waits(op) || deadline.way_s <= 0 || deadline.remaining_s() > deadline.way_s)
+      return request(op, key, value, delta, deadline);
+    // A store that does not answer this takes all the time that there is.
     Result<Answer> there = request(op, key, {}, kAtOnce, deadline);
-    const bool is_missing = !there.is_ok() && there.status().code() == Code::kTimeout;
-    if (!is_missing || deadline.expired()) return there;
+    const bool may_be_missing = !there.is_ok() && there.status().code() == Code::kTimeout;
+    if (!may_be_missing || deadline.expired()) return there;
     if (deadline.remaining_s() > kShortS) return request(op, key, {}, 0, deadline);
     const Status waited = wait_for(-1, 0, deadline, interrupted_);
     if (waited.code() == Code::kInterrupted) return waited;
@@ -198,7 +198,7 @@ class TcpStore final : public Store {
   }
 
   Result<Answer> request(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
-                         Deadline deadline) {
+                         StoreDeadline deadline) {
     const StoreHeader header = encode(
         StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
     std::string message(header.data(), header.size());
@@ -211,20 +211,21 @@ class TcpStore final : public Store {
       return code == Code::kOk ? std::move(answer) : Status(code, answer.value().value);
     }
     const Status& why = answer.status();
-    // Only a store that was asked and stays silent means that the key is missing.
-    if (waits(op) && asked && why.code() == Code::kTimeout) return key_timeout(key);
+    const bool is_silent = asked && why.code() == Code::kTimeout;
+    if (is_silent && is_wait) return key_timeout(key);
     return Status(why.code(), "store " + std::string(name_of(op)) + " of key '" + std::string(key) +
-                                  "': " + why.message());
+                                  "': " + (is_silent ? "the store does not answer" : why.message()));
   }
 
   // `is_wait`: the answer comes when there is one, at the deadline at the latest. `asked`: the request was sent whole.
-  Result<Answer> exchange(std::string_view message, Deadline deadline, bool is_wait, bool& asked) {
+  Result<Answer> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
-      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, kAttemptS));
+      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, std::min(kAttemptS, deadline.way_s)));
     }
-    if (!is_wait) deadline = Deadline(std::max(deadline.when(), Deadline::after(kWayS).when()));
-    Result<Answer> answer = ask(stream, message, deadline, asked);
+    Deadline end = deadline;
+    if (!is_wait) end = Deadline(std::max(end.when(), Deadline::after(deadline.way_s).when()));
+    Result<Answer> answer = ask(stream, message, end, asked);
     if (answer.is_ok()) {
       give_back(std::move(stream));
     } else {
@@ -284,18 +285,18 @@ class TcpStore final : public Store {
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
-    std::vector<std::pair<std::string, std::string>> told;  // where, and why
+    std::vector<std::pair<std::string, std::string>> reasons;  // where, and why
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       const auto same =
-          std::find_if(told.begin(), told.end(), [&](auto& each) { return each.second == causes[i]; });
-      if (same == told.end())
-        told.emplace_back(addresses_[i], causes[i]);
+          std::find_if(reasons.begin(), reasons.end(), [&](auto& each) { return each.second == causes[i]; });
+      if (same == reasons.end())
+        reasons.emplace_back(addresses_[i], causes[i]);
       else
         same->first += ", " + addresses_[i];
     }
     std::string text = "cannot reach the store";
-    for (const auto& [where, why] : told)
-      text += (&where == &told.front().first ? " at " : "; at ") + where + ": " + why;
+    for (const auto& [where, why] : reasons)
+      text += (&where == &reasons.front().first ? " at " : "; at ") + where + ": " + why;
     text += " (" + std::to_string(rounds) + (rounds == 1 ? " attempt" : " attempts") +
             "). Check that rank 0 runs, that " +
             "every rank was given its address and this job's key, and that no firewall stands between";

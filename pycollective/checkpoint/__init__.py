@@ -6,11 +6,14 @@ state = pc.checkpoint.load("last.ckpt")
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pycollective.checkpoint.calls import load, save
 from pycollective.foreign_words import missing
 
 __all__ = ["load", "save"]
 
+if not TYPE_CHECKING:  # to which every name would seem to be there
 
-def __getattr__(name: str) -> object:
-    raise missing(__name__, name, __all__)
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__)

@@ -8,11 +8,11 @@ from typing import Any, BinaryIO
 
 from pycollective import object_parcel, objects, one_rank
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
 from pycollective.checkpoint.whole_file import replacing
 from pycollective.clock import Clock
-from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_call import Call
 from pycollective.object_codec import Bytes

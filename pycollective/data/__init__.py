@@ -9,6 +9,8 @@ A sampler is pure arithmetic on (seed, epoch, position, rank, size): `order` say
 all (`agreement`), so nobody waits for it.
 """
 
+from typing import TYPE_CHECKING
+
 from pycollective.data.collected import gather
 from pycollective.data.from_root import scatter
 from pycollective.data.one_copy import shared
@@ -18,6 +20,7 @@ from pycollective.foreign_words import missing
 
 __all__ = ["BatchSampler", "Sampler", "gather", "scatter", "shard", "shared"]
 
+if not TYPE_CHECKING:  # to which every name would seem to be there
 
-def __getattr__(name: str) -> object:
-    raise missing(__name__, name, __all__)
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pycollective import objects
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.blocks import check_block, library_for
 from pycollective.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
@@ -16,7 +17,6 @@ from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 
 __all__ = ["gather"]

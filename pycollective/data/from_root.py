@@ -8,9 +8,9 @@ from typing import Any
 
 from pycollective import objects
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.data.cut import slice_of
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.object_codec.words import PLAIN
 from pycollective.one_rank import alone, members_of
 from pycollective.remote_error import raised_again, told

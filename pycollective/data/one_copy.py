@@ -24,10 +24,10 @@ from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
 from pycollective import objects
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.one_rank import alone, members_of
 

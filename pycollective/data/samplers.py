@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.data.cut import Cut, Uneven, check_uneven, slice_of
 from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices, Order
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 
 __all__ = ["BatchSampler", "Sampler"]
 

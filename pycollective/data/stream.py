@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.data.cut import Uneven, check_uneven
 from pycollective.data.place import Place
-from pycollective.foreign_words import advised
 
 __all__ = ["shard"]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pycollective._core import Group, Scaled, world
+from pycollective.advice import advised
 from pycollective.arrays import Library, library_of, on_the_host
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.blocks import check_block, library_for
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.gradients.bucket import Bucket, Place
 from pycollective.gradients.compression import check_format
 from pycollective.gradients.layout import Slot, check_same_on_all_ranks, cut
@@ -323,12 +323,16 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
     owners: dict[int, str] = {}
     gpus: dict[str, str] = {}
     for pair in parameters.items() if isinstance(parameters, Mapping) else parameters:
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise InvalidArgument(
                 "GradientReducer: parameters must be a dict or (name, array) pairs, and this one is a "
                 f"{type(pair).__name__}: give names, as dict(zip(names, arrays))"
             )
         name, x = pair
+        if not isinstance(name, str):
+            raise InvalidArgument(
+                f"GradientReducer: the name {name!r:.60} is of type {type(name).__name__}: names are texts"
+            )
         if name in names:
             raise InvalidArgument(f'GradientReducer: two parameters are called "{name}"')
         library = library_for("GradientReducer", f'parameter "{name}"', x)

@@ -21,6 +21,8 @@ What was jitted is for the groups it was traced with, the world included: when t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pycollective.foreign_words import missing
 from pycollective.jax.functional import (
     allgather,
@@ -35,6 +37,7 @@ from pycollective.jax.functional import (
 
 __all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
 
+if not TYPE_CHECKING:  # to which every name would seem to be there
 
-def __getattr__(name: str) -> object:
-    raise missing(__name__, name, __all__)
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__)

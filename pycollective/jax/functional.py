@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pycollective import _core
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.jax import calls
 from pycollective.jax.calls import GRADIENT_TAG, made
 

@@ -10,6 +10,8 @@ Values may be numbers, or arrays and tensors of one element of any library.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pycollective.foreign_words import missing
 from pycollective.metrics.joined import cat
 from pycollective.metrics.meter import Meter, compute, mean
@@ -18,6 +20,7 @@ from pycollective.metrics.top_k import accuracy
 
 __all__ = ["Meter", "accuracy", "cat", "compute", "mean", "sum"]
 
+if not TYPE_CHECKING:  # to which every name would seem to be there
 
-def __getattr__(name: str) -> object:
-    raise missing(__name__, name, __all__)
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pycollective import _core
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.blocks import check_block, library_for
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.metrics.sums import SINGLE, added, named, number
 
 __all__ = ["Meter", "compute", "mean"]

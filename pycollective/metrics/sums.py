@@ -16,9 +16,9 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.lifetime import check_timeout
 from pycollective.object_parcel import printable
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.metrics.meter import Meter
 
 __all__ = ["accuracy"]
 
 
+@advised
 def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[Meter, ...]:  # noqa: ANN401
     """Count the samples whose target is among the k classes of the highest scores. Nothing is sent.
 

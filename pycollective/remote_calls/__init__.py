@@ -13,8 +13,8 @@ from typing import Any, TypeVar, overload
 
 from pycollective import _core, lifetime, objects
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.remote_calls.service import Service
 from pycollective.remote_error import raised_again, told
 

@@ -59,13 +59,17 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *(__all__ if find_spec("torch") else ())})  # help() looks at everything
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise missing("pycollective.torch", name, __all__)
-    try:
-        module = importlib.import_module(f"pycollective.torch.{_HOMES.get(name, name)}")
-    except ModuleNotFoundError as error:
-        if error.name == "torch":
-            error.msg = f"pycollective.torch.{name} needs PyTorch, which is not installed: pip install torch"
-        raise
-    return getattr(module, name) if name in _HOMES else module
+if not typing.TYPE_CHECKING:  # to which every name would seem to be there
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise missing("pycollective.torch", name, __all__)
+        try:
+            module = importlib.import_module(f"pycollective.torch.{_HOMES.get(name, name)}")
+        except ModuleNotFoundError as error:
+            if error.name == "torch":
+                error.msg = (
+                    f"pycollective.torch.{name} needs PyTorch, which is not installed: pip install torch"
+                )
+            raise
+        return getattr(module, name) if name in _HOMES else module

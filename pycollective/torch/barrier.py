@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pycollective import _core
+from pycollective.advice import advised
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["monitored_barrier"]
 
 
+@advised
 def monitored_barrier(
     group: _core.Group | ProcessGroup | None = None,
     timeout: timedelta | float | None = None,

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.foreign_words import advised
 from pycollective.torch.buffers import Buffers
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import FORWARD, GradientHooks

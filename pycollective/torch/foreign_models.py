@@ -6,23 +6,30 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["check_of_torch"]
 
-WITHOUT_WRAPPER = (
+WITH_PARAMETERS = (
     "give all ranks the parameters of rank 0 once, pc.broadcast(list(model.parameters())), and average the gradients "
     'after every backward, pc.allreduce([each.grad for each in model.parameters()], "avg"); pc.GradientReducer does it '
     "in buckets, in the background"
 )
-OTHERS = (
-    "paddle",
-    "megengine",
-    "jittor",
-    "mindspore",
-    "keras",
-    "tensorflow",
-    "flax",
-    "equinox",
-    "haiku",
-    "mlx",
+TREES = (
+    "give all ranks the parameters of rank 0 once: leaves, tree = jax.tree.flatten(parameters), then "
+    "jax.tree.unflatten(tree, pc.broadcast(leaves)); and average the leaves of the gradients in every step in the same "
+    'way, by pc.allreduce(leaves, "avg"), or inside jax.jit by pycollective.jax.allreduce'
 )
+ARRAYS = (
+    "take parameters and gradients as lists of NumPy arrays, and set them from the results: pc.broadcast(arrays) once "
+    'for those of rank 0, and pc.allreduce(arrays, "avg") in every step'
+)
+KERAS = (
+    "give all ranks the weights of rank 0 once, model.set_weights(pc.broadcast(model.get_weights())), and average the "
+    'gradients in a train_step() of your own, as NumPy arrays: pc.allreduce(arrays, "avg")'
+)
+OTHERS = {
+    **dict.fromkeys(("paddle", "megengine", "jittor"), WITH_PARAMETERS),
+    **dict.fromkeys(("flax", "equinox", "haiku"), TREES),
+    **dict.fromkeys(("mindspore", "mlx"), ARRAYS),
+    **dict.fromkeys(("keras", "tensorflow"), KERAS),
+}
 
 
 def check_of_torch(call: str, value: object, kind: type) -> None:
@@ -34,5 +41,5 @@ def check_of_torch(call: str, value: object, kind: type) -> None:
     framework = next((root for root in roots if root in OTHERS), "")
     name = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
     what = f"the class {name}: make one of it" if isinstance(value, type) else name
-    told = f". For {framework} {WITHOUT_WRAPPER}" if framework else ""
-    raise InvalidArgument(f"{call}: it takes a torch {kind.__name__}, not {what}{told}")
+    instead = f". For {framework} {OTHERS[framework]}" if framework else ""
+    raise InvalidArgument(f"{call}: it takes a torch {kind.__name__}, not {what}{instead}")

@@ -11,8 +11,8 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from pycollective._core import Group
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.foreign_words import advised
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
 from pycollective.torch.groups import group_of

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pycollective import objects
+from pycollective.advice import advised
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.remote_error import raised_again, told
 from pycollective.torch.groups import group_of
 

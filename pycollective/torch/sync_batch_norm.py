@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.groups import group_of
 

@@ -1,7 +1,8 @@
-"""A variable that nothing reads is told once, with the name that may have been meant."""
+"""A variable that nothing reads is reported once, with the name that may have been meant."""
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from pathlib import Path
@@ -13,17 +14,21 @@ from pycollective import _core, environment_names, testing
 
 
 @pytest.fixture(autouse=True)
-def nothing_told_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none that was warned of."""
     monkeypatch.setattr(environment_names, "_warned", False)
+    for name in environment_names.unknown(os.environ, ()):
+        monkeypatch.delenv(name)
 
 
 def begin_twice() -> list[str]:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             pc.init(timeout=30)
             pc.shutdown()
-    return [f"{each.filename.rpartition('/')[2]}: {each.message}" for each in told]
+    found = [f"{each.filename.rpartition('/')[2]}: {each.message}" for each in caught]
+    return [each for each in found if "nothing reads" in each]
 
 
 def test_one_warning_names_all_of_them_and_what_may_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,8 +36,8 @@ def test_one_warning_names_all_of_them_and_what_may_be_meant(monkeypatch: pytest
     monkeypatch.setenv("PYCOLLECTIVE_QQQ", "1")
     monkeypatch.setenv("PYCOLLECTIVE_EMPTY", "")
     monkeypatch.setenv("PYCOLLECTIVE_LOG", "warn")
-    (told,) = begin_twice()
-    assert told == (
+    (warning,) = begin_twice()
+    assert warning == (
         "test_environment_names.py: pycollective: nothing reads the environment variables PYCOLLECTIVE_QQQ, "
         "PYCOLLECTIVE_TIMEOUT (did you mean PYCOLLECTIVE_TIMEOUT_S?). `pycollective env` lists those that are read"
     )
@@ -49,6 +54,29 @@ def test_what_is_known_is_no_reason_for_a_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYCOLLECTIVE_RESTART_COUNT", "0")
     monkeypatch.setenv("PYCOLLECTIVE_TIMEOUT_S", "30")
     assert begin_twice() == []
+
+
+def begin_with_errors_for_warnings() -> bool:
+    warnings.simplefilter("error", UserWarning)
+    try:
+        pc.init(timeout=30)
+    except UserWarning:
+        assert pc.rank() == 0
+        return True
+    assert pc.rank() > 0
+    return False
+
+
+def test_a_warning_that_is_an_error_keeps_no_rank_waiting() -> None:
+    env = {"PYCOLLECTIVE_TRANPORT": "tcp"}
+    assert testing.run(begin_with_errors_for_warnings, 2, init=False, env=env) == [True, False]
+
+
+def test_what_the_tests_in_cpp_read_is_known() -> None:
+    text = (Path(__file__).parents[1] / "cpp" / "main.cc").read_text()
+    names = re.findall(r'getenv\("(PYCOLLECTIVE_\w+)"\)', text)
+    assert len(names) >= 2
+    assert environment_names.unknown(dict.fromkeys(names, "x"), ()) == []
 
 
 def test_what_the_librarys_own_scripts_set_is_known() -> None:

@@ -137,6 +137,26 @@ def test_models_of_other_frameworks_are_told_what_to_write_instead(
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
+@pytest.mark.parametrize(
+    ("module", "way"),
+    [
+        ("jittor.nn", "each.grad for each in model.parameters"),
+        ("flax.linen", "jax.tree.unflatten"),
+        ("equinox.nn", "jax.tree.unflatten"),
+        ("keras.src.models", "model.set_weights"),
+        ("mlx.nn", "lists of NumPy arrays"),
+    ],
+)
+def test_every_framework_is_told_what_it_can_do(module: str, way: str) -> None:
+    model = type("Model", (), {"__module__": module})()
+    with pytest.raises(pc.InvalidArgument) as error:
+        pc.torch.DataParallel(model)
+    assert f"For {module.partition('.')[0]} " in str(error.value)
+    assert way in str(error.value)
+    assert ("model.parameters()" in str(error.value)) == (module == "jittor.nn")
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
 def test_torchs_name_of_convert_is_told_ours() -> None:
     with pytest.raises(AttributeError, match=r"write pc\.torch\.SyncBatchNorm\.convert\(model\)"):
         pc.torch.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Linear(2, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,86 @@ def test_an_argument_of_elsewhere_is_answered_by_ours(
     assert not told or re.search(told, str(error.value))
 
 
+# What has no parameter that is called otherwise elsewhere.
+WITHOUT_HINTS = tuple(
+    [
+        "Availability",
+        "Info",
+        "Meter",
+        "Store",
+        "available",
+        "ddp_comm_hook",
+        "device",
+        "explain",
+        "scaled",
+        "store",
+        "world",
+    ]
+)
+
+
+def public_calls() -> list[tuple[str, Callable[..., Any]]]:
+    """Those with parameters that do not take any keyword."""
+    modules = [pc, pc.checkpoint, pc.data, pc.metrics]
+    if torch is not None:
+        modules += [pc.torch, pc.torch.functional]
+    found = []
+    for module in modules:
+        for name in module.__all__:
+            call = getattr(module, name)
+            if name not in WITHOUT_HINTS and callable(call) and not _is_without_keywords(call):
+                found.append((f"{module.__name__}.{name}", call))
+    return found
+
+
+def _is_without_keywords(call: Any) -> bool:
+    if isinstance(call, type) and (issubclass(call, Exception) or call.__init__ is object.__init__):
+        return True
+    try:
+        kinds = {each.kind for each in inspect.signature(call).parameters.values()}
+    except ValueError:  # of the core
+        return False
+    named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    return kinds.isdisjoint(named) or inspect.Parameter.VAR_KEYWORD in kinds
+
+
+@pytest.mark.parametrize(("name", "call"), public_calls())
+def test_every_public_call_answers_words_of_elsewhere(world_of_one: pc.Group, name: str, call: Any) -> None:
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'static_graph': leave it out"):
+        call(static_graph=True)
+
+
+def test_no_hint_is_a_name_that_nobody_can_pass() -> None:
+    def call(self: int, *args: int, other: int = 0, **kwargs: int) -> None: ...
+
+    error = TypeError("call() got an unexpected keyword argument 'sel'")
+    foreign_words.advise(error, call)
+    assert str(error).endswith("'sel'")
+    for word in ("arg", "kwarg"):
+        error = TypeError(f"call() got an unexpected keyword argument '{word}'")
+        foreign_words.advise(error, call)
+        assert str(error).endswith(f"'{word}'")
+
+
+def test_ctrl_c_while_a_hint_is_looked_for_is_no_type_error(
+    world_of_one: pc.Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raises(error: BaseException) -> None:
+        def look(*_: object) -> str:
+            raise error
+
+        monkeypatch.setattr(foreign_words, "of_argument", look)
+
+    x: Any = np.ones(2)
+    for passes in (KeyboardInterrupt(), MemoryError()):
+        raises(passes)
+        with pytest.raises(type(passes)):
+            pc.allreduce(x, src=0)  # type: ignore[call-arg]
+    raises(RuntimeError("broken"))
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'src'$"):
+        pc.allreduce(x, src=0)  # type: ignore[call-arg]
+
+
 def test_a_call_on_objects_takes_its_group_as_a_method(world_of_one: pc.Group) -> None:
     with pytest.raises(TypeError, match=r"multiple values for argument 'group': write .*g\.allreduce\(x\)"):
         pc.allgather_object(1, group=world_of_one)  # type: ignore[call-arg]
@@ -188,3 +269,16 @@ def test_an_option_of_elsewhere_is_answered_by_ours(
     with pytest.raises(SystemExit, match="2"):
         main(["run", *words.split(), "train.py"])
     assert re.search(told, capsys.readouterr().err)
+
+
+def test_other_commands_are_no_launchers(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["bench", "--port", "3"], ["tune", "--gpuss", "1"], ["doctor", "--rank", "1"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert capsys.readouterr().err.endswith(f"unrecognized arguments: {' '.join(words[1:])}\n")
+
+
+def test_every_option_of_run_may_be_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "--only-rnk", "0", "train.py"])
+    assert "did you mean --only-rank?" in capsys.readouterr().err

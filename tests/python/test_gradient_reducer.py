@@ -139,6 +139,17 @@ def test_float64_that_f16_cannot_hold_is_an_error_on_every_rank() -> None:
     testing.run(overflowing, 2)
 
 
+def test_what_became_infinite_on_a_gpu_is_seen_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pycollective.gradients import compression
+
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(compression, "is_on_gpu", lambda _: True)
+    wire = torch.tensor([1.0, float("inf")], dtype=torch.float16)
+    assert compression.overflowed(wire, "float64", "f16")
+    assert not compression.overflowed(wire[:1], "float64", "f16")
+    assert not compression.overflowed(wire, "float32", "f16")
+
+
 def test_compression_rounds_on_the_wire_and_leaves_integers_alone() -> None:
     testing.run(compressed, 2)
 
@@ -168,6 +179,8 @@ def refusals() -> None:
         (lambda: GradientReducer({"a": x, "b": x}), '"a" and "b" are one array'),
         (lambda: GradientReducer({"a": 1.0}), "numpy.array"),
         (lambda: GradientReducer([x, x]), "pairs, and this one is a ndarray: give names"),  # type: ignore[list-item]
+        (lambda: GradientReducer([(0, x)]), "the name 0 is of type int: names are texts"),  # type: ignore[list-item]
+        (lambda: GradientReducer({0: x}), "the name 0 is of type int: names are texts"),  # type: ignore[dict-item]
         (lambda: GradientReducer({"a": None}), 'parameter "a"'),
         (lambda: GradientReducer({"a": x}, op="minloc"), "minloc"),
         (lambda: GradientReducer({"a": x}, bucket_nbytes=0), "at least one byte"),

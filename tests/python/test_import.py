@@ -38,6 +38,13 @@ def test_import_adds_few_modules_to_numpys_own() -> None:
     assert set(added) - set(ours) <= {"atexit", "importlib._abc", "importlib.util"}
 
 
+def test_names_that_are_missing_are_missing_to_type_checkers_too() -> None:
+    """They take what a module's __getattr__ might answer for what is there."""
+    for path in PACKAGE.rglob("*.py"):
+        names = {each.name for each in ast.parse(path.read_text()).body if isinstance(each, ast.FunctionDef)}
+        assert "__getattr__" not in names, path
+
+
 def test_import_brings_no_framework_and_starts_nothing() -> None:
     script = """
 import sys, threading, os

@@ -388,6 +388,7 @@ def test_what_describes_no_place_in_a_world_of_several_hosts_is_refused(
         ({"n": "2"}, r"run\(n='2'\): n must be an int, not str: write int\('2'\)"),
         ({"n": 2.0}, r"run\(n=2.0\): n must be an int, not float"),
         ({"n": True}, r"run\(n=True\): n must be an int, not bool"),
+        ({"n": np.zeros(2)}, r"run\(n=array.*\): n must be an int, not ndarray"),
         ({"n": 1, "world_size": "2", "master": "a"}, r"run\(world_size='2'\): world_size must be an int"),
         ({"n": 1, "world_size": 2, "rank_start": "1", "master": "a"}, r"rank_start must be an int, not str"),
     ],

@@ -416,6 +416,51 @@ def a_receiver_that_knows_nothing_gets_the_senders_shape_and_dtype_and_sends_a_g
         f.recv((2, 3), 0)
 
 
+@CHECKS.on(3)
+def a_message_from_any_rank_is_the_one_that_was_looked_at_and_its_gradient_goes_back_there() -> None:
+    f, rank = functional(), pc.rank()
+    for like in (None, torch.empty(2)):
+        if rank:
+            x = torch.full((rank + 1 if like is None else 2,), float(rank), requires_grad=True)
+            f.send(x, 0).backward()
+            assert x.grad.tolist() == [10.0 * rank] * len(x)
+        else:
+            came = [f.recv(like, pc.ANY_SOURCE) for _ in range(2)]
+            assert sorted(x[0].item() for x in came) == [1, 2]
+            assert all(len(x) == (x[0] + 1 if like is None else 2) for x in came)
+            sum((x * 10 * x.detach()).sum() for x in came).backward()
+
+
+class Watched:
+    """A group that notes the deadlines of its messages."""
+
+    def __init__(self, group: pc.Group) -> None:
+        self.group, self.seconds = group, []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            self.seconds.append((name, named["timeout"] if "timeout" in named else args[-1]))
+            return getattr(self.group, name)(*args, **named)
+
+        return call
+
+
+@CHECKS.on(2)
+def what_is_left_of_a_deadline_is_for_the_message_and_not_for_its_gradient() -> None:
+    f, x = functional(), torch.ones(3, requires_grad=True)
+    if pc.rank() == 0:
+        f.send(x, 1).backward()
+        return
+    watched = Watched(pc.world())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pycollective.torch.functional.messages.group_at", lambda _: watched)
+        f.recv(None, 0, timeout=500).sum().backward()
+    (looked, left), (received, within), (sent, for_the_gradient) = watched.seconds
+    assert (looked, received, sent) == ("_find", "recv", "send")
+    assert 500 >= left >= within
+    assert for_the_gradient == 500
+
+
 @CHECKS.on(2)
 def second_derivatives_of_messages_are_refused() -> None:
     f, x = functional(), torch.ones(3, requires_grad=True)

@@ -31,6 +31,8 @@ calls raise NotInitialized until torch.compiler.reset().
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pycollective.foreign_words import missing
 from pycollective.torch.functional.messages import recv, send
 from pycollective.torch.functional.parts import allgather, alltoall, reduce_scatter
@@ -38,6 +40,7 @@ from pycollective.torch.functional.reductions import allreduce, broadcast, reduc
 
 __all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
 
+if not TYPE_CHECKING:  # to which every name would seem to be there
 
-def __getattr__(name: str) -> object:
-    raise missing(__name__, name, __all__)
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__)

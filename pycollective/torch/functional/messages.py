@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pycollective._core import ANY_SOURCE
+from pycollective.advice import advised
 from pycollective.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.functional.live_groups import group_at, number_of
@@ -26,6 +28,7 @@ _GRADIENT = 1 << 30
 _ANCHOR = torch.zeros((), device="cpu", requires_grad=True)
 
 
+@advised
 def send(
     x: Tensor,
     peer: int,
@@ -70,9 +73,10 @@ def send(
         >>> pc.shutdown()
     """
     _check_tag("send", tag)
-    return _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout)
+    return _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
 
 
+@advised
 def recv(
     like: Tensor | None,
     peer: int,
@@ -87,7 +91,8 @@ def recv(
     Args:
         like: a tensor of the shape and dtype that come, `torch.empty(shape)` for example. Its values are not read.
             None: the message says what it is. Under torch.compile that breaks the graph.
-        peer: the rank that calls send().
+        peer: the rank that calls send(), or pycollective.ANY_SOURCE, which breaks the graph too: the gradient goes to
+            the rank whose message came.
         tag: as for send().
         requires_grad: whether the sender waits for a gradient; False if what it sends does not require grad. Without
             meaning for dtypes that have no gradients, and under torch.no_grad().
@@ -114,31 +119,42 @@ def recv(
         >>> pc.shutdown()
     """
     _check_tag("recv", tag)
-    number = number_of(group)
-    if like is None:
-        shape, dtype, timeout = _announced(number, peer, tag, timeout)
-    elif isinstance(like, Tensor):
-        shape, dtype = list(like.shape), like.dtype
-    else:
+    if not (like is None or isinstance(like, Tensor)):
         raise InvalidArgument(f"recv: like must be a tensor or None, not {type(like).__name__}")
+    number, within = number_of(group), timeout
+    if like is None:
+        peer, shape, dtype, within = _announced(number, peer, tag, timeout)
+    else:
+        shape, dtype = list(like.shape), like.dtype
+        if peer == ANY_SOURCE:
+            peer, within = _first_to_send(number, tag, timeout)
     differentiable = requires_grad and (dtype.is_floating_point or dtype.is_complex)
     anchor = _ANCHOR if differentiable else _ANCHOR.detach()
-    return _recv(anchor, shape, dtype, peer, tag, number, timeout)
+    return _recv(anchor, shape, dtype, peer, tag, number, within, timeout)
 
 
 @torch.compiler.disable
 def _announced(
     number: int, peer: int, tag: int, timeout: float | None
-) -> tuple[list[int], torch.dtype, float | None]:
-    """Waits for a message, and leaves it where it is. Its shape and dtype, and how many seconds are left."""
+) -> tuple[int, list[int], torch.dtype, float | None]:
+    """Waits for a message, and leaves it where it is. Whose it is, its shape, its dtype, and the seconds left."""
     clock = Clock(timeout)
-    _, name, shape, token = group_at(number)._find(peer, tag, clock.left_s())
+    peer, name, shape, token = group_at(number)._find(peer, tag, clock.left_s())
     del token
     dtype = getattr(torch, name, None) if name else None
     if not isinstance(dtype, torch.dtype):
         what = f"sends {name!r}, which is no dtype of torch" if name else "does not say what it sends"
         raise Unsupported(f"recv: rank {peer} {what}: receive it by pycollective.recv()")
-    return list(shape), dtype, clock.left_s()
+    return peer, list(shape), dtype, clock.left_s()
+
+
+@torch.compiler.disable
+def _first_to_send(number: int, tag: int, timeout: float | None) -> tuple[int, float | None]:
+    """Waits for a message of any rank, and leaves it where it is. Whose it is, and the seconds that are left."""
+    clock = Clock(timeout)
+    peer, *_, token = group_at(number)._find(ANY_SOURCE, tag, clock.left_s())
+    del token
+    return peer, clock.left_s()
 
 
 def _check_tag(call: str, tag: int) -> None:
@@ -157,21 +173,36 @@ def _refuse_second_derivatives() -> None:
 
 
 # Both operations have the same parameters, so that each can be the adjoint of the other.
-_PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? timeout"
+# `within` is for this message, `timeout` for each that follows from it: its gradient.
+_PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? within, float? timeout"
 
 
 def _run_send(
-    x: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, group: int, timeout: float | None
+    x: Tensor,
+    shape: list[int],
+    dtype: torch.dtype,
+    peer: int,
+    tag: int,
+    group: int,
+    within: float | None,
+    timeout: float | None,
 ) -> Tensor:
-    group_at(group).send(x, peer, tag=tag, timeout=timeout)
+    group_at(group).send(x, peer, tag=tag, timeout=within)
     return x.new_zeros(())
 
 
 def _gradient_from_peer(
-    g: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, *rest: object
+    g: Tensor,
+    shape: list[int],
+    dtype: torch.dtype,
+    peer: int,
+    tag: int,
+    group: int,
+    within: float | None,
+    timeout: float | None,
 ) -> Tensor:
     _refuse_second_derivatives()
-    return _recv(g, shape, dtype, peer, tag | _GRADIENT, *rest)
+    return _recv(g, shape, dtype, peer, tag | _GRADIENT, group, timeout, timeout)
 
 
 def _run_recv(
@@ -181,16 +212,24 @@ def _run_recv(
     peer: int,
     tag: int,
     group: int,
+    within: float | None,
     timeout: float | None,
 ) -> Tensor:
-    return group_at(group).recv(anchor.new_empty(shape, dtype=dtype), peer, tag=tag, timeout=timeout)
+    return group_at(group).recv(anchor.new_empty(shape, dtype=dtype), peer, tag=tag, timeout=within)
 
 
 def _gradient_to_peer(
-    g: Tensor, shape: list[int], dtype: torch.dtype, peer: int, tag: int, *rest: object
+    g: Tensor,
+    shape: list[int],
+    dtype: torch.dtype,
+    peer: int,
+    tag: int,
+    group: int,
+    within: float | None,
+    timeout: float | None,
 ) -> None:
     _refuse_second_derivatives()
-    _send(g, shape, dtype, peer, tag | _GRADIENT, *rest)
+    _send(g, shape, dtype, peer, tag | _GRADIENT, group, timeout, timeout)
 
 
 _send: Operation = Operation(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.torch.functional.live_groups import group_at, number_of, size_at
 from pycollective.torch.functional.operation import Operation
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["allgather", "alltoall", "reduce_scatter"]
 
 
+@advised
 def allgather(
     x: Tensor,
     *,
@@ -56,6 +58,7 @@ def allgather(
     return _allgather(x, axis, number_of(group), timeout)
 
 
+@advised
 def reduce_scatter(
     x: Tensor,
     op: OpName = "sum",
@@ -93,6 +96,7 @@ def reduce_scatter(
     return _reduce_scatter(x, linear("reduce_scatter", x, op), axis, number_of(group), timeout)
 
 
+@advised
 def alltoall(
     x: Tensor,
     *,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pycollective.advice import advised
 from pycollective.errors import Unsupported
 from pycollective.torch.functional.live_groups import group_at, number_of, size_at
 from pycollective.torch.functional.operation import Operation
@@ -31,6 +32,7 @@ def linear(call: str, x: Tensor, op: str) -> str:
     return op
 
 
+@advised
 def allreduce(
     x: Tensor,
     op: OpName = "sum",
@@ -66,6 +68,7 @@ def allreduce(
     return _allreduce(x, linear("allreduce", x, op), number_of(group), timeout)
 
 
+@advised
 def reduce(
     x: Tensor,
     op: OpName = "sum",
@@ -102,6 +105,7 @@ def reduce(
     return _reduce(x, linear("reduce", x, op), root, number_of(group), timeout)
 
 
+@advised
 def broadcast(
     x: Tensor,
     root: int = 0,

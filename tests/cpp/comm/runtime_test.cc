@@ -170,28 +170,28 @@ TEST(Runtime, ranks_that_do_not_come_for_long_are_named_in_a_warning) {
 class StoreThatGoes final : public Store {
  public:
   explicit StoreThatGoes(int requests) : left_(requests) {}
-  Status set(std::string_view key, std::string_view value, Deadline deadline) override {
+  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override {
     return gone() ? unreachable() : inner_.set(key, value, deadline);
   }
-  Result<std::string> get(std::string_view key, Deadline deadline) override {
+  Result<std::string> get(std::string_view key, StoreDeadline deadline) override {
     if (gone()) return unreachable();
     return inner_.get(key, deadline);
   }
-  Result<std::string> pop(std::string_view key, Deadline deadline) override {
+  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override {
     if (gone()) return unreachable();
     return inner_.pop(key, deadline);
   }
-  Status wait(std::string_view key, Deadline deadline) override {
+  Status wait(std::string_view key, StoreDeadline deadline) override {
     return gone() ? unreachable() : inner_.wait(key, deadline);
   }
-  Result<int64_t> add(std::string_view key, int64_t delta, Deadline deadline) override {
+  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override {
     if (gone()) return unreachable();
     return inner_.add(key, delta, deadline);
   }
-  Status erase(std::string_view key, Deadline deadline) override {
+  Status erase(std::string_view key, StoreDeadline deadline) override {
     return gone() ? unreachable() : inner_.erase(key, deadline);
   }
-  Status erase_all(std::string_view prefix, Deadline deadline) override {
+  Status erase_all(std::string_view prefix, StoreDeadline deadline) override {
     return gone() ? unreachable() : inner_.erase_all(prefix, deadline);
   }
 

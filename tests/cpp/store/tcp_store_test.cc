@@ -1,13 +1,20 @@
 // What the TCP store promises against strangers, wrong jobs, missing servers and clients that go away.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/socket.h"
 #include "conformance/raw_connection.h"
+#include "session/greeting.h"
 #include "store/protocol.h"
 #include "store/tcp_client.h"
 #include "store/tcp_server.h"
@@ -180,6 +187,67 @@ TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
     }
     EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
   }
+}
+
+// Welcomes one client, and never answers it.
+class SilentStore {
+ public:
+  SilentStore() {
+    const SocketAddress anywhere = parse_endpoint("127.0.0.1:0").value();
+    listener_ = new_socket(anywhere).value();
+    EXPECT_TRUE(listen_on(listener_, anywhere, 4).is_ok());
+    thread_ = std::thread([this] { welcome(); });
+  }
+  ~SilentStore() {
+    done_ = true;
+    thread_.join();
+  }
+  SilentStore(const SilentStore&) = delete;
+  SilentStore& operator=(const SilentStore&) = delete;
+  std::string address() const { return to_string(local_address(listener_.get())); }
+
+ private:
+  bool wait_for_bytes(int fd) const {
+    while (!done_) {
+      pollfd poll_for{fd, POLLIN, 0};
+      if (::poll(&poll_for, 1, 20) > 0) return true;
+    }
+    return false;
+  }
+  void welcome() {
+    if (!wait_for_bytes(listener_.get())) return;
+    Greeting greeting(accept_one(listener_.get()).value(),
+                      Handshake::acceptor(kJob, Hello{.role = Role::kStore}).value());
+    while (!greeting.handshake().done() && wait_for_bytes(greeting.fd())) {
+      EXPECT_TRUE(greeting.move().is_ok());
+      if (greeting.handshake().must_decide()) {
+        EXPECT_TRUE(greeting.decide(Verdict::kWelcome).is_ok());
+      }
+    }
+    while (!done_) wait_for_bytes(listener_.get());
+  }
+  Fd listener_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+TEST_F(TcpStore, a_store_that_is_stuck_is_not_reported_as_a_missing_key) {
+  const SilentStore stuck;
+  const std::unique_ptr<Store> store = connect_tcp_store({stuck.address()}, kJob, soon()).value().store;
+  const Status status = store->get("the/key", {Deadline::after(0), 0.1}).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_NE(status.message().find("the/key': the store does not answer"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
+}
+
+TEST_F(TcpStore, the_way_to_a_stuck_store_takes_no_longer_than_the_deadline_unless_that_is_asked_for) {
+  const SilentStore stuck;
+  const std::unique_ptr<Store> store = connect_tcp_store({stuck.address()}, kJob, soon()).value().store;
+  const TimePoint begin = now();
+  EXPECT_EQ(store->set("k", "v", Deadline::after(0.1)).code(), Code::kTimeout);
+  EXPECT_EQ(store->set("k", "v", Deadline::after(0.1)).code(), Code::kTimeout);  // connects anew, in vain
+  EXPECT_LT(std::chrono::duration<double>(now() - begin).count(), 1.8);
 }
 
 TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
