@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
 CARRIAGE_RETURN = ord("\r")
 SHOWN_NBYTES = 1 << 13  # of an unfinished line
-# Moves of the cursor, which would lead into the lines of other ranks. Colours stay.
-_MOVES = re.compile(rb"\x1b\[\??[\d;]*[A-HJKSTfhlnsu]")
+# Moves of the cursor and titles of windows, which would lead into the lines of other ranks. Colours stay.
+_MOVES = re.compile(rb"\x1b(\[\??[\d;]*[A-HJKSTdfhlnrsu]|[78DEM]|\][^\x07\x1b\n]{0,1000}(\x07|\x1b\\))")
 
 
 def visible(line: bytes) -> bytes:

@@ -6,6 +6,8 @@ import itertools
 import random
 import time
 
+import pytest
+
 from pycollective.launching import lines
 from pycollective.launching.lines import LineCutter, visible
 
@@ -25,6 +27,15 @@ def test_lines_are_the_same_however_they_come() -> None:
         assert cut(text, raw=True, seed=seed) == text
         shown = cut(text, raw=False, seed=seed)
         assert list(map(visible, shown.split(b"\n"))) == list(map(visible, text.split(b"\n"))), text
+
+
+MOVES = (b"\x1b[2K", b"\x1b[?25l", b"\x1b7", b"\x1b8", b"\x1bM", b"\x1b[3d", b"\x1b[1;9r")
+TITLES = (b"\x1b]0;a title\x07", b"\x1b]0;b\x1b\\")
+
+
+@pytest.mark.parametrize("moves", [*MOVES, *TITLES])
+def test_moves_of_the_cursor_are_left_out_and_colours_stay(moves: bytes) -> None:
+    assert visible(b"a" + moves + b"b \x1b[31mred\x1b[0m") == b"ab \x1b[31mred\x1b[0m"
 
 
 def test_a_progress_bar_leaves_its_last_state_alone() -> None:
