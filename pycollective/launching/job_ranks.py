@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import math
 import os
@@ -103,7 +102,7 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
                     pass_fds=[reply.fileno()],
                 )
         except OSError as error:
-            hint = "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""
+            hint = child.descriptors_hint(error)
             raise CollectiveError(f"cannot start rank {rank}: {error.strerror}{hint}") from error
         on_error.pop_all()  # from here on the reply is JobRank's
         stdin.close()

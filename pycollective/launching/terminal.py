@@ -39,6 +39,6 @@ def settings_kept(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if not in_background(fd):  # else they are those of somebody else now
+        if not in_background(fd):  # else they are another program's now
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(fd, termios.TCSANOW, before)
