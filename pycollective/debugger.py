@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bdb
 import fcntl
+import functools
 import os
 import pdb
 import stat
 import sys
+from _thread import get_ident  # threading itself takes long to import
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -16,6 +18,8 @@ from typing import IO, Any
 from pycollective.errors import Unsupported
 
 __all__ = ["hook", "stop"]
+
+ERASE = "\r\x1b[K"
 
 
 def hook(*, header: str | None = None, **_: object) -> None:
@@ -74,6 +78,10 @@ class RankDebugger(pdb.Pdb):
                 f"rank {os.environ.get('RANK')} stops too, and waits for the rank that has the terminal"
             )
             fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.stdout.write(
+            ERASE
+        )  # the launcher's unfinished line, which it does not draw while the lock is taken
+        self.stdout.flush()
 
     def set_continue(self) -> None:
         super().set_continue()
@@ -82,9 +90,9 @@ class RankDebugger(pdb.Pdb):
 
 def _debugger() -> RankDebugger:
     if sys.stdin is not None and sys.stdin.isatty():
-        return RankDebugger(os.ttyname(sys.stdin.fileno()))
+        return _debugger_at(os.ttyname(sys.stdin.fileno()), os.getpid(), get_ident())
     if terminal := _launchers_terminal():
-        return RankDebugger(terminal)
+        return _debugger_at(terminal, os.getpid(), get_ident())
     if _is_answered():
         return RankDebugger(None)
     rank = os.environ.get("RANK", "?")
@@ -92,6 +100,12 @@ def _debugger() -> RankDebugger:
         f"breakpoint: rank {rank} has no terminal, and its launcher has none: start `pycollective run` on a terminal; "
         f"or with `--stdin {rank}`, for answers from a pipe; or attach a debugger, as docs/debugging.md says"
     )
+
+
+@functools.cache
+def _debugger_at(terminal: str, pid: int, thread: int) -> RankDebugger:
+    """One for all breakpoints of a thread. A forked child has one of its own, for a lock is that of an open file."""
+    return RankDebugger(terminal)
 
 
 def _opened(fd: int, mode: str) -> IO[str]:

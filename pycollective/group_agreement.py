@@ -31,15 +31,15 @@ from pycollective.errors import CollectiveMismatch, CollectiveTimeout
 __all__ = ["agree"]
 
 AGREEMENT_TAG = 0xFFFF_0B00
-NOBODY = -1
+NONE = -1
 
 
 class Says(enum.IntEnum):
-    """What a message is: the first of its five integers."""
+    """What a message is: the first of its four integers."""
 
-    INVITATION = 1  # mark of the lowest member's call, 0, 0, 0
-    REPLY = 2  # that mark, mark of this member's call, checksum of its list, 0
-    ANSWER = 3  # that mark, 0, who has another list or NOBODY, the number
+    INVITATION = 1  # mark of the lowest member's call, 0, 0
+    REPLY = 2  # that mark, mark of this member's call, checksum of its list
+    ANSWER = 3  # that mark, a member that has another list or NONE, the number
 
 
 class Talk:
@@ -60,25 +60,25 @@ class Talk:
         return self._clock.left_s()
 
     def say(self, peer: int, what: Says, mark: int, *content: int) -> None:
-        message = np.array([what, mark, *content, *[0] * (3 - len(content))], np.int64)
+        message = np.array([what, mark, *content, *[0] * (2 - len(content))], np.int64)
         self.group.send(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
 
     def hear(self, peer: int) -> tuple[int, ...]:
-        message: Any = np.empty(5, np.int64)
+        message: Any = np.empty(4, np.int64)
         self.group.recv(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
         return tuple(message.tolist())
 
     def lead(self) -> tuple[int, int]:
-        """Of the lowest member: who has another list, and the number."""
+        """Of the lowest member: one that has another list, and the number."""
         for other in self.others:
             self.say(other, Says.INVITATION, self.mark)
-        number, odd, marks = self.group._reserve_group_ids(1), NOBODY, []
+        number, odd, marks = self.group._reserve_group_ids(1), NONE, []
         for other in self.others:
-            mark, checksum, _ = self._reply_of(other)
+            mark, checksum = self._reply_of(other)
             marks.append(mark)
             odd = odd if checksum == self.checksum else other
         for other, mark in zip(self.others, marks, strict=True):
-            self.say(other, Says.ANSWER, mark, 0, odd, number)
+            self.say(other, Says.ANSWER, mark, odd, number)
         return odd, number
 
     def _reply_of(self, other: int) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ class Talk:
     def follow(self) -> tuple[int, int]:
         """Of any other member. It replies to every invitation: which one is old it cannot know, but the lowest does."""
         while True:
-            what, mark, _, odd, number = self.hear(self.lowest)
+            what, mark, odd, number = self.hear(self.lowest)
             if what == Says.INVITATION:
                 self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum)
             elif (what, mark) == (Says.ANSWER, self.mark):
@@ -124,6 +124,15 @@ class Exchanges:
 EXCHANGES = Exchanges()
 
 
+def _in_forked_child() -> None:
+    """Another thread of the parent may have held the lock, and been in the middle of an exchange."""
+    global EXCHANGES
+    EXCHANGES = Exchanges()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
 def agree(group: Group, members: list[int], timeout: float | None) -> int:
     """The number of the group of these members, on each of them."""
     if len(members) == 1:
@@ -136,7 +145,7 @@ def agree(group: Group, members: list[int], timeout: float | None) -> int:
     except CollectiveTimeout as error:
         error.args = (f"group: not all of {members} have called group() with this list: {error}",)
         raise
-    if odd == NOBODY:
+    if odd == NONE:
         return number
     raise CollectiveMismatch(
         f"group: rank {odd} makes a group of other ranks, or in another order, than rank {talk.lowest}; here they are "

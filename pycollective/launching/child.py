@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -115,3 +116,8 @@ def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
             fds.append(key_file(key))
             opened.callback(os.close, fds[-1])
         yield fds
+
+
+def descriptors_hint(error: OSError) -> str:
+    """What helps if ranks need more descriptors than this process may have."""
+    return "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""

@@ -256,7 +256,7 @@ class _Watch:
         self.deadline = deadline
         self.failures: list[Failure] = []
         self.memory = memory_cgroup.read()  # before the first rank
-        self.streams = OwnStreams()
+        self.streams = OwnStreams(deadline)
         self.tails: dict[int, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
 
     def show(self, rank: int, name: str, lines: list[str]) -> None:

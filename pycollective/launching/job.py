@@ -25,9 +25,8 @@ MAIN = "__pycollective_main__"  # what a rank calls the main script of its paren
 SPAWNED = "__mp_main__"  # what a process that multiprocessing has spawned calls it
 OF_MAIN = ("__main__", SPAWNED, MAIN)
 COPIES = "install cloudpickle, with which lambdas, local functions and what was typed in travel as copies"
-_finding = (
-    False  # this process is a rank that looks for its function, and executes the user's modules for that
-)
+# Whether this process is a rank that looks for its function, and executes the user's modules for that.
+_finding = False
 
 
 @dataclass(frozen=True)

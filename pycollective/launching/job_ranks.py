@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import math
 import os
@@ -28,9 +27,9 @@ from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.child import Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.job import Job
+from pycollective.launching.lines import LineCutter, visible
 from pycollective.launching.worker import Outcome
 
-LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
 # sys.path comes first, so that the rank finds pycollective and the function where we found them.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -103,7 +102,7 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
                     pass_fds=[reply.fileno()],
                 )
         except OSError as error:
-            hint = "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""
+            hint = child.descriptors_hint(error)
             raise CollectiveError(f"cannot start rank {rank}: {error.strerror}{hint}") from error
         on_error.pop_all()  # from here on the reply is JobRank's
         stdin.close()
@@ -140,7 +139,7 @@ class Stream:
     rank: int
     name: str
     pipe: IO[bytes]
-    rest: bytes = b""  # of the last line
+    cutter: LineCutter = field(default_factory=LineCutter)
 
     def waiting(self) -> int:
         """How many bytes are there now."""
@@ -151,18 +150,18 @@ class Stream:
         data = os.read(self.pipe.fileno(), max(1, self.waiting()))
         if not data:
             return None
-        whole, newline, self.rest = (self.rest + data).rpartition(b"\n")
-        if len(self.rest) > LONGEST_LINE:
-            whole, newline, self.rest = whole + newline + self.rest, b"\n", b""
-        return self.lines(whole) if newline else []
+        text = self.cutter.cut(data)
+        return lines_of(text) if text else []
 
     def last(self) -> list[str]:
-        return self.lines(self.rest) if self.rest else []
+        """The one that has no end."""
+        rest = self.cutter.last()
+        return lines_of(rest) if rest else []
 
-    def lines(self, text: bytes) -> list[str]:
-        # A progress bar rewrites its line with "\r": what is left of it is what a terminal would show.
-        lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in text.split(b"\n")]
-        return [line.decode(errors="replace") for line in lines]
+
+def lines_of(text: bytes) -> list[str]:
+    lines = text.removesuffix(b"\n").split(b"\n")
+    return [visible(line).decode(errors="replace") for line in lines]
 
 
 @dataclass
@@ -236,9 +235,9 @@ class JobRanks:
         if lines is None:
             self.selector.unregister(stream.pipe)
             stream.pipe.close()
-            lines, stream.rest = stream.last(), b""
+            lines = stream.last()
         if self.terminal is not None:
-            self.terminal.unfinished(stream.rank, stream.name, stream.rest)
+            self.terminal.unfinished(stream.rank, stream.name, stream.cutter.unfinished())
         if lines:
             self.show(stream.rank, stream.name, lines)
 

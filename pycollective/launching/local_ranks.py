@@ -99,7 +99,7 @@ class LocalRanks:
                 tell_guard(self.guard_fd, "-", each)
 
     async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
-        """All that the ranks have printed is shown, however long our reader pauses, unless we are told to stop."""
+        """All that the ranks have printed is shown, however long our reader pauses, unless we are to stop."""
         pending = set(pumps)
         while pending:
             _, pending = await asyncio.wait(pumps, timeout=DRAIN_S)

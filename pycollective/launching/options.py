@@ -30,7 +30,7 @@ class Options:
     ranks: int  # on this machine
     command: list[str]
     arguments: list[str] = field(default_factory=list)  # of the program, after what we add to them
-    local_rank_arg: str | None = None  # the option by which the program is told its local rank
+    local_rank_arg: str | None = None  # the option by which the program gets its local rank
     log_dir: Path | None = None
     grace_s: float = 5.0
     prefix: bool = True
@@ -81,5 +81,5 @@ class Options:
 
     def words(self, local_rank: int) -> list[str]:
         """What that rank executes."""
-        told = [f"{self.local_rank_arg}={local_rank}"] if self.local_rank_arg else []
-        return [*self.command, *told, *self.arguments]
+        own = [f"{self.local_rank_arg}={local_rank}"] if self.local_rank_arg else []
+        return [*self.command, *own, *self.arguments]

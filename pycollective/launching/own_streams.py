@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import select
 import sys
 import time
 from typing import TextIO
@@ -11,12 +14,15 @@ from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 
 __all__ = ["OwnStreams"]
 
+PIECE = select.PIPE_BUF // 4  # characters, of at most four bytes each
+
 
 class OwnStreams:
     """A notebook, or a test, may have put other streams there: they are looked up at each line."""
 
-    def __init__(self) -> None:
-        self.live: dict[int, LiveLine] = {}  # by descriptor of the terminal
+    def __init__(self, deadline: float = math.inf) -> None:
+        self.deadline = deadline  # what a reader that pauses until then has not taken is not shown
+        self.live: dict[int, LiveLine] = {}  # by terminal
         self.changed = False
         self.drawn_at = 0.0
 
@@ -27,10 +33,9 @@ class OwnStreams:
             return
         text = "".join(f"[{rank}] {line}\n" for line in lines)
         live = self.terminal(file)
-        file.write(
-            text if live is None else live.around(text.encode(errors="replace")).decode(errors="replace")
-        )
-        file.flush()
+        if live is not None:
+            text = live.around(text.encode(errors="replace")).decode(errors="replace")
+        self.write(file, text)
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
         """What there is of the rank's next line."""
@@ -49,14 +54,37 @@ class OwnStreams:
         for file in (sys.stdout, sys.stderr):
             live = None if file is None else self.terminal(file)
             if live is not None and (text := live.redrawn()):
-                file.write(text.decode(errors="replace"))
-                file.flush()
+                self.write(file, text.decode(errors="replace"))
 
     def terminal(self, file: TextIO) -> LiveLine | None:
         with contextlib.suppress(OSError, ValueError):  # no descriptor, or closed
             if file.isatty():
-                return self.live.setdefault(0, LiveLine(file.fileno()))
+                fd = file.fileno()
+                return self.live.setdefault(os.fstat(fd).st_rdev, LiveLine(fd))
         return None
+
+    def write(self, file: TextIO, text: str) -> None:
+        """In pieces that a pipe takes as a whole once it takes anything, so that the deadline is kept."""
+        encoding = getattr(file, "encoding", None)
+        if encoding is not None:  # what it cannot say comes as Python would escape it
+            text = text.encode(encoding, errors="backslashreplace").decode(encoding)
+        for begin in range(0, len(text), PIECE):
+            if not writable(file, self.deadline):
+                return
+            file.write(text[begin : begin + PIECE])
+            file.flush()
+
+
+def writable(file: TextIO, deadline: float) -> bool:
+    """Waits until it takes something, and no longer than the deadline."""
+    try:
+        fd = file.fileno()
+    except (OSError, ValueError, AttributeError):  # no descriptor: it may always be written
+        return True
+    waiting = select.poll()
+    waiting.register(fd, select.POLLOUT)
+    left_s = deadline - time.monotonic()
+    return bool(waiting.poll(None if left_s == math.inf else max(left_s, 0.0) * 1e3))
 
 
 def stream(name: str) -> TextIO | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shlex
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pycollective.launching import memory_cgroup
 from pycollective.launching.addresses import join
+from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import threads_per_rank
 from pycollective.launching.last_error import error_lines
 from pycollective.launching.lines import visible
@@ -96,17 +96,15 @@ def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
 def cannot_write(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return f"cannot show what the ranks print: {error!r}"
-    return f"cannot write {error.filename or 'what the ranks print'}: {error.strerror}{hint(error)}"
+    return (
+        f"cannot write {error.filename or 'what the ranks print'}: {error.strerror}{descriptors_hint(error)}"
+    )
 
 
 def cannot_start(program: str, error: OSError) -> int:
     """Says why; returns the exit code, for a bad program the shell's."""
     if error.filename != program:
-        say(f"cannot start the ranks: {error.strerror}{hint(error)}")
+        say(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
     say(f"cannot start {program}: {error.strerror}")
     return 127 if isinstance(error, FileNotFoundError) else 126
-
-
-def hint(error: OSError) -> str:
-    return "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""

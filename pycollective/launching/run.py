@@ -34,7 +34,7 @@ def run(options: Options) -> int:
     fill_standard_streams()
     if options.stdin is not None and in_background(0):
         report.say(
-            f"--stdin {options.stdin}: this is a job in the background of its terminal, which nobody answers there. "
+            f"--stdin {options.stdin}: this is a job in the background of its terminal, where it gets no answers. "
             f"Start it in the foreground, or give it a file or a pipe (< answers)"
         )
         return 1

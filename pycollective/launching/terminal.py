@@ -1,4 +1,4 @@
-"""The terminal of a launcher: whether it may read there, and what its ranks have set."""
+"""The terminal of a launcher: whether it may read there, whether a rank has it, and what its ranks have set."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 
 def in_background(fd: int) -> bool:
@@ -14,6 +15,17 @@ def in_background(fd: int) -> bool:
         return os.tcgetpgrp(fd) != os.getpgrp()
     except OSError:
         return False
+
+
+def is_taken(fd: int) -> bool:
+    """Whether a rank's debugger has locked that terminal, see pycollective.debugger. Asked without locking it."""
+    try:
+        place = os.fstat(fd)
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    name = f" {os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino} "
+    return any(" FLOCK " in line and name in line for line in locks.splitlines())
 
 
 @contextlib.contextmanager
@@ -27,6 +39,6 @@ def settings_kept(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if not in_background(fd):  # else they are those of somebody else now
+        if not in_background(fd):  # else they are another program's now
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(fd, termios.TCSANOW, before)

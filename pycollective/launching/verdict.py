@@ -55,7 +55,7 @@ def consequence(lines: Sequence[bytes]) -> int | None:
 
 
 def judged(rank: int, status: int, lines: Sequence[bytes]) -> Failure:
-    """A rank that was killed by a signal has not ended of an error, even if it has survived one and told of it."""
+    """A rank that was killed by a signal has not ended of an error, even if it has survived and reported one."""
     return Failure(rank, status, status >= 0 and is_consequence(lines))
 
 

@@ -171,7 +171,7 @@ def test_a_long_wait_for_a_name_is_told_while_it_lasts(
     assert "init() waits for it" in said
 
 
-def test_a_failing_address_is_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_address_is_no_name() -> None:
     with pytest.raises(pc.InvalidArgument, match="is not the name of a host"):
         pc.init(f"{'x' * 70}:4711", rank=1, size=2)
 

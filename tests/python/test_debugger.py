@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from test_launch import DEADLINE_S, command, program, run
 
 import pycollective as pc
 from pycollective import testing
+from pycollective.launching.screen.live_line import LiveLine
 
 pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture
@@ -65,6 +67,35 @@ def test_the_others_wait_until_the_rank_that_stopped_goes_on(
             shown = answered(terminal, "[1] (Pdb) ", "continue")
             assert b"-> value = 42" in shown
         read_until(terminal, b"sum 3")
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_the_unfinished_line_of_another_rank_gives_way_to_the_debugger() -> None:
+    ours, theirs = os.openpty()
+    line = LiveLine(fd=theirs)
+    line.update(0, "out", b"[0] ", b"50 %")
+    assert line.redrawn() == b"[0] 50 %"
+    with open(os.ttyname(theirs), "rb") as debugger:
+        fcntl.flock(debugger, fcntl.LOCK_EX)
+        line.update(0, "out", b"[0] ", b"60 %")
+        assert line.redrawn() == b""
+        assert line.around(b"[0] whole\n") == b"[0] whole\n"  # and the prompt stays
+        fcntl.flock(debugger, fcntl.LOCK_UN)
+    assert line.redrawn() == b"[0] 60 %"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_many_breakpoints_take_no_more_descriptors_than_one(program: Callable[..., str]) -> None:
+    script = program(
+        "held = []",
+        "for i in range(3): breakpoint(); held.append(len(os.listdir('/proc/self/fd')))",
+        "print('more' if len(set(held)) > 1 else 'no more', flush=True)",
+    )
+    with on_a_terminal(*command("-n", "1", "--no-banner", script)) as (process, terminal):
+        for _ in range(3):
+            answered(terminal, "[0] (Pdb) ", "continue")
+        assert b"no more" in read_until(terminal, b"more")
         assert process.wait(DEADLINE_S) == 0
 
 

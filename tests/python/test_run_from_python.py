@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import io
 import os
 import re
 import select
@@ -309,6 +310,34 @@ def leaves_an_escaped_child() -> int:
     return subprocess.Popen(
         ["sleep", "1000"], start_new_session=True
     ).pid  # it keeps our standard output open
+
+
+def test_a_reader_that_pauses_does_not_stop_the_clock(script: Callable[..., Path]) -> None:
+    path = script(
+        "import pycollective as pc",
+        "def floods():",
+        "    while True: print('x' * 1000)",
+        "if __name__ == '__main__': pc.run(floods, n=1, init=False, timeout=1)",
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, path], stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "CollectiveTimeout: run(timeout=1): still running: rank 0" in process.stderr.read()
+            assert process.wait(DEADLINE_S) == 1  # nobody has read what it printed
+        finally:
+            process.kill()
+
+
+def says_bytes() -> None:
+    os.write(1, b"\xff \xe9 end\n")
+
+
+def test_what_our_own_output_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+    pc.run(says_bytes, n=1, init=False)
+    assert shown.getvalue() == rb"[0] \ufffd \ufffd end" + b"\n"
 
 
 def test_what_escapes_from_a_rank_holds_nobody_up(capsys: pytest.CaptureFixture[str]) -> None:

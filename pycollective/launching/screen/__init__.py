@@ -93,7 +93,7 @@ class Screen:
 
     def draw(self, name: str) -> None:
         self.drawing.discard(name)
-        if self.waiting:  # the reader pauses: a later state will do
+        if self.waiting or self.live[name].gives_way():  # the reader pauses, or debugs: a later state will do
             self.draw_soon(name)
         else:
             self.redraw(name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pycollective.launching.lines import visible
 from pycollective.launching.screen.cells import fitted
+from pycollective.launching.terminal import is_taken
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"
@@ -35,13 +36,22 @@ class LiveLine:
 
     def around(self, lines: bytes) -> bytes:
         """The whole lines, in the place of the unfinished one, which comes below them again."""
+        if self.gives_way():
+            return lines
         erase = ERASE if self.drawn else b""
         self.drawn = self.line()
         return erase + lines + self.drawn
 
     def redrawn(self) -> bytes:
         """What brings the terminal up to date; nothing if it is."""
-        return b"" if self.line() == self.drawn else self.around(b"")
+        return b"" if self.gives_way() or self.line() == self.drawn else self.around(b"")
+
+    def gives_way(self) -> bool:
+        """Whether the bottom of the terminal is the prompt of a rank's debugger, which has erased this line."""
+        if not (self.drawn or self.open) or not is_taken(self.fd):
+            return False
+        self.drawn = b""
+        return True
 
     def line(self) -> bytes:
         if not self.open:

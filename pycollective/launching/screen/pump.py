@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import IO
 
-from pycollective.launching.lines import LONGEST_LINE
+from pycollective.launching.lines import LineCutter
 from pycollective.launching.output import write_log
 from pycollective.launching.screen import Screen
 
@@ -18,23 +18,19 @@ async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[by
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
-    rest = b""
+    lines = LineCutter(raw=not screen.prefix)
     try:
         while data := await reader.read(READ_BYTES):
             if log:
                 write_log(log, data)
             if screen.direct:
                 await screen.pass_on(rank, name, data)
-            text = rest + data
-            end = text.rfind(b"\n") + 1
-            if len(text) - end > LONGEST_LINE:
-                end = len(text)
-            text, rest = text[:end], text[end:]
-            screen.unfinished(rank, name, rest)
+            text = lines.cut(data)
+            screen.unfinished(rank, name, lines.unfinished())
             if text:
                 await screen.show(rank, name, text)
     finally:
         screen.unfinished(rank, name, b"")
-        if rest:
+        if rest := lines.last():
             screen.show(rank, name, rest)
         transport.close()

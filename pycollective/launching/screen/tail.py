@@ -41,7 +41,7 @@ class Tail:
 
     @property
     def has_error(self) -> bool:
-        """Whether it may have ended of an error that it has told of."""
+        """Whether it may have ended of an error that it has reported."""
         return self.since_beginning < IN_MEMORY
 
     @property
