@@ -1,7 +1,5 @@
 """The 161 gradients of ResNet-50 as one list, beside gloo, which gets them as one flat tensor; over loopback TCP.
 
-Usage: python benchmarks/gradient_list.py [ranks] [rounds]
-
 Every rank is in both worlds; calls of the two alternate in one run, in changing order, and a call
 lasts until its last rank is done.
 Needs torch. Times are of private arrays, in milliseconds.
@@ -9,11 +7,11 @@ Needs torch. Times are of private arrays, in milliseconds.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +22,7 @@ import torch.distributed as dist
 
 import pycollective as pc
 from pycollective import testing
+from pycollective.launching.run_command import positive
 
 WARM_UP = 3
 
@@ -81,8 +80,13 @@ def measure(rounds: int) -> dict[str, list[float]]:  # noqa: D103
 
 
 def main() -> None:  # noqa: D103
-    ranks = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ranks", nargs="?", type=positive, default=2, help="(default 2)")
+    parser.add_argument("rounds", nargs="?", type=positive, default=20, help="(default 20)")
+    options = parser.parse_args()
+    ranks, rounds = options.ranks, options.rounds
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     times = testing.run(measure, ranks, rounds, timeout_s=600)[0]

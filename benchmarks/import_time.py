@@ -1,16 +1,17 @@
 """What `import pycollective` adds to NumPy's own import, in ms: the best and the median of some fresh interpreters.
 
-Usage: python benchmarks/import_time.py [runs]
-
 Ends with 1 if the best is above 20 ms.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import subprocess
 import sys
+
+from pycollective.launching.run_command import positive
 
 MOST_MS = 20.0
 
@@ -27,7 +28,11 @@ def added_ms() -> float:
 
 def main() -> int:
     """Prints both figures."""
-    figures = [added_ms() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 11)]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="?", type=positive, default=11, help="fresh interpreters (default 11)")
+    figures = [added_ms() for _ in range(parser.parse_args().runs)]
     print(f"import pycollective: best {min(figures):.1f} ms, median {statistics.median(figures):.1f} ms")
     return 0 if min(figures) <= MOST_MS else 1
 

@@ -1,12 +1,9 @@
-"""What reproducible sums cost: medians and 99th percentiles of calls that take turns, on ranks of this host.
-
-Usage: python benchmarks/reproducible.py [rounds of the smallest size, default 2000]
-"""
+"""What reproducible sums cost: medians and 99th percentiles of calls that take turns, on ranks of this host."""
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import time
 from collections.abc import Callable
 
@@ -14,6 +11,7 @@ import numpy as np
 
 import pycollective as pc
 from pycollective import testing
+from pycollective.launching.run_command import positive
 
 RANKS = (2, 4)
 SIZES = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "4 MiB": 1 << 22}
@@ -60,7 +58,13 @@ def row(name: str, ranks: int, times: dict[str, list[float]]) -> str:  # noqa: D
 
 
 if __name__ == "__main__":
-    most = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "rounds", nargs="?", type=positive, default=2000, help="of the smallest size (default 2000)"
+    )
+    most = parser.parse_args().rounds
     print(f"| Array | Ranks | {' | '.join(MODES)} |\n|---|---|{'---|' * len(MODES)}")
     for count in RANKS:
         for size_name, size in SIZES.items():

@@ -100,6 +100,13 @@ def reshaped_meanwhile() -> tuple[Any, Any]:
 
 EXPANDED = r"is expanded: several of its elements share one place in memory\. Pass a copy"
 
+HUGE = Row(
+    "huge number",
+    lambda x: pc.allreduce(x),
+    Invalid,
+    "^allreduce: .*does not fit into 64 bits",
+    lambda: 1 << 70,
+)
 NO_ARRAYS = [
     no_array("None", lambda: None, "is a NoneType, not an array"),
     no_array("str", lambda: "abc", "is a str, not an array"),
@@ -115,7 +122,6 @@ NO_ARRAYS = [
     no_array("list with a read-only array", lambda: [six(), read_only(six())], r"x\[1\] is read-only"),
     no_array("list with text", lambda: [six(), "abc"], r"\[1\]: str is no array"),
     no_array("keys without an order", lambda: {1: six(), "a": six()}, "the keys of x cannot be sorted"),
-    no_array("huge number", lambda: 1 << 70, "does not fit into 64 bits"),
     no_array("set", lambda: {1.0}, "is a set, not an array"),
     no_array(
         "generator", lambda: (each for each in [np.ones(1)]), r"is a generator, not an array: pass list\(x\)"
@@ -362,6 +368,7 @@ def play() -> dict[str, str]:
     last = pc.rank() == pc.size() - 1
     for row in ROWS:
         complaints[row.name] = [refused(row), usable(), refused(row) if last else "", usable()]
+    complaints[HUGE.name] = [refused(HUGE), usable()]  # what all ranks find out together
     return {name: "\n".join(filter(None, said)) for name, said in complaints.items()}
 
 
@@ -377,7 +384,7 @@ def test_the_names_of_the_rows_are_apart() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [row.name for row in ROWS],
+    [row.name for row in [*ROWS, HUGE]],
 )
 def test_bad_input_is_refused_and_nothing_happens(complaints: list[dict[str, str]], name: str) -> None:
     assert [each[name] for each in complaints] == [""] * len(complaints)

@@ -478,7 +478,7 @@ def number_of_the_world() -> int:
 @CHECKS.on(2)
 def torch_finds_nothing_wrong_with_the_operations_of_messages() -> None:
     functional()
-    parameters = ([3], torch.float32, 1 - pc.rank(), 5, number_of_the_world(), None)
+    parameters = ([3], torch.float32, 1 - pc.rank(), 5, number_of_the_world(), None, None)
     if pc.rank() == 0:
         x = torch.ones(3, requires_grad=True)
         torch.library.opcheck(torch.ops.pycollective.send.default, (x, *parameters))

@@ -697,7 +697,7 @@ def ranks_that_disagree_are_told_and_the_group_goes_on() -> None:
     with pytest.raises(pc.InvalidArgument, match="add up"):
         dist.all_to_all_single(torch.ones(2), torch.ones(2), [1] * size, [3] * size)
     with pytest.raises(pc.Unsupported):
-        dist.all_reduce(torch.ones(2, dtype=torch.int64), ReduceOp.AVG)
+        dist.all_reduce(torch.ones(2, dtype=torch.bool), ReduceOp.AVG)
     with pytest.raises(pc.InvalidArgument, match="one device"):
         dist.group.WORLD.allreduce([torch.ones(1), torch.ones(1)])
     x = own()
