@@ -61,7 +61,8 @@ std::function<bool()> interrupt_probe() {
     if (pthread_equal(main, pthread_self()) == 0) return false;
     const PyGILState_STATE gil = PyGILState_Ensure();
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
-    if (raised) note_end_signal();
+    const auto ends = [](PyObject* kind) { return PyErr_ExceptionMatches(kind) != 0; };  // other signals raise others
+    if (raised && (ends(PyExc_KeyboardInterrupt) || ends(PyExc_SystemExit))) note_end_signal();
     PyGILState_Release(gil);
     return raised;
   };
