@@ -39,7 +39,7 @@ void note(int signal, siginfo_t* info, void* context) {
 
 void watch_end_signals() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    struct sigaction now{};
+    struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
     const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
     if (has_info && now.sa_sigaction == note) continue;

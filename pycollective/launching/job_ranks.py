@@ -227,7 +227,7 @@ class JobRanks:
         done, self.done, self.report_at = self.done, [], math.inf
         if self.store is not None and self.running:
             # A thread, because the store may take long to answer, and what the ranks print must be read meanwhile.
-            report = self.store._tell_missing
+            report = self.store._report_absent
             threading.Thread(target=report_absent, args=(done, report), daemon=True).start()
 
     def read(self, stream: Stream) -> None:
