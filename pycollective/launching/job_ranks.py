@@ -30,6 +30,7 @@ from pycollective.launching.job import Job
 from pycollective.launching.lines import LineCutter, visible
 from pycollective.launching.worker import Outcome
 
+DUMP_S = 1.0  # how long after their deadline ranks have to print where they are
 # sys.path comes first, so that the rank finds pycollective and the function where we found them.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
