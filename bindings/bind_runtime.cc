@@ -63,7 +63,10 @@ std::function<bool()> interrupt_probe() {
     if (pthread_equal(main, pthread_self()) == 0) return false;
     const PyGILState_STATE gil = PyGILState_Ensure();
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
-    if (raised) note_end_signal();
+    const auto ends = [](PyObject* kind) {
+      return PyErr_ExceptionMatches(kind) != 0;
+    };  // other signals raise others
+    if (raised && (ends(PyExc_KeyboardInterrupt) || ends(PyExc_SystemExit))) note_end_signal();
     PyGILState_Release(gil);
     return raised;
   };
@@ -88,8 +91,8 @@ class PyStoreServer {
             value_or_throw(state, TcpStoreServer::open(addresses, credentials, {},
                                                        value_or_throw(state, Logger::from_environment())))),
         credentials_(credentials) {}
-  // To the ranks that wait in init() for one of `ranks`, now or later.
-  void tell_missing(const std::vector<Rank>& ranks, const std::string& why) {
+  // To the ranks that wait in init() for one of `ranks`, now or later: it has ended and will not come.
+  void report_absent(const std::vector<Rank>& ranks, const std::string& why) {
     const py::gil_scoped_release release;
     const Deadline deadline = Deadline::after(kReportingS);
     Result<StoreConnection> connected = connect_tcp_store(addresses_, credentials_, deadline);
@@ -376,7 +379,7 @@ void bind_runtime(py::module_& module, State* state) {
       .def_property_readonly("addresses", &PyStoreServer::addresses,
                              "Where it listens, as \"127.0.0.1:4711\", in the order that was asked for.")
       .def("_close_in_child", &PyStoreServer::close_in_child)
-      .def("_tell_missing", &PyStoreServer::tell_missing, py::arg("ranks"), py::arg("why"))
+      .def("_report_absent", &PyStoreServer::report_absent, py::arg("ranks"), py::arg("why"))
       .def("close", &PyStoreServer::close, "Stops serving; a second call does nothing.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](PyStoreServer& self, const py::args&) { self.close(); });

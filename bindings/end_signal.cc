@@ -16,17 +16,21 @@ constexpr std::array kSignals = {SIGINT, SIGTERM};
 
 // What the handler may touch.
 std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
+std::array<std::atomic<bool>, kSignals.size()> running{};
 std::atomic<int64_t> came_ns{0};
-std::atomic<bool> watching{false};
 
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
   came_ns.store(now_ns(), std::memory_order_relaxed);
-  const struct sigaction& next = program[signal == kSignals[0] ? 0 : 1];
-  if ((next.sa_flags & SA_SIGINFO) != 0) {
-    next.sa_sigaction(signal, info, context);
-  } else {
-    next.sa_handler(signal);
+  const std::size_t i = signal == kSignals[0] ? 0 : 1;
+  const struct sigaction& next = program[i];
+  if (!running[i].exchange(true)) {  // else the program's handler calls this one, which stood there before it
+    if ((next.sa_flags & SA_SIGINFO) != 0) {
+      next.sa_sigaction(signal, info, context);
+    } else {
+      next.sa_handler(signal);
+    }
+    running[i].store(false);
   }
   errno = before;
 }
@@ -34,12 +38,13 @@ void note(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void watch_end_signals() {
-  if (watching.exchange(true)) return;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    struct sigaction& now = program[i];
+    struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
-    if ((now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))
-      continue;
+    const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
+    if (has_info && now.sa_sigaction == note) continue;
+    if (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) continue;
+    program[i] = now;
     struct sigaction ours = now;
     ours.sa_sigaction = note;
     ours.sa_flags |= SA_SIGINFO;

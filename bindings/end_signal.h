@@ -5,11 +5,11 @@
 
 namespace pc {
 
-// Once in the life of a process: from now on these signals are noted before the program's handlers, which stay as they are, run.
-// A signal without a handler ends the process, or is ignored, as before.
+// From now on these signals are noted before the handlers that the program has now run; they stay as they are. To be called for
+// each world, since the program may have set others. A signal without a handler ends the process, or is ignored, as before.
 void watch_end_signals();
 
-// A call was ended by a handler that the program has set later.
+// A call was ended by a handler that the program has set later, with an exception by which programs end.
 void note_end_signal();
 // Seconds since the last of them; nullopt: none has come.
 std::optional<double> seconds_since_end_signal();

@@ -34,9 +34,8 @@ NCCL = "nccl"
 ENVIRONMENT = "env://"
 PREFIX = "PYCOLLECTIVE_"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
-CALLERS = (
-    4  # frames from become_world() to the program: itself, init(), what advises on its arguments, the program
-)
+# Frames from become_world() to the program: itself, init(), what advises on its arguments, the program.
+CALLERS = 4
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
 LONGEST_S = 1e6  # what poll() can still count
@@ -108,7 +107,6 @@ def init(
         (0, 1)
         >>> pc.shutdown()
     """
-    global _asked
     spelled = None if address == ENVIRONMENT else address
     spelled = spelled.removeprefix("tcp://") if isinstance(spelled, str) else spelled
     asked: dict[str, object] = {
@@ -121,9 +119,9 @@ def init(
     if is_initialized():
         _check_same(asked)
         return _core.world()
-    world = become_world(lambda: _placement(address, rank, size), timeout=timeout, backend=backend)
-    _asked = asked
-    return world
+    return become_world(
+        lambda: _placement(address, rank, size), timeout=timeout, backend=backend, asked=asked
+    )
 
 
 def _check_same(asked: Mapping[str, object]) -> None:
@@ -151,8 +149,9 @@ def become_world(
     timeout: float | None,
     backend: str | None = None,
     epoch: int | None = None,
+    asked: dict[str, object] | None = None,
 ) -> _core.Group:
-    """What init() does, for a place found in another way. `epoch`: see join()."""
+    """What init() does, for a place found in another way. `epoch`: see join(). `asked`: the arguments of init()."""
     global _asked, _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
@@ -173,7 +172,8 @@ def become_world(
         if backend == NCCL:
             _join_gpus(runtime)
         _core._set_world(runtime.world)
-        _runtime, _launcher, _asked = runtime, placement.launcher, None
+        _launcher, _asked = placement.launcher, asked
+        _runtime = runtime  # says that there is a world
         # The others have joined as well: where warnings are errors, they learn that this rank has ended.
         if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
             from pycollective.environment_names import warn_of_unknown
@@ -336,7 +336,8 @@ def shutdown(*, timeout: float | None = None) -> None:
     """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
 
     After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others, or 0.1
-    seconds if SIGINT (Ctrl-C) or SIGTERM has come since its last call.
+    seconds if SIGINT (Ctrl-C) or SIGTERM has ended its last call, or has come since to a handler that was there when
+    the world was made.
 
     Parameters:
         timeout: seconds to wait for the others, default that of init().

@@ -26,7 +26,7 @@ from pycollective.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.job import describe
-from pycollective.launching.job_ranks import JobRank, started
+from pycollective.launching.job_ranks import DUMP_S, JobRank, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.screen.tracebacks import identity, named
@@ -36,7 +36,6 @@ from pycollective.whole_numbers import whole_number
 __all__ = ["RankError", "WorldFailed", "run"]
 
 T = TypeVar("T")
-DUMP_S = 1.0  # how long after the deadline the ranks have to print where they are
 SHOWN_LINES = 60
 
 

@@ -50,7 +50,7 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   return m;
 }
 
-// Who has not come. Asks without waiting; at the deadline, or without a store, whoever is known by then.
+// The ranks that have not come. Asks without waiting; at the deadline, or without a store, those known by then.
 std::vector<Rank> missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline) {
   std::vector<Rank> missing;
   for (Rank rank = 0; rank < size && !deadline.expired(); ++rank) {
@@ -84,19 +84,20 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
       .with_peer(missing.front());
 }
 
-// Somebody has our rank already. Then one that was meant is missing, and rank 0 waits for it: it shall know as well.
+// Another process has our rank already. Then the rank that was meant is missing, and rank 0 waits for it: it shall know as well.
 Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& options,
                          const HostMap::Entry& here) {
   const Deadline soon = Deadline::after(kNamingS);
   const Result<std::string> text = store.get(keys.member(options.rank), Deadline::after(kNamingS / 2));
   const Result<Member> first = text.is_ok() ? decode_member(options.rank, text.value()) : text.status();
-  const auto person = [](const HostMap::Entry& entry) {
+  const auto process_name = [](const HostMap::Entry& entry) {
     return "process " + std::to_string(entry.pid) + " on " + entry.host_name;
   };
-  const std::string who = first.is_ok() ? person(first.value().entry) + " and " : "another process and ";
+  const std::string who =
+      first.is_ok() ? process_name(first.value().entry) + " and " : "another process and ";
   Status why = Status(Code::kMismatch,
                       "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
-                          person(here) +
+                          process_name(here) +
                           ". Give every process its own rank; a second run needs its own address or store")
                    .with_peer(options.rank);
   for (const Rank missing : missing_ranks(store, keys, options.size, soon))
@@ -119,7 +120,7 @@ Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
   const std::string& addresses = meeting.addresses[static_cast<std::size_t>(called)];
   const std::vector<std::string> ips = ips_of(addresses);
   const bool loopback = std::all_of(ips.begin(), ips.end(), [](const std::string& ip) { return ip.empty(); });
-  const auto person = [&](Rank rank) {
+  const auto rank_name = [&](Rank rank) {
     return "rank " + std::to_string(rank) + " on host " +
            meeting.hosts.ranks[static_cast<std::size_t>(rank)].host_name;
   };
@@ -127,9 +128,9 @@ Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
       "Give rank 0 an address that all hosts reach (MASTER_ADDR, or init's address), or name in "
       "PYCOLLECTIVE_INTERFACE the interface by which they reach each other";
   return Status(Code::kInvalidArgument,
-                person(called) + " listens at " + addresses +
+                rank_name(called) + " listens at " + addresses +
                     (loopback ? ", which is loopback: " : ", which the other host has as well: ") +
-                    person(caller) + " cannot reach it there. " + kMend)
+                    rank_name(caller) + " cannot reach it there. " + kMend)
       .with_peer(called);
 }
 
@@ -274,7 +275,8 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
 
 namespace {
 
-// Rank 0 begins again: what it published when it gave up, and what a twin left for those who never came, counts no more.
+// Rank 0 begins again: what it published when it gave up, and what a second process of a rank left for those that never
+// came, counts no more.
 void forget_failure(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   (void)store.erase(keys.list(), soon);

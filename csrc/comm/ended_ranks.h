@@ -1,4 +1,4 @@
-// Ranks that have ended without having joined a world: those that wait for them there are told by whoever started them all.
+// Ranks that have ended without having joined a world: the launcher sees their ends and reports them to those that wait.
 #pragma once
 
 #include <string>

@@ -207,9 +207,10 @@ def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = 
 def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
     """Where rank 0 opens its store besides, for ranks that were given loopback where it was given a name."""
     there = known_interfaces(found)
-    if not (stands_for_host(host) or host == "localhost") or not all_here(hosts, there):
+    named = stands_for_host(host) or host == "localhost"
+    if not named or not all_here(hosts, there) or any(address in LOOPBACKS for address in hosts):
         return []
-    return [address for _, address, _ in there if address in LOOPBACKS and address not in hosts]
+    return [address for _, address, _ in there if address in LOOPBACKS][:1]
 
 
 def known_interfaces(found: Interfaces | None) -> Interfaces:

@@ -21,7 +21,7 @@ from pycollective.launching import memory_cgroup, worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, usable_cores
 from pycollective.launching.job import describe
-from pycollective.launching.job_ranks import JobRank, JobRanks, started
+from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.memory_cgroup import Counts
@@ -36,7 +36,6 @@ __all__ = ["launch", "run"]
 P = ParamSpec("P")
 T = TypeVar("T")
 GRACE_S = 5.0  # between asking a rank to end and killing it
-DUMP_S = 1.0  # how long after the deadline ranks have to print where they are
 SHOWN_LINES = 20
 
 

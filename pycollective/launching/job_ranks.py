@@ -30,6 +30,7 @@ from pycollective.launching.job import Job
 from pycollective.launching.lines import LineCutter, visible
 from pycollective.launching.worker import Outcome
 
+DUMP_S = 1.0  # how long after their deadline ranks have to print where they are
 # sys.path comes first, so that the rank finds pycollective and the function where we found them.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -227,7 +228,7 @@ class JobRanks:
         done, self.done, self.report_at = self.done, [], math.inf
         if self.store is not None and self.running:
             # A thread, because the store may take long to answer, and what the ranks print must be read meanwhile.
-            report = self.store._tell_missing
+            report = self.store._report_absent
             threading.Thread(target=report_absent, args=(done, report), daemon=True).start()
 
     def read(self, stream: Stream) -> None:

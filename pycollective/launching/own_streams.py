@@ -14,6 +14,7 @@ from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 
 __all__ = ["OwnStreams"]
 
+PATIENCE_S = 1.0  # how long after the deadline a reader is waited for that may be slow
 PIECE = select.PIPE_BUF // 4  # characters, of at most four bytes each
 
 
@@ -22,6 +23,7 @@ class OwnStreams:
 
     def __init__(self, deadline: float = math.inf) -> None:
         self.deadline = deadline  # what a reader that pauses until then has not taken is not shown
+        self.pauses = False  # whether the reader has taken nothing until then
         self.live: dict[int, LiveLine] = {}  # by terminal
         self.changed = False
         self.drawn_at = 0.0
@@ -69,22 +71,23 @@ class OwnStreams:
         if encoding is not None:  # what it cannot say comes as Python would escape it
             text = text.encode(encoding, errors="backslashreplace").decode(encoding)
         for begin in range(0, len(text), PIECE):
-            if not writable(file, self.deadline):
+            left_s = max(self.deadline - time.monotonic(), 0.0 if self.pauses else PATIENCE_S)
+            self.pauses = not writable(file, left_s)
+            if self.pauses:
                 return
             file.write(text[begin : begin + PIECE])
             file.flush()
 
 
-def writable(file: TextIO, deadline: float) -> bool:
-    """Waits until it takes something, and no longer than the deadline."""
+def writable(file: TextIO, left_s: float) -> bool:
+    """Waits so long until it takes something."""
     try:
         fd = file.fileno()
     except (OSError, ValueError, AttributeError):  # no descriptor: it may always be written
         return True
     waiting = select.poll()
     waiting.register(fd, select.POLLOUT)
-    left_s = deadline - time.monotonic()
-    return bool(waiting.poll(None if left_s == math.inf else max(left_s, 0.0) * 1e3))
+    return bool(waiting.poll(None if left_s == math.inf else left_s * 1e3))
 
 
 def stream(name: str) -> TextIO | None:

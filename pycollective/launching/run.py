@@ -79,7 +79,7 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
         else:
             key = new_key()  # of this attempt alone: who is left of an earlier one finds nobody
             store = files.enter_context(open_store_of_run(key))
-            report_absent = store._tell_missing
+            report_absent = store._report_absent
             world = World(
                 size=options.ranks, store=store.addresses[0], master_port=free_port(), attempt=attempt
             )

@@ -32,8 +32,12 @@ def is_taken(fd: int) -> bool:
 def settings_kept(fd: int) -> Iterator[None]:
     """A rank that is killed while it has the terminal for itself, as in ipdb, leaves it without echo and line ends."""
     try:
-        before = termios.tcgetattr(fd)
+        before = (
+            None if in_background(fd) else termios.tcgetattr(fd)
+        )  # else they are those of the shell's prompt
     except termios.error:  # no terminal
+        before = None
+    if before is None:
         yield
         return
     try:

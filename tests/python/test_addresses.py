@@ -97,8 +97,9 @@ def test_a_numeric_address_of_this_host_stands_for_itself() -> None:
 
 
 def test_a_rank_0_that_was_given_a_name_is_at_loopback_too() -> None:
-    assert addresses.opened_besides("node", ["192.0.2.7"], HOST) == ["127.0.0.1", "::1"]
-    assert addresses.opened_besides("localhost", ["127.0.0.1"], HOST) == ["::1"]
+    for name in ("node", "localhost"):  # as a master pod of Kubeflow calls itself
+        assert addresses.opened_besides(name, ["192.0.2.7"], HOST) == ["127.0.0.1"]
+        assert addresses.opened_besides(name, ["127.0.0.1"], HOST) == []
     assert addresses.opened_besides("192.0.2.7", ["192.0.2.7"], HOST) == []
     assert addresses.opened_besides("elsewhere", ["203.0.113.5"], HOST) == []
 

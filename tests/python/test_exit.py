@@ -22,7 +22,7 @@ def under_way():
 def interrupts(begun):
     while not begun():
         os.sched_yield()
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGNAL)
 
 rank = int(sys.argv[1])
 lifetime.AT_EXIT_S = 60  # longer than the test takes
@@ -34,8 +34,8 @@ if rank == 1:
 try:
     threading.Thread(target=interrupts, args=(BEGUN,)).start()
     BODY
-except KeyboardInterrupt:
-    print("caught")
+except (KeyboardInterrupt, TimeoutError):
+    print("caught", flush=True)
 """
 # What is interrupted, and how one sees that it has begun.
 BODIES = {
@@ -51,8 +51,8 @@ BODIES = {
 }
 
 
-def program(body: str, begun: str) -> str:
-    return PROGRAM.replace("BODY", body).replace("BEGUN", begun)
+def program(body: str, begun: str, signal: str = "SIGINT") -> str:
+    return PROGRAM.replace("BODY", body).replace("BEGUN", begun).replace("SIGNAL", signal)
 
 
 @contextlib.contextmanager
@@ -103,3 +103,30 @@ def test_a_rank_that_goes_on_after_ctrl_c_waits_for_the_others_at_its_end(tmp_pa
             ranks[0].wait(1)  # it waits
         ranks[1].communicate("", timeout=45)  # until the other one has gone
         assert ranks[0].wait(45) == 0
+
+
+def test_a_signal_that_tells_nobody_to_end_changes_nothing_at_the_end(tmp_path: Path) -> None:
+    alarm = (
+        "def late(*_): raise TimeoutError\n    signal.signal(signal.SIGALRM, late); pc.allreduce(np.ones(1))"
+    )
+    with two_ranks(tmp_path, program(alarm, "under_way", "SIGALRM")) as ranks:
+        assert ranks[0].stdout is not None
+        assert ranks[0].stdout.readline() == "caught\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            ranks[0].wait(1)  # it waits
+        ranks[1].communicate("", timeout=45)  # until the other one has gone
+        assert ranks[0].wait(45) == 0
+
+
+def test_a_handler_that_was_set_between_two_worlds_is_watched_in_the_second(tmp_path: Path) -> None:
+    """It runs in the program's own code, where no call sees it."""
+    first = "pc.barrier()\nif rank == 1:\n    sys.stdin"
+    again = (
+        "pc.shutdown()\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(print('caught')))\n"
+        'pc.init("file://" + sys.argv[2] + "2", rank=rank, size=2, timeout=50)\n'
+    )
+    text = program(*BODIES["its own code"])
+    assert first in text
+    with two_ranks(tmp_path, text.replace(first, again + first)) as ranks:
+        printed, _ = ranks[0].communicate(timeout=45)
+        assert (ranks[0].returncode, printed) == (0, "caught\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -9,7 +10,27 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import group_agreement, testing
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_makes_groups_though_a_thread_of_its_parent_was_making_one() -> None:
+    held, released = threading.Event(), threading.Event()
+
+    def holds() -> None:
+        with group_agreement.EXCHANGES._ended:
+            held.set()
+            released.wait(60)
+
+    thread = threading.Thread(target=holds)
+    thread.start()
+    assert held.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if group_agreement.EXCHANGES._ended.acquire(blocking=False) else 1)
+    released.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def members_and_others() -> None:

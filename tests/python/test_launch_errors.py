@@ -360,7 +360,7 @@ def test_ranks_are_heard_while_the_store_that_hears_of_absent_ones_is_slow() -> 
     class SlowStore:
         asked, answered = threading.Event(), threading.Event()
 
-        def _tell_missing(self, ranks: Sequence[int], why: str) -> None:
+        def _report_absent(self, ranks: Sequence[int], why: str) -> None:
             assert list(ranks) == [0]
             self.asked.set()
             self.answered.wait(DEADLINE_S)

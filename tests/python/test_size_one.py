@@ -13,6 +13,7 @@ import pytest
 from arrays import DTYPES, LIBRARIES, Dlpack, OldDlpack
 
 import pycollective as pc
+from pycollective import lifetime
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
@@ -99,6 +100,20 @@ def test_init_again_with_the_same_arguments_returns_the_world() -> None:
     pc.shutdown()
 
 
+def test_a_world_knows_its_arguments_as_soon_as_it_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may call init() with them at once."""
+    made = lifetime.become_world
+
+    def then_again(*arguments: Any, **named: Any) -> pc.Group:
+        world = made(*arguments, **named)
+        assert pc.init(timeout=30) is world
+        return world
+
+    monkeypatch.setattr(lifetime, "become_world", then_again)
+    pc.init(timeout=30)
+    pc.shutdown()
+
+
 def test_init_works_again_after_shutdown_and_old_groups_say_so() -> None:
     x = np.ones(2)
     for _ in range(3):
@@ -154,6 +169,7 @@ def test_a_forked_child_is_told_not_to_use_its_parents_world() -> None:
 import os, sys
 import numpy as np
 import pycollective as pc
+from pycollective import lifetime
 pc.init()
 child = os.fork()
 if child == 0:
