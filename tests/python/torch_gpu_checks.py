@@ -57,7 +57,7 @@ def backend(group: _core.Group) -> Group:
         global_ranks_in_group=[],
     )
     with joining:
-        process_group.join = lambda *_: Joined(group, lambda: None, lambda: None)  # type: ignore[assignment]
+        process_group.join = lambda *_, **__: Joined(group, lambda: None, lambda: None)  # type: ignore[assignment]
         return Group(options)
 
 
