@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .build import build_wheel, prepare
 from .debian import Debian
-from .interpreters import VERSIONS, find
+from .interpreters import VERSIONS, all_that_can_be_had, find
 from .run import ROOT, Failed, run, say
 from .targets import TARGETS
 
@@ -18,7 +18,8 @@ DIST = ROOT / "dist"
 
 def build(options: argparse.Namespace) -> None:
     debian = Debian(WORK / "apt")
-    interpreters = [find(wanted, debian) for wanted in options.python or VERSIONS]
+    wanted = options.python
+    interpreters = [find(each, debian) for each in wanted] if wanted else all_that_can_be_had(debian)
     for name in options.target or TARGETS:
         tools = prepare(TARGETS[name], WORK, debian)
         for interpreter in interpreters:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .debian import Debian
-from .run import Failed
+from .run import Failed, say
 from .targets import Target
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -90,6 +90,17 @@ def from_debian(version: str, debian: Debian) -> Interpreter:
     if version.endswith("t"):  # all that its headers differ by
         config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
     return together(version, files / f"python{plain}", config, debian)
+
+
+def all_that_can_be_had(debian: Debian) -> list[Interpreter]:
+    """The headers of every version; says which are left out, and why."""
+    found = []
+    for version in VERSIONS:
+        try:
+            found.append(find(version, debian))
+        except Failed as error:
+            say(f"left out: {error}")
+    return found
 
 
 def find(wanted: str, debian: Debian) -> Interpreter:
