@@ -180,6 +180,14 @@ def waits_in(collective: str) -> bool:
     )
 
 
+def meet_outside_of_init() -> None:
+    """Returns on rank 0 when rank 1 has left init(), whose last barrier ends there later than here."""
+    if pc.rank() == 1:
+        pc.send(torch.ones(1), 0)
+    else:
+        pc.recv(torch.ones(1), 1)
+
+
 def aborted_while_it_waits(way: str) -> str:
     """Rank 1 never makes the call that rank 0 waits in."""
     if way == "pycollective":
@@ -188,6 +196,7 @@ def aborted_while_it_waits(way: str) -> str:
     else:
         dist.init_process_group("pycollective", timeout=TIMEOUT)
         call, abort = lambda: dist.all_reduce(torch.ones(3)), dist.group.WORLD.abort
+    meet_outside_of_init()
     if pc.rank() == 1:
         return kind_of(lambda: pc.recv(torch.ones(3), 0))
     thread, ends = in_a_thread(call)
@@ -213,6 +222,7 @@ def aborted_with_memory_in_use() -> str:
     """An array in the shared heap keeps the runtime's memory, but not its connections."""
     store = shared_store()
     pc.init(timeout=TIMEOUT.total_seconds())
+    meet_outside_of_init()
     if pc.rank() == 1:
         kind = kind_of(lambda: pc.recv(torch.ones(3), 0))
         store.set("kind", kind)
