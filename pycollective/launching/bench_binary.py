@@ -22,10 +22,10 @@ from pycollective.errors import CollectiveError
 from pycollective.launching import child, detect
 from pycollective.launching.addresses import split
 from pycollective.launching.detect.placement import Placement
+from pycollective.launching.failures.culprit import signal_name
 from pycollective.launching.key import key_file
 from pycollective.launching.local_store import open_store
 from pycollective.launching.rendezvous import Meeting, meet
-from pycollective.launching.verdict import signal_name
 
 if TYPE_CHECKING:
     from pycollective.launching.child import Child

@@ -17,18 +17,26 @@ from pycollective import lifetime
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure, RemoteError
 from pycollective.foreign_words import advised
-from pycollective.launching import memory_cgroup, worker
+from pycollective.launching import worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, usable_cores
+from pycollective.launching.failures import memory_cgroup
+from pycollective.launching.failures.culprit import (
+    SETTLE_S,
+    Failure,
+    culprit,
+    ended_by_itself,
+    judged,
+    signal_name,
+)
+from pycollective.launching.failures.memory_cgroup import Counts
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
 from pycollective.launching.key import new_key
 from pycollective.launching.local_store import open_store_of_run
-from pycollective.launching.memory_cgroup import Counts
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
 from pycollective.launching.own_streams import OwnStreams
 from pycollective.launching.terminal import settings_kept
-from pycollective.launching.verdict import SETTLE_S, Failure, culprit, ended_by_itself, judged, signal_name
 from pycollective.whole_numbers import whole_number
 
 __all__ = ["launch", "run"]

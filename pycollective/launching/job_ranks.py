@@ -23,9 +23,9 @@ from typing import IO, Protocol
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
-from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.child import Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
+from pycollective.launching.failures.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.job import Job
 from pycollective.launching.lines import LineCutter, visible
 from pycollective.launching.worker import Outcome

@@ -9,14 +9,15 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
-from pycollective.launching import child, memory_cgroup
-from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
+from pycollective.launching import child
 from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.failures import memory_cgroup
+from pycollective.launching.failures.absent_ranks import TOGETHER_S, report_absent
+from pycollective.launching.failures.culprit import SETTLE_S, Failure, ended_by_itself, judged
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
-from pycollective.launching.verdict import SETTLE_S, Failure, ended_by_itself, judged
 
 LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
 DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open

@@ -10,17 +10,17 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from pycollective.launching import memory_cgroup
 from pycollective.launching.addresses import join
 from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import threads_per_rank
-from pycollective.launching.last_error import error_lines
+from pycollective.launching.failures import memory_cgroup
+from pycollective.launching.failures.culprit import Failure, culprit
+from pycollective.launching.failures.last_error import error_lines
 from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 from pycollective.launching.output import write_all
 from pycollective.launching.screen.tracebacks import Ending, named
-from pycollective.launching.verdict import Failure, culprit
 
 WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 

@@ -22,11 +22,11 @@ import pytest
 from pycollective import cli
 from pycollective.launching import child
 from pycollective.launching.environment import World, rank_environment
+from pycollective.launching.failures.culprit import Failure, culprit, is_consequence
+from pycollective.launching.failures.last_error import HEADER
 from pycollective.launching.key import key_file
-from pycollective.launching.last_error import HEADER
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
-from pycollective.launching.verdict import Failure, culprit, is_consequence
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from pycollective.launching.last_error import begins, error_lines
+from pycollective.launching.failures.culprit import culprit, is_consequence, judged
+from pycollective.launching.failures.last_error import begins, error_lines
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tail import TAIL_LINES, TAIL_NBYTES, Tail
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
-from pycollective.launching.verdict import culprit, is_consequence, judged
 
 HEAD = b"Traceback (most recent call last):"
 FRAME = b'  File "x.py", line 1, in <module>'

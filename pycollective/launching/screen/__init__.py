@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
+from pycollective.launching.failures.culprit import is_consequence
 from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 from pycollective.launching.screen.tail import Tail
 from pycollective.launching.screen.tracebacks import Ending, Tracebacks
-from pycollective.launching.verdict import is_consequence
 
 __all__ = ["Screen"]
 

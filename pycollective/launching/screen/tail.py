@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pycollective.launching.last_error import HEADER, begins, is_error, is_header
+from pycollective.launching.failures.last_error import HEADER, begins, is_error, is_header
 
 TAIL_LINES = 40
 TAIL_NBYTES = 1 << 18

@@ -8,8 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from pycollective.launching.last_error import HEADER, begins, is_header, last_error, last_header, plain
-from pycollective.launching.verdict import consequence
+from pycollective.launching.failures.culprit import consequence
+from pycollective.launching.failures.last_error import (
+    HEADER,
+    begins,
+    is_header,
+    last_error,
+    last_header,
+    plain,
+)
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pycollective.launching.last_error import last_error, last_header, plain
+from pycollective.launching.failures.last_error import last_error, last_header, plain
 
 SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
 # A rank that reports the end of another one is a victim, even if it exits first.
