@@ -125,9 +125,9 @@ class AnySourceWork(DoneWork):
             self._source = incoming.source
         except Exception as error:
             self._error = error.with_traceback(None)  # which would keep this Work
-        self._ended.set()
         if self._span is not None:
             self._span.end()
+        self._ended.set()
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
         return self._ended.wait(timeout_s)

@@ -24,12 +24,13 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Buffers:
     """Those of a module, wherever they stand now: modules may put another tensor there."""
 
-    def __init__(self, module: nn.Module, ignore: Collection[str] = ()) -> None:
+    def __init__(self, module: nn.Module, wanted: Collection[int]) -> None:
+        """The places where a buffer whose id() is in `wanted` stands now, or none does."""
         self._places = [
             (each, name)
-            for prefix, each in module.named_modules()
-            for name in each._buffers
-            if f"{prefix}.{name}".lstrip(".") not in ignore
+            for each in module.modules()
+            for name, buffer in each._buffers.items()
+            if buffer is None or id(buffer) in wanted
         ]
 
     def clear(self) -> None:

@@ -106,7 +106,9 @@ class DataParallel(nn.Module):
     ) -> None:
         check_of_torch("DataParallel", module, nn.Module)
         super().__init__()
-        parameters, buffers = _shared(module, ignore)
+        if isinstance(ignore, str):
+            raise InvalidArgument(f"DataParallel: ignore is a list of names: [{ignore!r}]")
+        parameters, buffers = _shared(module, frozenset(ignore))
         if not any(parameter.requires_grad for parameter in parameters.values()):
             raise InvalidArgument("DataParallel: no parameter requires grad, so there is nothing to train")
         _check_apart({**parameters, **buffers})
@@ -124,7 +126,7 @@ class DataParallel(nn.Module):
             timeout=timeout,
             sparse=_sparse_names(module),
         )
-        self._shared_buffers = Buffers(module, ignore)
+        self._shared_buffers = Buffers(module, {id(each) for each in buffers.values()})
         self._broadcast([*self._parameters_of_all, *self._shared_buffers.tensors()])
         if not broadcast_buffers:
             self._shared_buffers.clear()
@@ -234,19 +236,21 @@ def _shared(
     module: nn.Module, ignore: Collection[str]
 ) -> tuple[dict[str, nn.Parameter], dict[str, torch.Tensor]]:
     """The parameters and buffers that are not ignored, by name."""
-    if isinstance(ignore, str):
-        raise InvalidArgument(f"DataParallel: ignore is a list of names: [{ignore!r}]")
-    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    names: dict[str, torch.Tensor] = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
     for name in ignore:
-        if name not in parameters and name not in buffers:
-            near = difflib.get_close_matches(name, [*parameters, *buffers], 1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             hint = f': did you mean "{near[0]}"?' if near else ""
             raise InvalidArgument(
                 f'DataParallel: ignore: the module has no parameter or buffer "{name}"{hint}'
             )
+    ignored = {id(names[name]) for name in ignore}  # under all of their names
     return (
-        {name: each for name, each in parameters.items() if name not in ignore},
-        {name: each for name, each in buffers.items() if name not in ignore},
+        {name: each for name, each in module.named_parameters() if id(each) not in ignored},
+        {name: each for name, each in module.named_buffers() if id(each) not in ignored},
     )
 
 

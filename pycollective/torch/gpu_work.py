@@ -39,6 +39,8 @@ class GpuWork(CallWork):
             self._work.wait(seconds, host=True)
         self._work.wait()
         self._finish()
+        if self._span is not None:
+            self._span.end()
         return True
 
     def _finish(self) -> list[torch.Tensor]:

@@ -147,6 +147,11 @@ class GradientHooks:
         """The group of its own in which the buckets travel."""
         return self._group
 
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds for each call; None: as the group has it."""
+        return self._timeout
+
     def step(self) -> None:
         """As synchronize(), where no backward has begun it."""
         self.check()
@@ -160,6 +165,7 @@ class GradientHooks:
         Gradients of earlier steps are gone. Sparse ones have calls that only synchronize() makes.
         """
         self.check()
+        self.backwards += 1
         for parameter in (self._dense | self._sparse).values():
             parameter.grad = None
         self._launch_all()
@@ -212,7 +218,7 @@ class GradientHooks:
         self.reduced = True
 
     def _unused(self, reduced: dict[str, torch.Tensor]) -> set[str]:
-        """The parameters that have no gradient on any rank. Reads from the GPU only where there are some here."""
+        """The parameters that have no gradient on any rank. Waits for the GPU only where there are some here."""
         if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
             return set()
         flags = reduced[USED].tolist()
@@ -269,7 +275,10 @@ class GradientHooks:
         self.check()
         self.backwards += 1
         self.reduced = False
-        self._reducing = self._open = self._enabled and self._passed + 1 >= self._passes
+        self._reducing = self._enabled and self._passed + 1 >= self._passes
+        if self._reducing and self.announce is not None:
+            self.announce(STEP)  # it may be refused, and then nothing has begun
+        self._open = self._reducing
         number = torch._C._current_graph_task_id()
         end = _ends.get(number)
         if end is None:
@@ -277,8 +286,6 @@ class GradientHooks:
             Variable._execution_engine.queue_callback(end)
         end.hooks.append(self)
         self._end = weakref.ref(end)
-        if self._reducing and self.announce is not None:
-            self.announce(STEP)
 
     def _arrived(self, name: str, parameter: torch.Tensor) -> None:
         if self._end is None or self._end() is None:
@@ -316,7 +323,11 @@ class GradientHooks:
         if self._tells_used and not self._reducer.has(USED):
             used = [each.grad is not None for each in self._dense.values()]
             place = self._reducer.view(USED)
-            self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
+            if all(used):  # a GPU makes it without waiting for the host, nor the host for the GPU
+                place.fill_(1)
+                self._reducer.ready(USED, place)
+            else:
+                self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
         self._reducer.launch_all()
 
     def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:

@@ -60,7 +60,8 @@ def join(
         if not ranks and _is_torchs(store):
             return Joined(joined.group, lifetime.leave, lifetime.abort)
         return joined
-    place = functools.partial(_placement, store, rank, size, name)
+    one_host = not is_standalone and _all_here(size)  # of another group the launcher says nothing
+    place = functools.partial(_placement, store, rank, size, name, one_host)
     if ranks or is_standalone:
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
         joined = Joined(apart.runtime.world, apart.leave, apart.end)
@@ -169,7 +170,7 @@ def _in_forked_child() -> None:
 os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def _placement(store: dist.Store, rank: int, size: int, name: str) -> Placement:
+def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: bool) -> Placement:
     if size == 1:
         return alone(LAUNCHER)
     return Placement(
@@ -178,7 +179,7 @@ def _placement(store: dist.Store, rank: int, size: int, name: str) -> Placement:
         local_rank=int(os.environ.get("LOCAL_RANK") or 0),
         local_size=0,  # the host map knows
         launcher=LAUNCHER,
-        one_host=_all_here(size),
+        one_host=one_host,
         board=functools.partial(DefaultStore, store, f"{name}/{size}"),
         job=f"{name}/{size}",
     )

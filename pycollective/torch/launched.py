@@ -25,28 +25,34 @@ def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | No
     """What a rendezvous handler of torch yields: store, rank and size. None: no launcher has started this process."""
     timeout_s = timeout.total_seconds()
     if lifetime.is_initialized():
-        return iter([_meeting(timeout_s, is_torchs=False)])
+        return iter([_meeting(timeout_s)])
     if lifetime.launched_place().launcher == NO_LAUNCHER:
         return None
-    lifetime.become_world(lifetime.launched_place, timeout=timeout_s)
-    return iter([_meeting(timeout_s, is_torchs=True)])
+    _made[:] = [lifetime.become_world(lifetime.launched_place, timeout=timeout_s)]
+    return iter([_meeting(timeout_s)])
 
 
+_made: list[_core.Group] = []  # the last world that is there for torch.distributed
 _kept: list[WorldStore] = []  # C++ holds its own half of a store alone
 
 
-def _meeting(timeout_s: float, *, is_torchs: bool) -> tuple[dist.Store, int, int]:
+def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
     world = _core.world()
     number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"
-    store = WorldStore(world, lifetime.native_store(), prefix, timeout_s, is_torchs=is_torchs)
+    store = WorldStore(
+        world, lifetime.native_store(), prefix, timeout_s, is_torchs=any(each is world for each in _made)
+    )
     _kept.append(store)
     return store, world.rank, world.size
 
 
 class WorldStore(dist.Store):
-    """The world's store as torch wants one. `is_torchs`: the world is there for torch.distributed, and ends with it."""
+    """The world's store as torch wants one.
+
+    `is_torchs`: the world is there for torch.distributed, and ends with a default group of ours.
+    """
 
     def __init__(
         self, world: _core.Group, native: _core.Store, prefix: str, timeout_s: float, *, is_torchs: bool
@@ -90,9 +96,11 @@ class WorldStore(dist.Store):
             return False
         return True
 
-    def delete_key(self, key: str) -> bool:
+    def deleteKey(self, key: str) -> bool:  # C++ looks for this name, and programs for the other
         try:
             self._native.pop(self._key(key), 0)
         except CollectiveTimeout:
             return False
         return True
+
+    delete_key = deleteKey

@@ -2,7 +2,8 @@
 
 Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that what reads a trace of
 theirs reads this one; bytes follow from shapes and types. Spans are asynchronous, as theirs are: those of a thread
-nest, and a call in the background does not. torch takes a span for that if it ends in another thread than it began in.
+nest, and a call in the background does not. A span is asynchronous for torch if it ends in another thread than it began
+in; the operator that ends it with a Future has the profiler's state there, which belongs to a thread.
 
 Nothing of this runs unless a profiler does, whose flag each call reads.
 """
@@ -16,7 +17,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from torch.autograd import _record_function_with_args_enter, _record_function_with_args_exit
+from torch.autograd import _record_function_with_args_enter
+from torch.futures import Future
 
 from pycollective.torch.any_source import AnySourceWork
 from pycollective.torch.futures import future_of
@@ -41,16 +43,21 @@ class Span:
 
     def __init__(self, name: str, tensors: Sequence[object]) -> None:
         self._lock = threading.Lock()
-        self._handle: torch.Tensor | None = _record_function_with_args_enter(
-            name, *tensors
-        )  # guarded by _lock
+        self._end: Future[None] | None = Future()  # guarded by _lock; None: it has ended
+        record = _record_function_with_args_enter(name, *tensors)
+        with torch._C.DisableTorchFunctionSubclass():
+            torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(record, self._end)
 
     def end(self) -> None:
         """Returns when the profiler has it, whichever thread has come first."""
         with self._lock:
-            handle, self._handle = self._handle, None
-            if handle is not None:
-                _elsewhere().submit(_record_function_with_args_exit, handle).result()
+            end, self._end = self._end, None
+            if end is None:
+                return
+            try:
+                _elsewhere().submit(end.set_result, None).result()
+            except RuntimeError:  # the interpreter ends, and starts no thread any more
+                end.set_result(None)
 
     def until(self, work: object) -> None:
         """Ends it when `work` has ended, and before its wait() returns."""

@@ -77,10 +77,11 @@ def op_for(
 
 def divide(sums: torch.Tensor, size: int) -> None:
     """Divides integers in place, rounding towards zero."""
-    if sums.dtype in (torch.uint16, torch.uint32):  # torch has no arithmetic of these
-        sums.copy_(sums.to(torch.int64).div_(size, rounding_mode="trunc"))
-    elif sums.dtype == torch.uint64:
+    if sums.dtype == torch.uint64:
         _divide_64_bits(sums.view(torch.int64), size)
+    elif sums.dtype in (torch.uint16, torch.uint32) or size > torch.iinfo(sums.dtype).max:
+        # torch has no arithmetic of these, or would make a number of that type of the size.
+        sums.copy_(sums.to(torch.int64).div_(size, rounding_mode="trunc"))
     else:
         sums.div_(size, rounding_mode="trunc")
 

@@ -101,7 +101,9 @@ def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:
             group._stands_for = str(named)
             c10d._world.pg_map[group] = (named, c10d._world.pg_map[group][1])
             c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(named))
-            _say_once(group, str(named))
+            ranks = bound.arguments["global_ranks_in_group"]
+            if (ranks[group.rank()] if ranks else group.rank()) == 0:
+                _say_once(str(named))
         return group, store
 
     return helper
@@ -124,13 +126,10 @@ def _is_ours(named: dist.Backend) -> bool:
     return not others
 
 
-def _say_once(group: Any, named: str) -> None:  # noqa: ANN401
+def _say_once(named: str) -> None:
     global _has_said
-    if not _has_said and group.rank() == 0:
-        how = (
-            f"{VARIABLE}={os.environ[VARIABLE]}"
-            if os.environ.get(VARIABLE)
-            else "pycollective.torch.replace()"
-        )
+    if not _has_said:
+        names = os.environ.get(VARIABLE, "")
+        how = f"{VARIABLE}={names}" if named in names else "pycollective.torch.replace()"
         sys.stderr.write(f"pycollective: torch.distributed's backend {named} is pycollective here ({how})\n")
     _has_said = True

@@ -26,7 +26,7 @@ def make_process_group(
     rank: int,
     size: int,
     *,
-    timeout: timedelta | float = 600.0,
+    timeout: timedelta | float | None = None,
     name: str = "standalone",
 ) -> dist.ProcessGroup:
     """Make a process group of these ranks, with connections of its own: no world and no default group is needed.
@@ -39,7 +39,7 @@ def make_process_group(
             other or, with different names, at the same time.
         rank: this process in the group, from 0 to `size` - 1.
         size: how many processes come here.
-        timeout: a timedelta or seconds: how long they are waited for, and the deadline of each call.
+        timeout: a timedelta or seconds: how long they are waited for, and the deadline of each call; default 600.
         name: the same on all ranks.
 
     Raises:
@@ -65,6 +65,9 @@ def make_process_group(
         raise InvalidArgument(f"make_process_group: rank={rank}, size={size}: ranks count from 0 to size - 1")
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     lifetime.check_timeout(seconds)
+    if seconds == 0:
+        raise InvalidArgument("make_process_group: timeout must be a positive number of seconds, not 0")
+    seconds = lifetime.DEFAULT_TIMEOUT_S if seconds is None else min(seconds, lifetime.LONGEST_S)
     options = SimpleNamespace(
         store=store,
         group_rank=rank,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from pycollective.errors import CollectiveMismatch, InvalidArgument, Unsupported
+from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.torch.gradient_hooks import FORWARD, STEP, GradientHooks
 
 __all__ = ["Joined", "join"]
@@ -51,16 +51,17 @@ def join(*models: Joinable) -> Iterator[None]:
                 optimizer.step()
 
     Each step costs one more small allreduce. Gradients are still averaged over all ranks, of which those without a
-    batch count as zeros; buffers are those of the last rank that has one. At the end all ranks have the parameters and
-    buffers of a rank that has made the most steps. The state of an optimizer (momentum) stays each rank's own, so it
-    differs where a rank has made fewer steps.
+    batch count as zeros; buffers are those of the last rank that has one. Where ranks have made differently many
+    steps, all have the parameters and buffers of one with the most of them at the end. The state of an optimizer
+    (momentum) stays each rank's own, so it differs where a rank has made fewer steps.
 
     Parameters:
         models: each DataParallel and DistributedOptimizer that the block trains, in the same order on all ranks. The
             block makes no other calls on all ranks, SyncBatchNorm's included.
 
     Raises:
-        InvalidArgument: there is no model, or one is in a block already.
+        InvalidArgument: there is no model, one is in a block already, or they are on different ranks.
+        PeerExited: another rank has left the block by an exception.
         Unsupported: there are several models, and one has sparse gradients.
         CollectiveMismatch: the ranks train their models in different orders.
         As backward(): at the end of the block, too.
@@ -89,11 +90,16 @@ class _Block:
     def __init__(self, joined: list[Joined]) -> None:
         if any(each.hooks.announce is not None for each in joined):
             raise InvalidArgument("join(): this model is in the block of a join() already")
+        if len({each.hooks.group.ranks for each in joined}) > 1:
+            raise InvalidArgument(
+                "join(): the models are on different ranks: join those of one group at a time"
+            )
         if len(joined) > 1 and any(each.hooks.has_sparse for each in joined):
             raise Unsupported(
                 "join(): a model with sparse gradients can be joined alone, and not beside another"
             )
-        group = joined[0].hooks.group.split(0)
+        self._timeout_s = joined[0].hooks.timeout_s
+        group = joined[0].hooks.group.split(0, timeout=self._timeout_s)
         assert group is not None
         self._joined = joined
         self._group = group
@@ -103,8 +109,12 @@ class _Block:
     def __enter__(self) -> _Block:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._group.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the other ranks wait for what this one announces
+            with contextlib.suppress(CollectiveError):
+                self._group._quit()
+        else:
+            self._group.close()
 
     @contextlib.contextmanager
     def announced(self) -> Iterator[None]:
@@ -127,7 +137,7 @@ class _Block:
     def _exchange(self, mine: int) -> tuple[int, int]:
         """What is announced, and the last rank that announces it."""
         words = np.array([mine * self._group.size + self._group.rank, -mine if mine else -NO_STEP])
-        self._group.allreduce(words, "max")
+        self._group.allreduce(words, "max", timeout=self._timeout_s)
         largest, last = divmod(int(words[0]), self._group.size)
         if largest != NOTHING and (least := -int(words[1])) != largest:
             raise CollectiveMismatch(
@@ -161,14 +171,14 @@ class _Block:
 
     def make_equal(self) -> None:
         """Gives all ranks what one of those has that have made the most steps."""
-        steps = self._group.allgather(np.array([self._steps]))
+        steps = self._group.allgather(np.array([self._steps]), timeout=self._timeout_s)
         if steps.min() == steps.max():
             return
         root = int(np.argmax(steps))
         for each in self._joined:
             each.hooks.restart()
             if tensors := [tensor.detach() for tensor in each.tensors()]:
-                self._group.broadcast(tensors, root=root)
+                self._group.broadcast(tensors, root=root, timeout=self._timeout_s)
 
 
 def _words(announced: int) -> str:

@@ -28,6 +28,7 @@ from pycollective.launching.environment import with_debugger
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fork_server import serve; exec(serve(int(sys.argv[2])))"
 # scikit-learn, JAX and torch set these themselves.
 LIBRARIES_OWN = ("KMP_", "TF_CPP_", "TORCHINDUCTOR_", "TPU_")
+EARLY = ("PYCOLLECTIVE_REPLACES",)  # read when torch is imported
 LATE = ("OMP_NUM_THREADS", "PYTEST_", "XDG_CONFIG_HOME", *LIBRARIES_OWN)
 PR_SET_CHILD_SUBREAPER = 36
 # The words by which a test's file shows which libraries its ranks import, by level of the fork server. Where they
@@ -129,7 +130,7 @@ class ForkServer:
         )
 
     def early(self, env: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in env.items() if not name.startswith(self.late)}
+        return {name: value for name, value in env.items() if name in EARLY or not name.startswith(self.late)}
 
     def fork(self, request: Mapping[str, object], descriptors: Sequence[int]) -> int:
         with self.lock, child_subreaper():

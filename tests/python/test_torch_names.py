@@ -7,12 +7,13 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import lifetime, testing
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -20,6 +21,7 @@ if torch is None:
 import torch.distributed as dist
 
 from pycollective.torch import replacing
+from pycollective.torch.reduce_ops import divide
 
 DEADLINE_S = 60.0
 SAID = "torch.distributed's backend gloo is pycollective here"
@@ -168,3 +170,33 @@ def caught() -> bool:
 
 def test_errors_are_runtime_errors_as_those_of_torch_are() -> None:
     assert testing.run(caught, 2, init=False, timeout_s=DEADLINE_S) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("int8", 200), ("uint8", 300), ("int16", 40000), ("int64", 70000)]
+)
+def test_sums_of_integers_are_divided_by_any_number_of_ranks(dtype: str, size: int) -> None:
+    sums = torch.tensor([100, 0, 7], dtype=getattr(torch, dtype))
+    divide(sums, size)
+    assert sums.tolist() == [100 // size, 0, 0]
+
+
+def test_a_standalone_group_is_on_one_host_for_no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    placements: list[Any] = []
+
+    def note(placement: Any, **_: object) -> None:
+        placements.append(placement)
+        raise NotImplementedError
+
+    monkeypatch.setattr(lifetime, "join", note)
+    with pytest.raises(NotImplementedError):
+        pc.torch.make_process_group(dist.HashStore(), 0, 2)
+    assert [each.one_host for each in placements] == [False]
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_a_time_that_cannot_be_is_refused(timeout: float) -> None:
+    with pytest.raises(pc.InvalidArgument, match="timeout"):
+        pc.torch.make_process_group(dist.HashStore(), 0, 1, timeout=timeout)

@@ -96,6 +96,34 @@ def models_in_another_order_are_refused() -> None:
     pc.barrier()
 
 
+@CHECKS.on(2)
+def a_forward_beside_a_backward_is_refused_and_a_good_step_follows() -> None:
+    model = DataParallel(ones())
+    loss = model(torch.ones(1, 2)).sum()
+    with join(model), pytest.raises(pc.CollectiveMismatch, match="forward of model 0 .* backward of model 0"):
+        loss.backward() if pc.rank() else model(torch.ones(1, 2))
+    model.module.zero_grad()
+    with join(model):
+        model(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(model.module.weight.grad, torch.ones(1, 2))
+
+
+@CHECKS.on(2, 3)
+def a_rank_that_leaves_by_an_exception_ends_the_block_of_the_others() -> None:
+    model = DataParallel(ones())
+
+    def train_until_rank_1_fails() -> None:
+        with join(model):
+            model(torch.ones(1, 2)).sum().backward()
+            if pc.rank() == 1:
+                raise ZeroDivisionError
+            model(torch.ones(1, 2)).sum().backward()
+
+    with pytest.raises(ZeroDivisionError if pc.rank() == 1 else pc.PeerExited):
+        train_until_rank_1_fails()
+    assert pc.allreduce(1) == pc.size()
+
+
 @CHECKS.on(1)
 def what_cannot_be_joined_is_refused() -> None:
     model = DataParallel(ones())

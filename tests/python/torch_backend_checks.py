@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import time
 import traceback
@@ -104,6 +105,12 @@ def an_average_of_integers_is_their_sum_divided_towards_zero() -> None:
         dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
 
 
+def spans_of(profile: torch.profiler.profile) -> list[Any]:
+    """The backend's spans, in the order in which they began."""
+    spans = [each for each in profile.events() if each.name.startswith("pycollective:")]
+    return sorted(spans, key=lambda each: each.time_range.start)
+
+
 @check
 def a_profiler_shows_every_call_with_its_shapes() -> None:
     rank, size = here()
@@ -122,21 +129,31 @@ def a_profiler_shows_every_call_with_its_shapes() -> None:
             call()
         work = dist.all_reduce(x, async_op=True)
         work.wait()
-    spans = [each for each in profile.events() if each.name.startswith("pycollective:")]
+    spans = spans_of(profile)
+    for one, other in itertools.pairwise(spans):
+        assert one.time_range.end <= other.time_range.start, "each call ends before the next begins"
     names = [each.name.removeprefix("pycollective:") for each in spans]
     assert sorted(names) == sorted([*calls, "all_reduce"]), names
     for each in spans:
         assert each.is_async, each
+        assert each.time_range.elapsed_us() > 0, each
         shape = {"barrier": [], "reduce_scatter": [[6 * size]]}.get(each.name.partition(":")[2], [[2, 3]])
         assert each.input_shapes == shape, each
 
 
 @check
 def a_failed_call_ends_in_a_trace() -> None:
-    with torch.profiler.profile(), pytest.raises(pc.CollectiveError):
-        dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
-    with torch.profiler.profile(), pytest.raises(pc.CollectiveMismatch):
-        dist.all_reduce(uneven(), async_op=True).wait()
+    with torch.profiler.profile() as profile:
+        with pytest.raises(pc.CollectiveError):
+            dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
+        dist.barrier()
+        with pytest.raises(pc.CollectiveMismatch):
+            dist.all_reduce(uneven())
+        dist.barrier()
+    spans = spans_of(profile)
+    assert [each.name.partition(":")[2] for each in spans] == ["all_reduce", "barrier"] * 2
+    for one, other in itertools.pairwise(spans):
+        assert one.time_range.end <= other.time_range.start
 
 
 @check

@@ -26,6 +26,8 @@ class DefaultStore:
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         try:
             self.store.set(f"{key}/{self.space}", text)
+        except CollectiveError:  # a RuntimeError, too
+            raise
         except RuntimeError as error:
             raise self.broken(error) from error
 
