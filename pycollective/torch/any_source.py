@@ -1,7 +1,8 @@
 """Receives from any source, which the core has as blocking calls only.
 
-They are made in the order in which they were posted, tag by tag: by who waits for one, or by a thread per tag, which
-exists from the first receive on. So all of them are under way at once, and `dist.recv(x)` stays a call of its caller.
+They are made in the order in which they were posted, tag by tag: by the thread that waits for one, or by a thread per
+tag, which exists from the first receive on. So all of them are under way at once, and `dist.recv(x)` stays a call of
+its caller.
 The end of the world ends them, as it does any call.
 """
 
@@ -91,7 +92,7 @@ class Inbox:
 
 
 class AnySourceWork(DoneWork):
-    """A receive from whoever sends first."""
+    """A receive from the rank that sends first."""
 
     def __init__(
         self, inbox: Inbox, group: _core.Group, tensor: torch.Tensor, tag: int, timeout_s: float
@@ -187,7 +188,7 @@ class AnySourceWork(DoneWork):
 
 
 class _AnySourceFuture(Future[Any]):
-    """Who waits for it receives, as who waits for its Work: a callback, too, which may be in the thread itself."""
+    """The thread that waits for it receives, as for its Work: that of a callback, too, which may be the inbox's own."""
 
     def __init__(self, work: AnySourceWork) -> None:
         super().__init__(devices=[] if work._device is None else [work._device])

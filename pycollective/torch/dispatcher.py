@@ -57,9 +57,9 @@ _held: set[Work] = set()
 
 
 class _HeldWork(Work):
-    """Lives until somebody has waited for it: C++ holds only its own half, whose wait() would never end alone.
+    """Lives until it has been waited for: C++ holds only its own half, whose wait() would never end alone.
 
-    A Work made of a Future lives, but tells nobody that the Future has failed.
+    A Work made of a Future lives, but does not say that the Future has failed.
     """
 
     def __init__(self, work: Work) -> None:

@@ -1,13 +1,13 @@
-"""torch Futures of our calls, for who asks for one: DDP does, once per bucket.
+"""torch Futures of our calls, for callers that ask for one: DDP does, once per bucket.
 
 Of a call on a GPU one is complete as soon as streams can wait for its end: its wait() orders the current stream, its
 callbacks have a stream behind the call. NCCL's calls are so from the start; for those that go through the host, and for
 calls on the CPU, there is a thread.
 
-One thread of this process completes them. It sleeps until the core rings: it drives no call, and who waits for a Work
-itself never meets it. Callbacks run in it, one after the other, so that the calls that they make (PowerSGD does) come
-in one order on all ranks. A Future of ours that a callback waits for is completed there and then. One that is derived
-from it (then(), collect_all()) needs another such thread, which there is for calls that callbacks make.
+One thread of this process completes them. It sleeps until the core rings: it drives no call, and a thread that waits
+for a Work itself never meets it. Callbacks run in it, one after the other, so that the calls that they make (PowerSGD
+does) come in one order on all ranks. A Future of ours that a callback waits for is completed there and then. One that
+is derived from it (then(), collect_all()) needs another such thread, which there is for calls that callbacks make.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def settle(future: Future[Any], value: Callable[[], object], *, on_gpu: bool = F
 
 
 def settle_beside(future: Future[Any], value: Callable[[], object], device: torch.device) -> None:
-    """The same of tensors on a GPU. `value` orders the current stream, and who waits comes behind that."""
+    """The same of tensors on a GPU. `value` orders the current stream, and a caller that waits comes behind that."""
     with beside(device):
         settle(future, value, on_gpu=True)
 

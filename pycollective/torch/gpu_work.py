@@ -19,7 +19,7 @@ __all__ = ["GpuBarrier", "GpuWork", "work_of"]
 
 
 class GpuWork(CallWork):
-    """One call in the background. Who gives wait() a timeout has the host wait so long, for the end on the GPU."""
+    """One call in the background. With a timeout wait() has the host wait so long, for the end on the GPU."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class GpuWork(CallWork):
         return True
 
     def _finish(self) -> list[torch.Tensor]:
-        # Copies go on the stream of who comes first, and whoever comes later may have another.
+        # Copies go on the stream of the caller that comes first, and a later one may have another.
         with self._lock:
             if self._put_in_place():
                 self._put_back = Moment(self._device)

@@ -38,7 +38,7 @@ USED = "(parameters that are used)"
 FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
 
-# Who reduces a parameter, by its id(), which is its own as long as its GradientHooks hold it.
+# The hooks that reduce a parameter, by its id(), which is its own as long as its GradientHooks hold it.
 _hooked: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
 
 
@@ -52,7 +52,7 @@ class _EndOfBackward:
         self.hooks: list[GradientHooks] = []
 
     def __call__(self) -> None:
-        for each in self.hooks:  # before anybody waits: another rank may wait in another order
+        for each in self.hooks:  # before any of them waits: another rank may wait in another order
             each.launch_all()
         for each in self.hooks:
             each.ended()
@@ -191,7 +191,7 @@ class GradientHooks:
             self._open = self._reducer.begun  # after Ctrl-C
 
     def restart(self) -> None:
-        """Forgets the passes that were accumulated: somebody has set the gradients to zero."""
+        """Forgets the passes that were accumulated: the gradients have been set to zero."""
         self._passed = 0
         self.reduced = False
 

@@ -6,7 +6,7 @@ out of it. Where the default group is another backend's, and there is no such wo
 
 Torch gives its groups the same names again after destroy_process_group(), maybe to other ranks and in the same store.
 What rank 0 says there about an earlier group is never read: it takes that back before any rank can go on, and where it
-failed in between nobody listens at the address that it left.
+failed in between nothing listens at the address that it left.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
             f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
             f"start both from the same launcher"
         )
-    if ranks:  # all of them too make a group of its own: nobody orders its calls and the world's
+    if ranks:  # all of them too make a group of its own: its calls and the world's stand in no order
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
         return Joined(group, leave=group.close, abort=functools.partial(_quit, group))

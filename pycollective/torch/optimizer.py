@@ -140,7 +140,7 @@ def DistributedOptimizer(
         optimizer: any torch.optim.Optimizer but LBFGS.
         named_parameters: the model's; what is not in the optimizer is left alone. Default: names by place.
         op: how gradients are combined. With others than "avg", gradients that were reduced must be set to zero before
-            the next backward.
+            the next backward. With others than "avg", "sum" and "max", unused parameters get gradients of zeros.
         backward_passes_per_step: backward accumulates so often, and reduces the sum of these passes in the last one;
             step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process. After fewer passes,
             as at the end of an epoch, call synchronize() before anything looks at gradients (clipping, unscale_()) or
@@ -182,7 +182,7 @@ def DistributedOptimizer(
         raise Unsupported("DistributedOptimizer: LBFGS looks at losses, which differ over the ranks")
     if "step" in vars(optimizer):
         raise InvalidArgument(
-            "DistributedOptimizer: somebody has replaced step() of this optimizer, as learning rate schedulers do: "
+            "DistributedOptimizer: step() of this optimizer has been replaced, as learning rate schedulers do: "
             "make those after the DistributedOptimizer"
         )
     if backward_passes_per_step < 1:

@@ -1,7 +1,7 @@
 """A model in stages, one on each rank, that micro-batches pass one behind the other.
 
 A step that goes wrong on one rank keeps to its schedule: where a tensor was to go, a mark goes. So every message is
-received, nobody waits, all ranks raise at the end of the step, and the next one can begin.
+received, no rank waits, all ranks raise at the end of the step, and the next one can begin.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _Run:
         self.unmatched = 0  # inputs without targets, added up over the ranks
         self.failed = False  # here or elsewhere: from now on only marks are sent
         self.error: Exception | None = None  # if here
-        # Any: who has failed has none, and does not look.
+        # Any: a rank that has failed has none, and does not look.
         self._inputs: Any = None if rank > 0 else self._attempt(self._cut, "inputs", inputs)
         self._targets: Any = self._attempt(self._cut, "targets", targets) if trains and rank == last else None
 

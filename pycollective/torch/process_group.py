@@ -52,7 +52,7 @@ from pycollective.torch.work import DoneWork, ManyWork
 
 __all__ = ["ProcessGroupPycollective"]
 
-UNSET = AllreduceOptions().timeout  # what torch leaves where nobody gave a timeout
+UNSET = AllreduceOptions().timeout  # what torch leaves where no timeout was given
 DONE = DoneWork()
 REFUSALS = InvalidArgument, Unsupported
 GPUS = torch.backends.cuda.is_built()  # whether torch could have tensors there
@@ -90,7 +90,7 @@ class ProcessGroupPycollective(ProcessGroup):
         self._coalesced: list[Work] | None = None  # since _start_coalescing(), and not ended well
         self._inboxes: defaultdict[int, Inbox] = defaultdict(Inbox)  # by tag
 
-    # ---- who it is
+    # ---- names
 
     def getBackendName(self) -> str:
         return "pycollective"

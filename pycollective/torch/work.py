@@ -102,7 +102,7 @@ class CallWork(DoneWork):
         return True
 
     def _finish(self) -> list[torch.Tensor]:
-        with self._lock:  # whoever comes second waits for the first
+        with self._lock:  # a second caller waits for the first
             self._put_in_place()
         return self._placed()
 

@@ -21,7 +21,7 @@ __all__ = ["install"]
 
 
 def install(undone: contextlib.ExitStack, group: Group) -> None:
-    """Replaces it until `undone`. Where rank 0 alone calls it, as under `if rank == 0`, nobody waits for anybody."""
+    """Replaces it until `undone`. Where rank 0 alone calls it, as under `if rank == 0`, no rank waits for another."""
     plain = torch.save
     rank, size = group.rank, group.size
     outcomes = store("pycollective.torch.auto/saved")

@@ -37,7 +37,7 @@ def _times(root: Any, gradient: torch.Tensor | None, weight: float) -> torch.Ten
 
 
 def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
-    """Whether it is a loss whose value may be replaced: nobody else's memory."""
+    """Whether it is a loss whose value may be replaced: the memory is its own."""
     return (
         isinstance(root, torch.Tensor)
         and root.numel() == 1
