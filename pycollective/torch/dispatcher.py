@@ -1,4 +1,4 @@
-"""For C++ that calls a ProcessGroup past what Python can override: torch's dispatcher, where such calls end.
+"""Compiled programs: torch's dispatcher, where C++ calls a ProcessGroup past what Python can override, and dynamo.
 
 ProcessGroup lets Python override most methods that C++ calls, all_gather_single() not. torch.compile does call it
 (`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++ backend of the group, and ours has none. So the
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import warnings
 from datetime import timedelta
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch.distributed.distributed_c10d import AllgatherOptions
 from pycollective._core import Group
 from pycollective.torch.work import NO_TIMEOUT
 
-__all__ = ["reach_python_groups"]
+__all__ = ["keep_dynamo_out", "reach_python_groups"]
 
 
 @functools.cache
@@ -77,3 +78,17 @@ class _HeldWork(Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         return self._work.get_future()
+
+
+def keep_dynamo_out(kind: type) -> None:
+    """A compiled program calls the methods where its graph breaks, from C++ too. There is nothing in them to compile.
+
+    What torch.compiler.disable() does, without the second that importing torch._dynamo takes.
+    """
+    eval_frame = torch._C._dynamo.eval_frame
+    if not hasattr(eval_frame, "set_code_exec_strategy"):  # before 2.7
+        return
+    skip = eval_frame._FrameAction.SKIP
+    for each in vars(kind).values():
+        if isinstance(each, FunctionType):
+            eval_frame.set_code_exec_strategy(each.__code__, eval_frame._FrameExecStrategy(skip, skip))

@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -40,8 +39,18 @@ from torch.distributed.distributed_c10d import AllgatherOptions, GatherOptions, 
 
 from pycollective.errors import CollectiveTimeout, InvalidArgument, Unsupported
 from pycollective.torch.any_source import AnySourceWork, Inbox
+from pycollective.torch.call_arguments import (
+    counts_of_rows,
+    gpu_of,
+    one_tensor,
+    options_of,
+    parts_and_whole,
+    uneven_counts,
+    with_op,
+    with_root,
+)
 from pycollective.torch.devices import check_one_device
-from pycollective.torch.dispatcher import reach_python_groups
+from pycollective.torch.dispatcher import keep_dynamo_out, reach_python_groups
 from pycollective.torch.gpu_work import GpuBarrier, work_of
 from pycollective.torch.joining import join
 from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, to_read, to_write
@@ -226,8 +235,8 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not AllreduceOptions:
-            opts = _with_op(AllreduceOptions(), opts, timeout)
-        tensor = tensors[0] if type(tensors) is list and len(tensors) == 1 else _one(tensors)
+            opts = with_op(AllreduceOptions(), opts, timeout)
+        tensor = tensors[0] if type(tensors) is list and len(tensors) == 1 else one_tensor(tensors)
         op = NAMES.get(hash(opts.reduceOp)) or op_of(opts.reduceOp)
         self._calls += 1
         timeout_s = self._timeout_s if opts.timeout == UNSET else self._seconds(opts)
@@ -322,8 +331,8 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not BroadcastOptions:
-            opts = _with_root(BroadcastOptions(), opts, timeout)
-        tensor, root = _one(tensors), opts.rootRank
+            opts = with_root(BroadcastOptions(), opts, timeout)
+        tensor, root = one_tensor(tensors), opts.rootRank
         if root == self.rank():
             return self._call("broadcast", opts, to_read(tensor), None, [tensor], root=root)
         block, after = to_write(tensor)
@@ -337,8 +346,8 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not ReduceOptions:
-            opts = _with_op(_with_root(ReduceOptions(), opts, timeout), op, timeout)
-        tensor = _one(tensors)
+            opts = with_op(with_root(ReduceOptions(), opts, timeout), op, timeout)
+        tensor = one_tensor(tensors)
         at_root = opts.rootRank == self.rank()
         block, after = to_write(tensor) if at_root else (to_read(tensor), None)
         op, after = op_for(op_of(opts.reduceOp), tensor.dtype, self.size(), block if at_root else None, after)
@@ -356,15 +365,15 @@ class ProcessGroupPycollective(ProcessGroup):
     # ---- parts
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        parts, x = _lists(outputs, inputs)
-        return self._allgather(parts, x, _options(AllgatherOptions, opts))
+        parts, x = parts_and_whole(outputs, inputs)
+        return self._allgather(parts, x, options_of(AllgatherOptions, opts))
 
     def _allgather(self, parts: Sequence[Tensor], x: Tensor, opts: Any, *, are_apart: bool = False) -> Work:
         out, after = flat_to_write("all_gather", parts, are_apart=are_apart)
-        return self._call("allgather", opts, to_read(x), out, parts, counts=_uneven(parts), after=after)
+        return self._call("allgather", opts, to_read(x), out, parts, counts=uneven_counts(parts), after=after)
 
     def all_gather_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
-        opts = _options(AllgatherOptions, opts)
+        opts = options_of(AllgatherOptions, opts)
         out, after = to_write(output)
         return self._call("allgather", opts, to_read(x), out, [output], after=after)
 
@@ -376,7 +385,7 @@ class ProcessGroupPycollective(ProcessGroup):
         inputs: Sequence[Tensor],
         opts: Any = None,
     ) -> Work:
-        opts = _options(AllgatherOptions, opts)
+        opts = options_of(AllgatherOptions, opts)
         check_one_device("all_gather_into_tensor_coalesced", [*outputs, *inputs])
         check_apart("all_gather_into_tensor_coalesced", outputs)
         pairs = zip(outputs, inputs, strict=True)
@@ -392,7 +401,7 @@ class ProcessGroupPycollective(ProcessGroup):
         inputs: Sequence[Tensor],
         opts: Any = None,
     ) -> Work:
-        opts = _options(AllgatherOptions, opts)
+        opts = options_of(AllgatherOptions, opts)
         every = [each for parts in outputs for each in parts]
         check_one_device("all_gather_coalesced", [*inputs, *every])
         check_apart("all_gather_coalesced", every)
@@ -411,10 +420,10 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not GatherOptions:
-            opts = _with_root(GatherOptions(), opts, timeout)
+            opts = with_root(GatherOptions(), opts, timeout)
         if opts.rootRank != self.rank():
-            return self._call("gather", opts, to_read(_one(inputs)), None, [], root=opts.rootRank)
-        parts, x = _lists(outputs, inputs)
+            return self._call("gather", opts, to_read(one_tensor(inputs)), None, [], root=opts.rootRank)
+        parts, x = parts_and_whole(outputs, inputs)
         out, after = flat_to_write("gather", parts)
         return self._call("gather", opts, to_read(x), out, parts, root=opts.rootRank, after=after)
 
@@ -426,9 +435,9 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not ScatterOptions:
-            opts = _with_root(ScatterOptions(), opts, timeout)
-        output = _one(outputs)
-        x = flat_to_read(_lists(inputs, outputs)[0]) if opts.rootRank == self.rank() else None
+            opts = with_root(ScatterOptions(), opts, timeout)
+        output = one_tensor(outputs)
+        x = flat_to_read(parts_and_whole(inputs, outputs)[0]) if opts.rootRank == self.rank() else None
         out, after = to_write(output)
         return self._call("scatter", opts, x, out, [output], root=opts.rootRank, after=after)
 
@@ -440,8 +449,8 @@ class ProcessGroupPycollective(ProcessGroup):
         timeout: timedelta | None = None,
     ) -> Work:
         if type(opts) is not ReduceScatterOptions:
-            opts = _with_op(ReduceScatterOptions(), opts, timeout)
-        parts, output = _lists(inputs, outputs)
+            opts = with_op(ReduceScatterOptions(), opts, timeout)
+        parts, output = parts_and_whole(inputs, outputs)
         out, after = to_write(output)
         op, after = op_for(op_of(opts.reduceOp), output.dtype, self.size(), out, after)
         return self._call(
@@ -451,12 +460,12 @@ class ProcessGroupPycollective(ProcessGroup):
             out,
             [output],
             op=op,
-            counts=_uneven(parts),
+            counts=uneven_counts(parts),
             after=after,
         )
 
     def reduce_scatter_single(self, output: Tensor, x: Tensor, opts: Any = None) -> Work:
-        opts = _options(ReduceScatterOptions, opts)
+        opts = options_of(ReduceScatterOptions, opts)
         out, after = to_write(output)
         op, after = op_for(op_of(opts.reduceOp), output.dtype, self.size(), out, after)
         return self._call("reduce_scatter", opts, to_read(x), out, [output], op=op, after=after)
@@ -469,7 +478,7 @@ class ProcessGroupPycollective(ProcessGroup):
         inputs: Sequence[Tensor],
         opts: Any = None,
     ) -> Work:
-        opts = _options(ReduceScatterOptions, opts)
+        opts = options_of(ReduceScatterOptions, opts)
         check_one_device("reduce_scatter_tensor_coalesced", [*outputs, *inputs])
         check_apart("reduce_scatter_tensor_coalesced", outputs)
         pairs = zip(outputs, inputs, strict=True)
@@ -489,9 +498,9 @@ class ProcessGroupPycollective(ProcessGroup):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> Work:
-        opts = _options(AllToAllOptions, opts)
-        counts = _rows(x, input_split_sizes, self.size())
-        recv_counts = _rows(output, output_split_sizes, self.size())
+        opts = options_of(AllToAllOptions, opts)
+        counts = counts_of_rows(x, input_split_sizes, self.size())
+        recv_counts = counts_of_rows(output, output_split_sizes, self.size())
         out, after = to_write(output)
         return self._call(
             "alltoall", opts, to_read(x), out, [output], counts=counts, recv_counts=recv_counts, after=after
@@ -500,7 +509,7 @@ class ProcessGroupPycollective(ProcessGroup):
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
-        opts = _options(AllToAllOptions, opts)
+        opts = options_of(AllToAllOptions, opts)
         out, after = flat_to_write("all_to_all", outputs)
         return self._call(
             "alltoall",
@@ -514,8 +523,8 @@ class ProcessGroupPycollective(ProcessGroup):
         )
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        opts = _options(BarrierOptions, opts if timeout is None else timeout)
-        device = _gpu_of(opts)
+        opts = options_of(BarrierOptions, opts if timeout is None else timeout)
+        device = gpu_of(opts)
         return self._call("barrier", opts, None, None, []) if device is None else self._meet_on(device, opts)
 
     def _meet_on(self, device: torch.device, opts: Any) -> Work:
@@ -542,7 +551,7 @@ class ProcessGroupPycollective(ProcessGroup):
     # ---- messages: always in the background, the caller waits
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
-        tensor = to_read(_one(tensors))
+        tensor = to_read(one_tensor(tensors))
         self._calls += 1
         span = self._span("send", [tensor]) if profiler._is_profiler_enabled else None
         work = work_of(
@@ -553,7 +562,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._note(work)
 
     def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Work:
-        tensor = _one(tensors)
+        tensor = one_tensor(tensors)
         block, after = to_write(tensor)
         self._calls += 1
         span = self._span("recv", [tensor]) if profiler._is_profiler_enabled else None
@@ -564,7 +573,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._note(work)
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
-        tensor = _one(tensors)
+        tensor = one_tensor(tensors)
         self._calls += 1
         span = self._span("recvAnySource", [tensor]) if profiler._is_profiler_enabled else None
         work = AnySourceWork(self._inboxes[tag], self.group, tensor, tag, self._timeout_s)
@@ -584,103 +593,4 @@ class ProcessGroupPycollective(ProcessGroup):
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 
 
-def _one(tensors: Any) -> Tensor:
-    if isinstance(tensors, Tensor):
-        return tensors
-    if len(tensors) != 1:
-        raise InvalidArgument(
-            f"a process has one device, so a call takes one tensor and not {len(tensors)}: make one call for each, or "
-            f"all_reduce_coalesced"
-        )
-    return tensors[0]
-
-
-def _lists(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
-    """The tensors of all ranks, and this rank's one: `[[a, b]], [x]`, or `[a, b], x`."""
-    if isinstance(whole, Tensor):
-        return list(parts), whole
-    return list(_one_list(parts)), _one(whole)
-
-
-def _gpu_of(opts: Any) -> torch.device | None:
-    """That of a barrier with device_ids, where they are GPUs: of one process only the first counts, as torch has it."""
-    if not opts.device_ids:
-        return None
-    device: torch.device = opts.device or torch.device("cuda", opts.device_ids[0])
-    return device if device.type == "cuda" else None
-
-
-def _one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
-    if len(lists) != 1:
-        raise InvalidArgument(
-            f"a process has one device, so a call takes one list of tensors, not {len(lists)}"
-        )
-    return lists[0]
-
-
-def _uneven(parts: Sequence[Tensor]) -> list[int] | None:
-    """How many elements each part has, unless all have as many."""
-    counts = [part.numel() for part in parts]
-    return counts if len(set(counts)) > 1 else None
-
-
-def _rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[int]:
-    """The elements that go to each rank, or come from it: so many rows, by default as many for each."""
-    if not lengths:
-        if tensor.numel() % size or (tensor.dim() and tensor.size(0) % size):
-            raise InvalidArgument(
-                f"all_to_all_single: a tensor of shape {tuple(tensor.shape)} cannot be cut into {size} equal parts "
-                f"along axis 0: give split sizes"
-            )
-        return [tensor.numel() // size] * size
-    row = tensor[0].numel() if tensor.size(0) else 0
-    if sum(lengths) != tensor.size(0):
-        raise InvalidArgument(
-            f"all_to_all_single: split sizes {list(lengths)} add up to {sum(lengths)}, and the tensor has "
-            f"{tensor.size(0)} rows"
-        )
-    return [row * length for length in lengths]
-
-
-def _options(kind: Callable[[], Any], given: Any) -> Any:
-    """Options of that kind: those given, or fresh ones with the timeout given."""
-    if given is None or isinstance(given, timedelta):
-        opts = kind()
-        if given is not None:
-            opts.timeout = given
-        return opts
-    return given
-
-
-def _with_op(opts: Any, op: object, timeout: timedelta | None) -> Any:
-    if op is not None:
-        opts.reduceOp = op
-    return _with_timeout(opts, timeout)
-
-
-def _with_root(opts: Any, root: int | None, timeout: timedelta | None) -> Any:
-    opts.rootRank = root or 0
-    return _with_timeout(opts, timeout)
-
-
-def _with_timeout(opts: Any, timeout: timedelta | None) -> Any:
-    if timeout is not None:
-        opts.timeout = timeout
-    return opts
-
-
-def _keep_dynamo_out(kind: type) -> None:
-    """A compiled program calls the methods where its graph breaks, from C++ too. There is nothing in them to compile.
-
-    What torch.compiler.disable() does, without the second that importing torch._dynamo takes.
-    """
-    eval_frame = torch._C._dynamo.eval_frame
-    if not hasattr(eval_frame, "set_code_exec_strategy"):  # before 2.7
-        return
-    skip = eval_frame._FrameAction.SKIP
-    for each in vars(kind).values():
-        if isinstance(each, FunctionType):
-            eval_frame.set_code_exec_strategy(each.__code__, eval_frame._FrameExecStrategy(skip, skip))
-
-
-_keep_dynamo_out(ProcessGroupPycollective)
+keep_dynamo_out(ProcessGroupPycollective)

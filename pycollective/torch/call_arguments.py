@@ -1,0 +1,112 @@
+"""What torch hands to the methods of a process group: lists of one tensor, options or none, sizes of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pycollective.errors import InvalidArgument
+
+__all__ = [
+    "counts_of_rows",
+    "gpu_of",
+    "one_tensor",
+    "options_of",
+    "parts_and_whole",
+    "uneven_counts",
+    "with_op",
+    "with_root",
+]
+
+
+def one_tensor(tensors: Any) -> Tensor:
+    """The tensor, or the only one of a list. InvalidArgument: there are several."""
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise InvalidArgument(
+            f"a process has one device, so a call takes one tensor and not {len(tensors)}: make one call for each, or "
+            f"all_reduce_coalesced"
+        )
+    return tensors[0]
+
+
+def parts_and_whole(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
+    """The tensors of all ranks, and this rank's one: `[[a, b]], [x]`, or `[a, b], x`."""
+    if isinstance(whole, Tensor):
+        return list(parts), whole
+    return list(one_list(parts)), one_tensor(whole)
+
+
+def gpu_of(opts: Any) -> torch.device | None:
+    """That of a barrier with device_ids, where they are GPUs: of one process only the first counts, as torch has it."""
+    if not opts.device_ids:
+        return None
+    device: torch.device = opts.device or torch.device("cuda", opts.device_ids[0])
+    return device if device.type == "cuda" else None
+
+
+def one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
+    if len(lists) != 1:
+        raise InvalidArgument(
+            f"a process has one device, so a call takes one list of tensors, not {len(lists)}"
+        )
+    return lists[0]
+
+
+def uneven_counts(parts: Sequence[Tensor]) -> list[int] | None:
+    """How many elements each part has, unless all have as many."""
+    counts = [part.numel() for part in parts]
+    return counts if len(set(counts)) > 1 else None
+
+
+def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[int]:
+    """The elements that go to each rank, or come from it: so many rows, by default as many for each."""
+    if not lengths:
+        if tensor.numel() % size or (tensor.dim() and tensor.size(0) % size):
+            raise InvalidArgument(
+                f"all_to_all_single: a tensor of shape {tuple(tensor.shape)} cannot be cut into {size} equal parts "
+                f"along axis 0: give split sizes"
+            )
+        return [tensor.numel() // size] * size
+    row = tensor[0].numel() if tensor.size(0) else 0
+    if sum(lengths) != tensor.size(0):
+        raise InvalidArgument(
+            f"all_to_all_single: split sizes {list(lengths)} add up to {sum(lengths)}, and the tensor has "
+            f"{tensor.size(0)} rows"
+        )
+    return [row * length for length in lengths]
+
+
+def options_of(kind: Callable[[], Any], given: Any) -> Any:
+    """Options of that kind: those given, or fresh ones with the timeout given."""
+    if given is None or isinstance(given, timedelta):
+        opts = kind()
+        if given is not None:
+            opts.timeout = given
+        return opts
+    return given
+
+
+def with_op(opts: Any, op: object, timeout: timedelta | None) -> Any:
+    """The options with that operation and timeout, where they are given."""
+    if op is not None:
+        opts.reduceOp = op
+    return with_timeout(opts, timeout)
+
+
+def with_root(opts: Any, root: int | None, timeout: timedelta | None) -> Any:
+    """The options with that root, by default rank 0, and that timeout, where it is given."""
+    opts.rootRank = root or 0
+    return with_timeout(opts, timeout)
+
+
+def with_timeout(opts: Any, timeout: timedelta | None) -> Any:
+    """The options with that timeout, where it is given."""
+    if timeout is not None:
+        opts.timeout = timeout
+    return opts
