@@ -27,7 +27,8 @@ BackgroundCall::~BackgroundCall() {
 
 bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call) {
   std::function<void()> on_end;
-  if (waits(group)) on_end = [call] { call->ended(); };
+  const bool may_wait = waits(group) || call->prepared_->is_message();
+  if (may_wait) on_end = [call] { call->ended(); };
   call->self_ = call;  // first: it may end at once
   const Status status = run(group, [&](Communicator& communicator) {
     Result<std::shared_ptr<AsyncCall>> begun =
@@ -42,7 +43,7 @@ bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<Backg
       raise_status(*group.state, status, process_of(*group.session, status.peer()));
     return false;
   }
-  if (!waits(group)) call->settle();
+  if (!may_wait) call->settle();
   return true;
 }
 

@@ -191,6 +191,10 @@ PyObject* get_ranks(PyObject* self, void*) {
   });
 }
 // The first rank of the world on the same host, for each rank.
+PyObject* get_is_strict(PyObject* self, void*) {
+  return PyBool_FromLong(reinterpret_cast<GroupObject*>(self)->is_strict);
+}
+
 PyObject* get_hosts(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const GroupObject& group = *reinterpret_cast<GroupObject*>(self);
@@ -229,6 +233,7 @@ PyTypeObject* make_group_type(PyObject* module) {
       {"ranks", get_ranks, nullptr, "The members as ranks of the world: a tuple, in the order of the group.",
        nullptr},
       {"_hosts", get_hosts, nullptr, nullptr, nullptr},
+      {"_is_strict", get_is_strict, nullptr, nullptr, nullptr},
       {},
   };
   PyType_Slot slots[] = {
@@ -291,6 +296,7 @@ PyObject* make_group_object(State* state, const std::shared_ptr<Session>& sessio
   group.communicator = &communicator;
   group.rank = communicator.rank();
   group.size = communicator.size();
+  group.is_strict = communicator.is_strict();
   const std::vector<HostMap::Entry>& ranks = session->runtime->hosts().ranks;
   const auto host_of = [&](Rank rank) -> const std::string& {
     return ranks[static_cast<std::size_t>(communicator.world_ranks()[static_cast<std::size_t>(rank)])]

@@ -35,6 +35,7 @@ struct GroupObject {
   Communicator* communicator;  // valid while session->runtime is, and the group is not closed
   Rank rank, size, local_rank, local_size;
   bool is_closed;
+  bool is_strict;                   // Communicator::is_strict()
   std::shared_ptr<GroupHold> hold;  // null: of the world, or the group is closed
 };
 

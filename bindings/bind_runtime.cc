@@ -159,6 +159,43 @@ class PyStore {
         *state_,
         call([&](Store& store, StoreDeadline deadline) { return store.wait(key, deadline); }, timeout_s));
   }
+  std::optional<py::bytes> try_get(const std::string& key, std::optional<double> timeout_s) const {
+    const std::optional<std::string> value = value_or_throw(
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.try_get(key, deadline); }, timeout_s));
+    if (!value) return std::nullopt;
+    return py::bytes(*value);
+  }
+  bool check(const std::string& key, std::optional<double> timeout_s) const {
+    return value_or_throw(
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.check(key, deadline); }, timeout_s));
+  }
+  bool erase(const std::string& key, std::optional<double> timeout_s) const {
+    return value_or_throw(
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.erase(key, deadline); }, timeout_s));
+  }
+  std::vector<std::string> keys(const std::string& prefix, std::optional<double> timeout_s) const {
+    return value_or_throw(
+        *state_,
+        call([&](Store& store, StoreDeadline deadline) { return store.keys(prefix, deadline); }, timeout_s));
+  }
+  py::bytes compare_set(const std::string& key, const py::bytes& expected, const py::bytes& desired,
+                        std::optional<double> timeout_s) const {
+    const std::string old_value = expected, new_value = desired;
+    return value_or_throw(*state_, call(
+                                       [&](Store& store, StoreDeadline deadline) {
+                                         return store.compare_set(key, old_value, new_value, deadline);
+                                       },
+                                       timeout_s));
+  }
+  void append(const std::string& key, const py::bytes& value, std::optional<double> timeout_s) const {
+    const std::string bytes = value;
+    throw_unless_ok(*state_, call([&](Store& store,
+                                      StoreDeadline deadline) { return store.append(key, bytes, deadline); },
+                                  timeout_s));
+  }
 
  private:
   template <class Body>
@@ -389,7 +426,14 @@ void bind_runtime(py::module_& module, State* state) {
       .def("get", &PyStore::get, py::arg("key"), py::arg("timeout_s"))
       .def("pop", &PyStore::pop, py::arg("key"), py::arg("timeout_s"))
       .def("add", &PyStore::add, py::arg("key"), py::arg("delta"), py::arg("timeout_s"))
-      .def("wait", &PyStore::wait, py::arg("key"), py::arg("timeout_s"));
+      .def("wait", &PyStore::wait, py::arg("key"), py::arg("timeout_s"))
+      .def("try_get", &PyStore::try_get, py::arg("key"), py::arg("timeout_s"))
+      .def("check", &PyStore::check, py::arg("key"), py::arg("timeout_s"))
+      .def("erase", &PyStore::erase, py::arg("key"), py::arg("timeout_s"))
+      .def("keys", &PyStore::keys, py::arg("prefix"), py::arg("timeout_s"))
+      .def("compare_set", &PyStore::compare_set, py::arg("key"), py::arg("expected"), py::arg("desired"),
+           py::arg("timeout_s"))
+      .def("append", &PyStore::append, py::arg("key"), py::arg("value"), py::arg("timeout_s"));
 
   module.def(
       "interfaces",

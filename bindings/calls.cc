@@ -64,6 +64,7 @@ bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t n
   request.in = call.in_view.buffer();
   request.out = call.written->buffer();
   request.site = site;
+  note_shape(group, call.in_view, request);
   call.arrays[0] = given[0];
   call.arrays[1] = call.result = out;
   return true;
@@ -91,6 +92,7 @@ bool prepare_broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   call.request.out = call.in_view.buffer();
   if (!writes) call.request.in = call.in_view.buffer();
   call.request.site = site;
+  note_shape(group, call.in_view, call.request);
   call.written = writes ? &call.in_view : nullptr;
   call.arrays[0] = call.result = given[0];
   return true;
@@ -122,6 +124,7 @@ bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   request.in = call.in_view.buffer();
   if (writes) request.out = call.in_view.buffer();
   request.site = site;
+  note_shape(group, call.in_view, request);
   call.written = writes ? &call.in_view : nullptr;
   call.arrays[0] = call.result = given[0];
   return true;

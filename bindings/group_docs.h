@@ -24,12 +24,13 @@ inline constexpr const char* kAllreduce =
 
 Combine `x` of all ranks element by element; every rank gets the result.
 
-A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
+this returns,
 so write `loss = pc.allreduce(loss, "avg")`. Other arrays are written in place.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, in CPU memory: NumPy, PyTorch, or anything
-        with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
+    x: array of the same element count and dtype on every rank, in CPU memory or on a GPU (docs/gpu.md): NumPy, PyTorch,
+        CuPy, JAX, Paddle, or anything with the buffer protocol or DLPack. Any shape, also 0-d or without elements.
     op: "sum" (also "add"), "prod", "min", "max", "avg" (also "mean"), bitwise "band", "bor", "bxor", logical "land", "lor",
         "lxor", "minloc" and "maxloc" of pairs (value, location) along a last axis of length 2, or scaled("sum", factor).
         docs/dtypes.md says which dtype takes which, and what they do. "avg" is for floating point and does not overflow;
@@ -52,7 +53,7 @@ Raises:
     CollectiveMismatch: the ranks made different calls.
     CollectiveTimeout, PeerFailure, Aborted: the call could not finish; the contents of what was being written are
         unspecified.
-    Unsupported: the array is not in CPU memory, or its dtype or op cannot be handled by this build.
+    Unsupported: the array lies where nothing can reach it from here, or its dtype or op cannot be handled by this build.
     NotInitialized: there is no world.
 
 Source: recursive doubling for small arrays, a ring of reduce-scatter and allgather for large ones (Thakur, Rabenseifner
@@ -76,11 +77,12 @@ inline constexpr const char* kBroadcast = R"(broadcast(x, root=0, *, timeout=Non
 
 Copy `x` of rank `root` to all ranks, in place.
 
-A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
+this returns,
 so write `seed = pc.broadcast(seed)`. Other arrays are written in place.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, in CPU memory. Written on every rank but
+    x: array of the same element count and dtype on every rank, in CPU memory or on a GPU. Written on every rank but
         the root, where it may be read-only.
     root: the rank whose array it is.
     timeout: seconds, default that of init().
@@ -106,11 +108,12 @@ inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout
 
 Combine `x` of all ranks element by element; rank `root` gets the result, in place.
 
-A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
+Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
+this returns,
 so write `loss = pc.reduce(loss)`. Other arrays are written in place.
 
 Parameters:
-    x: array of the same element count and dtype on every rank, in CPU memory. Written on the root only.
+    x: array of the same element count and dtype on every rank, in CPU memory or on a GPU. Written on the root only.
     op: as in allreduce().
     root: the rank that gets the result.
     timeout: seconds, default that of init().

@@ -63,8 +63,7 @@ bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   Address to;
   if (!to.read(group, function, given[1], given[2], given[3])) return false;
   if (to.peer == kAnyRank) return refuse_any_rank(state, function);
-  const bool held = waits(group) || form == Form::kAsync;
-  if (!call.in_view.take(state, given[0], {function, "x", false, held, true})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", false, true, true})) return false;
   call.kind = PreparedCall::Kind::kSend;
   call.shape = shape_of(call.in_view);
   call.request.in = call.in_view.buffer();
@@ -99,7 +98,7 @@ bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   }
   call.is_staged = from.peer == kAnyRank || given[0] == Py_None || is_given(given[4]);
   if (call.is_staged) return false;
-  if (!call.in_view.take(state, given[0], {function, "x", true, waits(group) || !kWaits, true})) return false;
+  if (!call.in_view.take(state, given[0], {function, "x", true, true, true})) return false;
   call.kind = PreparedCall::Kind::kRecv;
   call.request.out = call.in_view.buffer();
   call.request.root = static_cast<Rank>(from.peer);
@@ -232,11 +231,12 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   Address from;
   if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;
   auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator, group.hold});
-  const Status status = run(group, [&](Communicator& c) -> Status {
+  const auto find = [&](Communicator& c) -> Status {
     PC_ASSIGN_OR_RETURN(found->message, c.find(static_cast<Rank>(from.peer), static_cast<uint32_t>(from.tag),
                                                from.timeout_s, site));
     return Status::ok();
-  });
+  };
+  const Status status = run(group, find, true);
   if (!status.is_ok()) return finish(group, status, nullptr, Py_None);
   const Result<ArrayDescription> described =
       described_array(found->message->description, found->message->nbytes);

@@ -12,8 +12,8 @@ Returns when `x` may be written again. Messages of one (peer, tag) arrive in the
 wait for them. dtype and shape travel with them, so the receiver need not know them.
 
 Parameters:
-    x: array, in CPU memory. Only read. A list, tuple or dict of arrays: one message per dtype.
-    peer: a rank other than this one.
+    x: array, in CPU memory or on a GPU. Only read. A list, tuple or dict of arrays: one message per dtype.
+    peer: a rank. For this rank itself up to 64 KiB are kept until recv() takes them, and more waits for it, as elsewhere.
     tag: 0 to 4294967295; recv() with the same tag gets it.
     timeout: seconds, default that of init().
 
@@ -42,9 +42,9 @@ A number, a list of numbers and a JAX array cannot be written: they stay as they
 so write `loss = pc.recv(loss, 0)`. Other arrays are written in place.
 
 Parameters:
-    x: writable array of the sender's element count and dtype, in CPU memory; its shape may be another. None: the
-        message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.
-    peer: a rank other than this one. ANY_SOURCE: whoever sends first; no rank that sends is passed over for ever.
+    x: writable array of the sender's element count and dtype, in CPU memory or on a GPU; its shape may be another.
+        None: the message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.
+    peer: a rank, this one too. ANY_SOURCE: the rank that sends first; none that sends is passed over for ever.
     tag: 0 to 4294967295.
     timeout: seconds, default that of init().
     with_source: return (array, rank of the sender).
@@ -72,7 +72,7 @@ inline constexpr const char* kSendrecv = R"(sendrecv(x, dest, source=None, *, ou
 Send `x` to `dest` and receive from `source` at the same time, so that ranks may pass arrays round in a ring.
 
 Parameters:
-    x: array, in CPU memory. Only read.
+    x: array, in CPU memory or on a GPU. Only read.
     dest: the rank that gets `x`. This rank itself only if `source` is, too.
     source: the rank whose array is received; default `dest`.
     out: array that is written; it must not share memory with `x`. None: a new array of the shape and dtype of `x`.

@@ -295,6 +295,7 @@ bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& c
     call.arrays[1] = args[2];
   }
   if (has_in) call.arrays[0] = args[1];
+  if (!has_parts(*collective)) note_shape(group, has_in ? in : out, request);
   // The core counts elements it knows only as bytes in bytes.
   const Layout* const layout = has_in ? in.buffer().layout : out.buffer().layout;
   for (std::vector<uint64_t>* list : {&call.counts, &call.recv_counts}) {

@@ -30,7 +30,7 @@ memory comes by __dlpack__, and which holds its own plan, is not found by the ga
 
 Raises:
     InvalidArgument: as allreduce(); from call() also that an argument has changed since it was planned.
-    Unsupported: the array is not in CPU memory, or its dtype or op cannot be handled by this build.
+    Unsupported: the array is not in CPU memory, for which plans are, or its dtype or op cannot be handled by this build.
     NotInitialized: there is no world; from call() that its world was shut down.
 
 Source: persistent collective operations, MPI: A Message-Passing Interface Standard, version 4.0 (2021), section 6.13. Unlike

@@ -33,6 +33,7 @@ struct PreparedCall : UserCall {
   std::unique_ptr<Ref> made;                       // the same, where it was made for this call
   std::vector<uint64_t> counts, recv_counts = {};  // the request's
 
+  bool is_message() const { return kind != Kind::kCollective; }
   std::size_t nbytes() const;
   bool note_write(const State& state) const;       // as View's, of what is written
   int traverse(visitproc visit, void* arg) const;  // all references that it owns, for the garbage collector
@@ -43,6 +44,9 @@ enum class Form : uint8_t { kBlocking, kAsync, kPlanned };
 constexpr const char* function_name(Form form, const char* blocking, const char* async) {
   return form == Form::kAsync ? async : blocking;
 }
+
+// Where the ranks compare shapes: that of a call in which every rank has an array of one shape.
+void note_shape(const GroupObject& group, const View& array, Request& request);
 
 bool is_collection(PyObject* x);  // a list, tuple or dict
 

@@ -57,7 +57,7 @@ const HostMap::Entry* process_of(const Session& session, Rank peer) {
 
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result) {
   const State& state = *group.state;
-  if (status.is_ok() && (!waits(group) || PyErr_Occurred() == nullptr)) [[likely]] {
+  if (status.is_ok() && PyErr_Occurred() == nullptr) [[likely]] {
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
   if (!status.is_ok())

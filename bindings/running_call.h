@@ -12,7 +12,7 @@ Communicator* living(const GroupObject& group);
 // The same if calls on this group cannot be made: also not where this thread runs what the other ranks do not.
 Communicator* usable(const GroupObject& group);
 
-// Alone in the world no call waits, and nothing else runs during one.
+// Alone in the world no collective waits, and nothing else runs during one. Messages of a rank to itself may.
 inline bool waits(const GroupObject& group) { return group.size > 1; }
 
 // For errors and the flight recorder. Alone in the world neither has anything to tell.
@@ -36,15 +36,15 @@ class WithoutGil {
 };
 
 // Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
-// Views come first, since taking them may run Python code. Alone in the world a call cannot wait, so the GIL is kept:
-// giving it away and taking it back costs more than the call.
+// Views come first, since taking them may run Python code. A call that cannot wait keeps the GIL: giving it away and taking
+// it back costs more than the call.
 template <class Call>
-Status run(const GroupObject& group, Call&& call) {
+Status run(const GroupObject& group, Call&& call, bool may_wait) {
   Communicator* communicator = usable(group);
   if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
-  if (!waits(group)) return call(*communicator);
+  if (!may_wait) return call(*communicator);
   const std::shared_ptr<GroupHold> hold = group.hold;  // close() in another thread
   Status status;
   {
@@ -53,6 +53,11 @@ Status run(const GroupObject& group, Call&& call) {
   }
   if (session.runtime == nullptr) let_go(std::move(runtime));
   return status;
+}
+
+template <class Call>
+Status run(const GroupObject& group, Call&& call) {
+  return run(group, std::forward<Call>(call), waits(group));
 }
 
 // For raise_status(): where `peer` runs; may be null.

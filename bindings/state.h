@@ -85,6 +85,7 @@ struct State {
   std::unordered_map<PyTypeObject*, TypeInfo> types;  // holds a reference to every key
   PyTypeObject *group_type = nullptr, *work_type = nullptr, *planned_type = nullptr;
   std::unordered_map<std::string, Layout> layouts;  // by NumPy's name of the dtype; they stay where they are
+  std::unordered_set<std::string> shapes;           // texts for Request::shape; they stay where they are
   CallSites sites;                                  // which lines of Python the calls come from
   ProgramPosition* position =
       new ProgramPosition(sites);     // any thread may use it; replaced in a forked child

@@ -94,6 +94,7 @@ if typing.TYPE_CHECKING:
     from pycollective import data as data
     from pycollective import jax as jax
     from pycollective import metrics as metrics
+    from pycollective import paddle as paddle
     from pycollective import torch as torch
     from pycollective.availability import Availability, available
     from pycollective.devices import device
@@ -221,8 +222,8 @@ _LATER = {
     "single_process": "one_rank",
     "zeros": "heap",
 }
-_MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "torch")
-_FRAMEWORKS = ("jax", "torch")  # whose modules are of use only where the framework is installed
+_MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "paddle", "torch")
+_FRAMEWORKS = ("jax", "paddle", "torch")  # whose modules are of use only where the framework is installed
 
 
 def __dir__() -> list[str]:

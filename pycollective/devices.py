@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pycollective import lifetime
 
-__all__ = ["device"]
+__all__ = ["device", "make_default"]
 
 
 def device() -> str:
@@ -33,6 +33,24 @@ def device() -> str:
     """
     local_rank, count = lifetime.local_rank(), visible_gpus()
     return f"cuda:{local_rank % count}" if count else "cpu"
+
+
+def make_default() -> None:
+    """Makes device() the one on which torch and Paddle compute where the program names none, if they are loaded.
+
+    CUDA is not initialized by this: torch does it first thing when it does that, and keeps a device that was chosen.
+    """
+    torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
+    if torch is None and paddle is None:
+        return
+    name = device()
+    if name == "cpu":
+        return
+    number = int(name.partition(":")[2])
+    if torch is not None and not torch.cuda.is_initialized():
+        torch.cuda._lazy_call(lambda: torch.cuda.set_device(number))
+    if paddle is not None and hasattr(paddle, "device") and paddle.device.is_compiled_with_cuda():
+        paddle.device.set_device(f"gpu:{number}")
 
 
 def visible_gpus() -> int:

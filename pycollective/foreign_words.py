@@ -82,7 +82,7 @@ NAMES: dict[str, str] = {
     "init_rpc rpc_sync rpc_async remote": "with pc.serving(function): and pc.call(function, rank=0)",
     "set_global_seed set_seed manual_seed": "pc.seed(7)",
     "single_process_scope": "@pc.single_process",
-    "join Join": "model.synchronize() on a rank without a batch",
+    "join Join": "with pc.torch.join(model): around the loop",
     "save": "pc.checkpoint.save(state, path)",
     "load": "pc.checkpoint.load(path)",
     "nccl gloo mpi": 'pc.init(backend="auto"), "tcp", "shm" or "nccl"',

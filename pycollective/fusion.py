@@ -1,4 +1,7 @@
-"""Lists, tuples and dicts of arrays as one call: to the core, those of one element type are one array in pieces."""
+"""Lists, tuples and dicts of arrays as one call: to the core, those of one element type are one array in pieces.
+
+A dict of numbers is one too. Numbers among arrays are refused: the arrays would be written, and the numbers not.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pycollective.arrays import Library, library_of, on_the_host
+from pycollective.arrays import Library, by_name, library_of, on_the_host
+from pycollective.arrays.exact_ints import is_exact
 from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.arrays.int_members import IntMembers
 from pycollective.arrays.numbers import is_number
 from pycollective.arrays.overlaps import overlap_in
 from pycollective.blocks import check_block, check_pairs
@@ -32,6 +37,11 @@ def is_bundle(x: Any) -> bool:
     return isinstance(x, (list, tuple)) and not (len(x) > 0 and all(map(is_number, x)))
 
 
+def _holds_numbers(x: Any) -> bool:
+    """Whether `x` is a dict of numbers and of such dicts."""
+    return isinstance(x, dict) and len(x) > 0 and all(is_number(v) or _holds_numbers(v) for v in x.values())
+
+
 @dataclass
 class _Member:
     path: str  # "x[2]['bias']"
@@ -40,9 +50,9 @@ class _Member:
     nbytes: int
 
 
-def _members(function: str, x: Any) -> list[_Member]:
+def _members(function: str, x: Any, op: Any) -> list[_Member]:
     """The arrays in `x`, dicts by sorted key. JAX's on a GPU stay there if all of them lie on that one."""
-    found = _found(function, "x", x)
+    found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
     stays = [on_the_host(member.library) is not member.library for member in found]
     places = {str(m.array.devices()) if is_jax else "" for m, is_jax in zip(found, stays, strict=True)}
     if len(places) > 1:
@@ -51,7 +61,7 @@ def _members(function: str, x: Any) -> list[_Member]:
     return found
 
 
-def _found(function: str, path: str, x: Any) -> list[_Member]:
+def _found(function: str, path: str, x: Any, op: Any, *, takes_numbers: bool) -> list[_Member]:
     found: list[_Member] = []
     if isinstance(x, dict):
         try:
@@ -64,12 +74,16 @@ def _found(function: str, path: str, x: Any) -> list[_Member]:
     else:
         items = [(f"{path}[{i}]", member) for i, member in enumerate(x)]
     for name, member in items:
+        if takes_numbers and is_number(member):
+            library: Library = IntMembers(function, op) if is_exact(member, op) else by_name("numbers")
+            found.append(_Member(name, member, library, library.nbytes(member)))
+            continue
         if is_number(member):
             raise InvalidArgument(
                 f"{function}: {name} is a number among arrays: pass numpy.array({member!r}){_else(function)}"
             )
         if isinstance(member, (list, tuple, dict)):
-            found += _found(function, name, member)
+            found += _found(function, name, member, op, takes_numbers=takes_numbers)
             continue
         try:
             library = library_of(member)
@@ -146,7 +160,7 @@ def move_bundle(
     function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
     """Hands `call` the arrays of each element type, as blocks, and what tells this list of them from another."""
-    members = _members(function, x)
+    members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
     digest = _digest(members)
@@ -169,14 +183,14 @@ def begin_bundle(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
     """The same for a call in the background, which can copy nothing when it ends."""
-    members = _members(function, x)
+    members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     for member in members:
         why = ""
-        if not member.library.is_block(member.array):
-            why = "has gaps"
-        elif writes and not member.library.mutable:
+        if writes and not member.library.mutable:
             why = "cannot be written"
+        elif not member.library.is_block(member.array):
+            why = "has gaps"
         if why:
             raise Unsupported(
                 f"{function}: {member.path} {why}, so the call would have to copy it when it ends: pass a copy, or "
@@ -202,7 +216,7 @@ class Planned:
 
 def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
     """What the calls on `x` need that write it; None if they would copy, or lie on a GPU."""
-    members = _members(function, x)
+    members = _members(function, x, op)
     _check(function, members, op, writes=True)
     if any(is_on_gpu(member.array) for member in members):
         return None

@@ -71,6 +71,8 @@ def init(
     """Join the world and return its group, which the functions of this module act on from then on.
 
     A second call with the same arguments, as by a notebook's cell that is run again, returns the world that there is.
+    Where torch or Paddle is imported and there are GPUs, pycollective.device() becomes the one on which they compute
+    if the program names none; CUDA is not initialized by this.
 
     Without arguments the launcher says who we are: `pycollective run`, torchrun, mpirun or mpiexec (Open MPI, MPICH,
     Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment. Without any
@@ -119,9 +121,13 @@ def init(
     if is_initialized():
         _check_same(asked)
         return _core.world()
-    return become_world(
+    world = become_world(
         lambda: _placement(address, rank, size), timeout=timeout, backend=backend, asked=asked
     )
+    from pycollective.devices import make_default
+
+    make_default()
+    return world
 
 
 def _check_same(asked: Mapping[str, object]) -> None:

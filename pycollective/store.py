@@ -44,9 +44,9 @@ class Store:
     most 8 MiB each. Nothing is pickled. A key is a str of at most 4 KiB. `timeout` is in seconds, that of init() unless
     given. It is for what is waited for, and not for the way to the store: get(key, timeout=0) looks without waiting.
 
-    Every method raises CollectiveTimeout (get, pop and wait: it names the key), PeerFailure if the store is gone (rank
-    0 or the launcher has ended), InvalidArgument for a bad key, TypeError for a value of another type, Unsupported if
-    the store is full (100,000 keys, 1 GiB), NotInitialized after shutdown().
+    Every method raises CollectiveTimeout (its text says whether the key is missing or the store does not answer),
+    PeerFailure if the store is gone (rank 0 or the launcher has ended), InvalidArgument for a bad key, TypeError for a
+    value of another type, Unsupported if the store is full (100,000 keys, 1 GiB), NotInitialized after shutdown().
 
     Example:
         >>> import pycollective as pc
@@ -59,6 +59,10 @@ class Store:
         2
         >>> shared.prefix("part").set("k", b"bytes")
         >>> shared.wait("part/k")
+        >>> shared.check("part/k"), shared.try_get("nothing"), shared.keys()
+        (True, None, ['part/k', 'seen'])
+        >>> shared.delete("part/k")
+        True
         >>> pc.shutdown()
     """
 
@@ -101,6 +105,28 @@ class Store:
         names, seconds = [self._key(key) for key in keys], _checked(timeout)
         for name in names:
             self._native.wait(name, seconds)
+
+    def try_get(self, key: str, default: Value = None, *, timeout: float | None = None) -> Value:
+        """The value, or `default` if the key is missing: this waits for no rank.
+
+        `timeout` is for the way to the store alone. CollectiveTimeout means that the store does not answer.
+        """
+        data = self._native.try_get(self._key(key), _checked(timeout))
+        return default if data is None else store_codec.decode(data)
+
+    def check(self, *keys: str, timeout: float | None = None) -> bool:
+        """Whether all of `keys` are there now, without waiting for them; see try_get() for `timeout`."""
+        names, seconds = [self._key(key) for key in keys], _checked(timeout)
+        return all(self._native.check(name, seconds) for name in names)
+
+    def delete(self, key: str, *, timeout: float | None = None) -> bool:
+        """Takes the key away, and says whether it was there; see try_get() for `timeout`."""
+        return self._native.erase(self._key(key), _checked(timeout))
+
+    def keys(self, *, timeout: float | None = None) -> list[str]:
+        """All keys of this part of the store, sorted, without its prefix; see try_get() for `timeout`."""
+        begin = f"{self._prefix}/" if self._prefix else ""
+        return [key[len(begin) :] for key in self._native.keys(begin, _checked(timeout))]
 
     def _key(self, key: str) -> str:
         return _joined(self._prefix, key)

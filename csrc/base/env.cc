@@ -50,8 +50,8 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "0.1"},
     {Env::kCheck, "PYCOLLECTIVE_CHECK", EnvType::kChoice, EnvSetBy::kUser, "on", "off on strict", 0, 0,
      "Whether ranks that make different calls are found before their data is used. `strict`: every "
-     "collective also waits until all ranks have made it, so that all of them raise in that call. Rank 0's "
-     "value counts for all.",
+     "collective also waits until all ranks have made it, so that all of them raise in that call; shapes "
+     "are compared, and the parameters whose gradients are reduced. Rank 0's value counts for all.",
      "0.1"},
     {Env::kLauncher, "PYCOLLECTIVE_LAUNCHER", EnvType::kChoice, EnvSetBy::kUser, "",
      "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm paddle single", 0, 0,

@@ -304,11 +304,8 @@ Status check_request(Request& request, Rank rank, Rank size) {
 
 Status check_reduction(const ConstBuffer& data, const Reduction& how) { return check_operator(data, how); }
 
-Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb) {
+Status check_message(const ConstBuffer& data, Rank peer, Rank size, std::string_view verb) {
   PC_TRY(check_buffer(data, "the array"));
-  if (peer == rank)
-    return invalid_argument(std::string(verb) + " rank " + std::to_string(peer) +
-                            ": that is this rank itself");
   if (peer >= 0 && peer < size) return Status::ok();
   return invalid_argument(std::string(verb) + " rank " + std::to_string(peer) +
                           ": the ranks of this group are 0 to " + std::to_string(size - 1));
@@ -318,9 +315,12 @@ Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank 
                       Rank size) {
   if (out.list != nullptr || in.list != nullptr) return invalid_argument("sendrecv takes no lists of arrays");
   if (overlap(out, in)) return invalid_argument("sendrecv: what is sent and what is received overlap");
-  if (dest != rank || source != rank) {
-    PC_TRY(check_message(out, dest, rank, size, "send to"));
-    return check_message(in, source, rank, size, "recv from");
+  if ((dest == rank) != (source == rank))
+    return invalid_argument("sendrecv: to rank " + std::to_string(dest) + ", from rank " +
+                            std::to_string(source) + ": that is this rank itself on one side alone");
+  if (dest != rank) {
+    PC_TRY(check_message(out, dest, size, "send to"));
+    return check_message(in, source, size, "recv from");
   }
   PC_TRY(check_buffer(out, "x"));
   PC_TRY(check_buffer(in, "out"));

@@ -13,7 +13,7 @@ Status check_request(Request& request, Rank rank, Rank size);
 Status check_reduction(const ConstBuffer& data, const Reduction& how);
 
 // `verb` is "send to" or "recv from".
-Status check_message(const ConstBuffer& data, Rank peer, Rank rank, Rank size, std::string_view verb);
+Status check_message(const ConstBuffer& data, Rank peer, Rank size, std::string_view verb);
 
 // `out` goes to `dest`, `in` is filled by `source`. Both may be this rank itself; then they must be of one kind.
 Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank, Rank size);

@@ -124,6 +124,8 @@ class Communicator {
   virtual WaitContext waiting_until(Deadline deadline) const = 0;
   // Whether its ranks may meet on their GPUs: kUnsupported, and why not, where some have none. The same on every rank.
   virtual Status gpus_may_join() const = 0;
+  virtual bool is_strict()
+      const = 0;               // PYCOLLECTIVE_CHECK=strict: whatever can be compared is, by every call
   virtual Status alive() = 0;  // not OK: the group has ended, or a member has quit, and why
 
   // After an error that not all ranks have seen in the same call: barriers until one succeeds. Then all are in step again.

@@ -368,10 +368,20 @@ void ControlThread::add(uint32_t id, std::shared_ptr<ControlledGroup> calls) {
   });
 }
 
+// Behind what this rank has said about the group, which its members are to hear.
 void ControlThread::remove(uint32_t id) {
-  State& state = *state_;
-  const std::lock_guard lock(state.mutex);
-  state.groups.erase(id);
+  const auto forget = [state = state_.get(), id](ControlPlane&, TimePoint) {
+    std::shared_ptr<ControlledGroup> last;  // goes without the lock
+    const std::lock_guard lock(state->mutex);
+    if (const auto found = state->groups.find(id); found != state->groups.end()) {
+      last = std::move(found->second);
+      state->groups.erase(found);
+    }
+  };
+  if (state_->thread.joinable())
+    state_->post(forget);
+  else
+    forget(state_->plane, now());
 }
 
 void ControlThread::gave_up(const CallId& call, const CallEnd& why) {

@@ -35,6 +35,13 @@ std::string nbytes_text(std::size_t nbytes) {
   return text + std::string(kUnits[unit]);
 }
 
+// FNV-1a.
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char each : text) hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3u;
+  return hash;
+}
+
 uint64_t hash_of(const Layout* layout) { return layout == nullptr ? 0 : layout->hash; }
 
 }  // namespace
@@ -68,6 +75,7 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint64_t identi
   digest << (knows_size(request) ? count : 0);
   if (const uint64_t parts = parts_of(request); parts != 0) digest << parts;
   if (request.bundle != 0) digest << request.bundle;
+  if (request.shape != nullptr) digest << hash_of(std::string_view(request.shape));
   if (dtype == DType::kOpaque) digest << hash_of(layout_of(request));
   if (reduces(request.collective) && request.op == ReduceOp::kScaledSum)
     digest << std::bit_cast<uint64_t>(request.op.factor);
@@ -110,6 +118,7 @@ std::string fields_of(const CallRecord& record) {
   if (record.collective != Collective::kBarrier) {
     text += "\ndtype=" + text_of(record.dtype, record.layout) +
             "\ncount=" + std::to_string(count_of_items(record.count, record.layout));
+    if (record.shape != nullptr) text += "\nshape=" + std::string(record.shape);
     if (reduces(record.collective)) text += "\nop=" + text_of({record.op, record.factor});
     if (is_rooted(record.collective)) text += "\nroot=" + std::to_string(record.root_or_peer);
     if (record.parts != 0) text += "\nparts=#" + std::to_string(record.parts % 10'000);
@@ -135,6 +144,7 @@ std::string call_text(std::string_view fields) {
   if (text.empty()) return std::string(fields);
   if (!field("dtype").empty())
     text += " " + std::string(field("dtype")) + "[" + std::string(field("count")) + "]";
+  if (!field("shape").empty()) text += " of shape " + std::string(field("shape"));
   if (!field("op").empty()) text += " " + std::string(field("op"));
   if (!field("root").empty()) text += ", root " + std::string(field("root"));
   if (!field("parts").empty()) text += ", uneven parts " + std::string(field("parts"));

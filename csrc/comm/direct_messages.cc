@@ -88,12 +88,13 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
     return may;
   }
   const Request& request = checked.call.request;
+  const bool is_own = request.root == group_.rank();  // a message to this rank itself
   switch (checked.call.kind) {
     case UserCall::Kind::kSend:
-      if (may_be_offered(request.in)) return send(checked, how);
+      if (!is_own && may_be_offered(request.in)) return send(checked, how);
       break;
     case UserCall::Kind::kRecv: {
-      if (!may_be_offered(request.out)) break;
+      if (is_own || !may_be_offered(request.out)) break;
       MessagePlace place = checked.call.place;
       place.stop = how.stop;
       PC_ASSIGN_OR_RETURN(

@@ -208,7 +208,7 @@ void GroupCalls::forsake(const Status& ended, const Call& call) {
 }
 
 bool GroupCalls::asks_peer(const Status& ended, Call& call) {
-  if (ended.code() != Code::kTimeout || ended.peer() < 0) return false;
+  if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
   if (!call.asked && polled(call)) return false;
   const uint64_t question = whereabouts(ended.peer()).sequence;
   const std::lock_guard lock(mutex_);
@@ -231,7 +231,10 @@ Status GroupCalls::told_of_message(const Status& ended, const Call& call, const 
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {
     case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
-    case Code::kTimeout: return told(polled(call) ? ended : with_standing(ended, probe), call, operation);
+    case Code::kTimeout: {
+      const bool knows = polled(call) || ended.peer() == names_.rank();  // there is nobody to ask
+      return told(knows ? ended : with_standing(ended, probe), call, operation);
+    }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(mutex_);
       (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
@@ -368,8 +371,9 @@ void GroupCalls::end_group(const Status& why) {
     ended_.store(1, std::memory_order_release);
     changed_.notify_all();
   }
-  if (parts_.executor == nullptr) return;
-  parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
+  if (parts_.executor != nullptr)
+    parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
+  if (parts_.reactor == nullptr) return;
   parts_.reactor->wake();
   parts_.progress->look_at_all();
 }

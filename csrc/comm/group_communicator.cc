@@ -42,6 +42,7 @@ CallRecord collective_record(const Request& request, const Choice& choice, uint3
   record.count = count;
   record.parts = parts_of(request);
   record.bundle = request.bundle;
+  record.shape = request.shape;
   record.layout = layout_of(request);
   record.op = request.op;
   record.factor = request.op.factor;
@@ -85,7 +86,6 @@ GroupCommunicator::~GroupCommunicator() {
   abort(Status(Code::kNotInitialized, "the group was closed"));
   if (parts_.calls.control != nullptr) parts_.calls.control->remove(group_);
   if (parts_.calls.executor != nullptr) parts_.calls.executor->close(group_);
-  if (parts_.transport == nullptr) return;
   for (const MessagePart part :
        {MessagePart::kWhole, MessagePart::kAnswer, MessagePart::kGo, MessagePart::kData})
     parts_.transport->close_group(group_ | place_of(part), world_ranks());
@@ -311,7 +311,7 @@ Result<std::string> GroupCommunicator::explain(ExplainedCall call) const {
   if (shm::goes_by_islands(plain, call.nbytes, parts_.islands))
     return explain_divided_call(call, size_, parts_.islands);
   call.group = {size_, parts_.hosts};
-  call.transport = parts_.transport != nullptr ? parts_.transport->name() : "none, one rank only";
+  call.transport = size_ > 1 ? parts_.transport->name() : "none, one rank only";
   if (call.rank == -1) call.rank = rank_;
   return explain_call(call, selection_);
 }

@@ -20,7 +20,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
  public:
   struct Parts {  // not owned; all outlive the communicator
     GroupCalls::Parts calls;
-    Transport* transport = nullptr;  // null if size is 1
+    Transport* transport = nullptr;  // of messages, to this rank itself too
     const std::function<bool()>* interrupted = nullptr;
     Check check = Check::kOn;
     Rank hosts = 1;              // on how many the ranks are
@@ -62,6 +62,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   }
   void unheard(const Status& outcome) override { shared_->calls.unheard(outcome); }
   Status gpus_may_join() const override { return parts_.gpus_may_join; }
+  bool is_strict() const override { return parts_.check == Check::kStrict; }
   Status alive() override {
     PC_TRY(shared_->calls.alive());
     return shared_->calls.quit_by_others();

@@ -39,7 +39,7 @@ CallRecord message_record(const ConstBuffer& data, Rank peer, bool sends, const 
 }  // namespace
 
 Status GroupCommunicator::check(const Message& message) {
-  PC_TRY(check_message(message.data, message.peer, rank_, size_, message.sends ? "send to" : "recv from"));
+  PC_TRY(check_message(message.data, message.peer, size_, message.sends ? "send to" : "recv from"));
   return message.goes_on() ? goes_on() : usable();
 }
 
@@ -262,11 +262,7 @@ Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s)
 
 Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, double timeout_s) {
   const auto& [data, peer, tag, site, bundle, place] = message;
-  if (peer != kAnyRank) {
-    PC_TRY(check_message({}, peer, rank_, size_, "recv from"));
-  } else if (size_ == 1) {
-    return Status(Code::kInvalidArgument, "recv from any rank: this group has no other rank");
-  }
+  if (peer != kAnyRank) PC_TRY(check_message({}, peer, size_, "recv from"));
   PC_TRY(place.number == 0 ? usable() : goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();

@@ -58,10 +58,7 @@ bool MessageSearch::take(const MessageProbe::Find& find) {
 std::vector<Rank> MessageSearch::in_turn(Rank last) const {
   const GroupNames& names = group_.calls.names();
   std::vector<Rank> peers;
-  for (Rank i = 1; i <= names.size(); ++i) {
-    const Rank peer = (last + i) % names.size();
-    if (peer != names.rank()) peers.push_back(peer);
-  }
+  for (Rank i = 1; i <= names.size(); ++i) peers.push_back((last + i) % names.size());
   return peers;
 }
 

@@ -16,6 +16,7 @@
 #include "comm/shared_memory.h"
 #include "engine/flight_text.h"
 #include "engine/plan_executor.h"
+#include "transport/loopback.h"
 #include "transport/shm/seat.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
@@ -118,6 +119,7 @@ struct Runtime::State {
     if (control) control->stop();
     if (reactor && transport) reactor->remove(transport.get());
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
+    if (messages_transport) messages_transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
   // This rank goes: see GroupCommunicator::close().
   void close_groups() {
@@ -135,6 +137,7 @@ struct Runtime::State {
   Status share_memory(const Meeting& meeting);
   Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
+  void make_reactor();  // once the transport is there, if there are others
   GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
   GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
   SelectionTable selection_for(const std::vector<Rank>& ranks) const {
@@ -154,6 +157,7 @@ struct Runtime::State {
   std::unique_ptr<Doorbell> doorbell;      // likewise
   std::unique_ptr<Seat> seat;              // likewise
   std::unique_ptr<Transport> transport;
+  std::unique_ptr<Transport> messages_transport;  // the same with messages of this rank to itself
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<SharedMemory> memory;  // null: no group uses any
   std::unique_ptr<PlanExecutor> executor;
@@ -190,17 +194,17 @@ GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_worl
 GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
   GroupCommunicator::Parts parts;
   const bool alone = ranks.size() == 1;
-  parts.calls = {alone ? nullptr : reactor.get(),
+  parts.calls = {reactor.get(),
                  alone ? nullptr : executor.get(),
                  alone ? nullptr : control.get(),
-                 alone ? nullptr : progress.get(),
+                 progress.get(),
                  recorder,
                  messages,
                  options.log};
   parts.calls.warn_after_s = options.warn_after_s;
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
-  parts.transport = alone ? nullptr : transport.get();
+  parts.transport = messages_transport.get();
   const SharedMemory::Use use = memory == nullptr ? SharedMemory::Use{} : memory->of(ranks);
   if (use.executor != nullptr) parts.calls.executor = use.executor;
   parts.shares_memory = use.all;
@@ -292,6 +296,12 @@ Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& mee
   return transport->connect(meeting.addresses, context);
 }
 
+void Runtime::State::make_reactor() {
+  messages_transport = make_loopback_transport(options.rank, transport.get());
+  reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
+  progress = std::make_unique<Progress>(*reactor);
+}
+
 Status Runtime::State::start(Deadline deadline) {
   if (options.size == 1) {
     PC_ASSIGN_OR_RETURN(SelectionTable table, SelectionTable::parse(options.tune));
@@ -299,6 +309,7 @@ Status Runtime::State::start(Deadline deadline) {
     here.joins_gpus = options.joins_gpus;
     here.why_alone = "the world has one rank";
     hosts.ranks.push_back(std::move(here));
+    make_reactor();
     make_world(std::move(table));
     return Status::ok();
   }
@@ -309,11 +320,10 @@ Status Runtime::State::start(Deadline deadline) {
   addresses = std::move(meeting.addresses);
   name = std::move(meeting.world);
   options.check = meeting.check;
-  reactor = std::make_unique<Reactor>(more_ranks_than_cores(hosts.local_size));
+  make_reactor();
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
   PC_TRY(share_memory(meeting));
-  progress = std::make_unique<Progress>(*reactor);
   PC_TRY(start_control());
   profile = std::move(meeting.profile);
   make_world(std::move(meeting.selection));

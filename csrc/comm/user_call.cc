@@ -45,13 +45,11 @@ std::string_view UserCall::name() const {
 
 Status UserCall::check(const Communicator& group) {
   switch (kind) {
-    case Kind::kSend: return check_message(request.in, request.root, group.rank(), group.size(), "send to");
-    case Kind::kRecv:
-      return check_message(request.out, request.root, group.rank(), group.size(), "recv from");
+    case Kind::kSend: return check_message(request.in, request.root, group.size(), "send to");
+    case Kind::kRecv: return check_message(request.out, request.root, group.size(), "recv from");
     case Kind::kSendrecv:
       return check_sendrecv(request.in, request.root, request.out, source, group.rank(), group.size());
-    case Kind::kRecvFound:
-      return check_message(request.out, found->peer, group.rank(), group.size(), "recv from");
+    case Kind::kRecvFound: return check_message(request.out, found->peer, group.size(), "recv from");
     case Kind::kCollective: break;
   }
   return check_request(request, group.rank(), group.size());

@@ -19,9 +19,13 @@ void CallWatch::look_after(Rank peer) {
 void CallWatch::warn() { calls_.parts().control->survey(id_); }
 
 void MessageWatch::look_after(Rank) {
-  std::size_t count = 0;
-  for (const Rank peer : peers_) count += calls_.peer_has_left(peer) ? 1 : 0;
-  if (left_ || count < peers_.size()) return;
+  std::size_t count = 0, others = 0;
+  for (const Rank peer : peers_) {
+    if (peer == calls_.names().rank()) continue;
+    ++others;
+    count += calls_.peer_has_left(peer) ? 1 : 0;
+  }
+  if (left_ || others == 0 || count < others) return;
   left_ = true;
   work_.cancel();
 }

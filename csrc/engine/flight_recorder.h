@@ -32,6 +32,7 @@ struct CallRecord {
   const Layout* layout = nullptr;      // Buffer::layout
   double factor = 1;                   // Reduction::factor
   const char* algorithm = nullptr;     // lives as long as the recorder; null: none
+  const char* shape = nullptr;         // Request::shape
   const char* site = nullptr;          // "train.py:42 in step", lives as long as the process; null: not known
   int64_t began_ns = 0, ended_ns = 0;  // steady clock; not ended: 0
 };

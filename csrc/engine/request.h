@@ -29,6 +29,8 @@ struct Request {
   void* stream = nullptr;      // device arrays only
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process
+  const char* shape =
+      nullptr;  // of the array, "(17, 1311)", where ranks compare it; lives as long as the process
 };
 
 // What a checked call is about: the whole array, of which some ranks may have a part. Of an alltoall, what this rank sends.

@@ -14,7 +14,6 @@
 #include "base/fd.h"
 #include "base/socket.h"
 #include "session/greeting.h"
-#include "store/limits.h"
 #include "store/protocol.h"
 
 namespace pc {
@@ -118,6 +117,9 @@ std::string_view name_of(StoreOp op) {
     case StoreOp::kEraseAll: return "erase all";
     case StoreOp::kPop: return "pop";
     case StoreOp::kWait: return "wait";
+    case StoreOp::kKeys: return "keys";
+    case StoreOp::kCompareSet: return "compare_set";
+    case StoreOp::kAppend: return "append";
   }
   return "call";
 }
@@ -131,38 +133,6 @@ class TcpStore final : public Store {
         credentials_(credentials),
         epoch_(epoch),
         interrupted_(std::move(interrupted)) {}
-
-  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override {
-    PC_TRY(check_entry(key, value));
-    return call(StoreOp::kSet, key, value, 0, deadline).status();
-  }
-  Result<std::string> get(std::string_view key, StoreDeadline deadline) override {
-    PC_TRY(check_key(key));
-    PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kGet, key, {}, 0, deadline));
-    return std::move(answer.value);
-  }
-  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override {
-    PC_TRY(check_key(key));
-    PC_ASSIGN_OR_RETURN(Answer answer, call(StoreOp::kPop, key, {}, 0, deadline));
-    return std::move(answer.value);
-  }
-  Status wait(std::string_view key, StoreDeadline deadline) override {
-    PC_TRY(check_key(key));
-    return call(StoreOp::kWait, key, {}, 0, deadline).status();
-  }
-  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override {
-    PC_TRY(check_key(key));
-    PC_ASSIGN_OR_RETURN(const Answer answer, call(StoreOp::kAdd, key, {}, delta, deadline));
-    return answer.reply.number;
-  }
-  Status erase(std::string_view key, StoreDeadline deadline) override {
-    PC_TRY(check_key(key));
-    return call(StoreOp::kErase, key, {}, 0, deadline).status();
-  }
-  Status erase_all(std::string_view prefix, StoreDeadline deadline) override {
-    PC_TRY(check_key(prefix));
-    return call(StoreOp::kEraseAll, prefix, {}, 0, deadline).status();
-  }
 
   void close_in_child() noexcept override {
     for (ByteStream& each : idle_)
@@ -178,54 +148,66 @@ class TcpStore final : public Store {
   }
 
  private:
-  struct Answer {
+  struct Received {
     StoreReply reply;
     std::string value;  // or the text of the error in `reply`
   };
 
-  Result<Answer> call(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
-                      StoreDeadline deadline) {
-    if (!waits(op) || deadline.way_s <= 0 || deadline.remaining_s() > deadline.way_s)
-      return request(op, key, value, delta, deadline);
-    // A store that does not answer this takes all the time that there is.
-    Result<Answer> there = request(op, key, {}, kAtOnce, deadline);
-    const bool may_be_missing = !there.is_ok() && there.status().code() == Code::kTimeout;
-    if (!may_be_missing || deadline.expired()) return there;
-    if (deadline.remaining_s() > kShortS) return request(op, key, {}, 0, deadline);
-    const Status waited = wait_for(-1, 0, deadline, interrupted_);
-    if (waited.code() == Code::kInterrupted) return waited;
-    return request(op, key, {}, kAtOnce, deadline);
+  Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override {
+    if (!waits(call.op) || call.number == kAtOnce) return request(call, deadline);
+    return deadline.way_s > 0 ? wait_and_look(call, deadline) : request(call, deadline);
   }
 
-  Result<Answer> request(StoreOp op, std::string_view key, std::string_view value, int64_t delta,
-                         StoreDeadline deadline) {
-    const StoreHeader header = encode(
-        StoreRequest{op, static_cast<uint16_t>(key.size()), static_cast<uint32_t>(value.size()), delta});
-    std::string message(header.data(), header.size());
-    message.append(key).append(value);
-    bool asked = false;
-    const bool is_wait = waits(op) && delta != kAtOnce;
-    Result<Answer> answer = exchange(message, deadline, is_wait, asked);
-    if (answer.is_ok()) {
-      const Code code = answer.value().reply.code;
-      return code == Code::kOk ? std::move(answer) : Status(code, answer.value().value);
+  // So that a key that is missing is not mistaken for a store that does not answer, the store is asked without waiting at
+  // the end, and at the beginning if there is little time.
+  Result<StoreAnswer> wait_and_look(const StoreCall& call, StoreDeadline deadline) {
+    const StoreCall look{call.op, call.key, {}, kAtOnce};
+    if (deadline.remaining_s() <= deadline.way_s) {
+      Result<StoreAnswer> there = request(look, deadline);
+      if (!there.is_ok() || there.value().number != kMissing) return there;
+      if (deadline.expired()) return key_timeout(call.key, true);
     }
-    const Status& why = answer.status();
+    if (deadline.remaining_s() > kShortS) {
+      Result<StoreAnswer> waited = request(call, deadline);
+      if (waited.is_ok() || waited.status().code() != Code::kTimeout) return waited;
+    } else if (const Status waited = wait_for(-1, 0, deadline, interrupted_);
+               waited.code() == Code::kInterrupted) {
+      return waited;
+    }
+    Result<StoreAnswer> there = request(look, deadline);
+    if (!there.is_ok() || there.value().number != kMissing) return there;
+    return key_timeout(call.key, true);
+  }
+
+  Result<StoreAnswer> request(const StoreCall& call, StoreDeadline deadline) {
+    const StoreHeader header = encode(StoreRequest{call.op, static_cast<uint16_t>(call.key.size()),
+                                                   static_cast<uint32_t>(call.value.size()), call.number});
+    std::string message(header.data(), header.size());
+    message.append(call.key).append(call.value);
+    bool asked = false;
+    const bool is_wait = waits(call.op) && call.number != kAtOnce;
+    Result<Received> received = exchange(message, deadline, is_wait, asked);
+    if (received.is_ok()) {
+      auto& [reply, value] = received.value();
+      if (reply.code != Code::kOk) return Status(reply.code, value);
+      return StoreAnswer{std::move(value), reply.number};
+    }
+    const Status& why = received.status();
     const bool is_silent = asked && why.code() == Code::kTimeout;
-    if (is_silent && is_wait) return key_timeout(key);
-    return Status(why.code(), "store " + std::string(name_of(op)) + " of key '" + std::string(key) +
+    if (is_silent && is_wait) return key_timeout(call.key, false);
+    return Status(why.code(), "store " + std::string(name_of(call.op)) + " of key '" + std::string(call.key) +
                                   "': " + (is_silent ? "the store does not answer" : why.message()));
   }
 
   // `is_wait`: the answer comes when there is one, at the deadline at the latest. `asked`: the request was sent whole.
-  Result<Answer> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
+  Result<Received> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
       PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, std::min(kAttemptS, deadline.way_s)));
     }
     Deadline end = deadline;
     if (!is_wait) end = Deadline(std::max(end.when(), Deadline::after(deadline.way_s).when()));
-    Result<Answer> answer = ask(stream, message, end, asked);
+    Result<Received> answer = ask(stream, message, end, asked);
     if (answer.is_ok()) {
       give_back(std::move(stream));
     } else {
@@ -236,12 +218,12 @@ class TcpStore final : public Store {
     return answer;
   }
 
-  Result<Answer> ask(ByteStream& stream, std::string_view message, Deadline deadline, bool& asked) {
+  Result<Received> ask(ByteStream& stream, std::string_view message, Deadline deadline, bool& asked) {
     PC_TRY(send_all(stream, message, deadline, interrupted_));
     asked = true;
     StoreHeader header;
     PC_TRY(recv_all(stream, header.data(), header.size(), deadline, interrupted_));
-    Answer answer;
+    Received answer;
     PC_ASSIGN_OR_RETURN(answer.reply, decode_reply(header));
     PC_ASSIGN_OR_RETURN(answer.value, recv_value(stream, answer.reply.value_nbytes, deadline, interrupted_));
     return answer;

@@ -72,7 +72,7 @@ struct TcpStoreServer::State {
         limits(limits_),
         door(strangers_allowed(limits_.strangers), limits_.handshake_s),
         refusals(log),
-        table(limits_) {}
+        table(limits_.values) {}
 
   Status open(const std::vector<std::string>& wanted);
   void serve();
@@ -287,8 +287,9 @@ bool TcpStoreServer::State::run(Connection& c) {
   exchange.header_have = 0;
   exchange.waits = true;
   bool keep = true;
-  for (StoreTable::Answer& each :
-       table.handle(fd, exchange.request, all.substr(0, key_nbytes), all.substr(key_nbytes))) {
+  const StoreRequest& request = exchange.request;
+  const StoreCall call{request.op, all.substr(0, key_nbytes), all.substr(key_nbytes), request.number};
+  for (StoreTable::Answer& each : table.handle(fd, call)) {
     const auto at = connections.find(each.client);
     if (at == connections.end()) continue;
     Exchange& answered = *at->second->exchange;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "store/store.h"
+#include "store/values.h"
 #include "wire/credentials.h"
 #include "wire/hello.h"
 
@@ -16,9 +16,8 @@ struct StoreServerLimits {
   // Connections that have not proved who they are; members are not limited. Never more than a quarter of the process's
   // descriptors.
   std::size_t strangers = 1024;
-  std::size_t keys = 100'000;
-  std::size_t total_nbytes = std::size_t{1} << 30;  // of all keys and values
-  double handshake_s = 3;                           // then a connection that has not proved who it is goes
+  StoreLimits values = {};
+  double handshake_s = 3;  // then a connection that has not proved who it is goes
 };
 
 // Thread-safety: addresses() from any thread. The destructor ends the thread and closes every connection.

@@ -35,8 +35,9 @@ def scatter(
 
     Parameters:
         iterable: on the root, of batches: an array, or a tuple, dict or list of arrays of the same length, also inside
-            each other; a list of anything else is cut itself, and one of dicts or lists of arrays, which may be samples
-            or columns, is refused. On the other ranks it is not looked at: give None.
+            each other; None, numbers, texts and 0-d arrays among them go to every rank as they are. A list of anything
+            else is cut itself, and one of dicts or lists of arrays, which may be samples or columns, is refused. On the
+            other ranks it is not looked at: give None.
         root: who reads, counted in the group.
         group: whose ranks take part; default the world.
         timeout: seconds that the others wait for a batch; default that of the group.
@@ -117,6 +118,8 @@ def _slices(batch: Any, size: int) -> list[Any]:  # noqa: ANN401  arrays of any 
 
 def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
     """Of everything in the batch that is to be cut."""
+    if _is_whole(batch):
+        return
     if _is_array(batch):
         yield batch.shape[0]
     elif (members := _together(batch)) is not None:
@@ -131,6 +134,8 @@ def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
 
 
 def _sliced(batch: Any, begin: int, end: int) -> Any:  # noqa: ANN401
+    if _is_whole(batch):
+        return batch
     if isinstance(batch, dict):
         return {key: _sliced(value, begin, end) for key, value in batch.items()}
     if (members := _together(batch)) is not None:
@@ -166,3 +171,12 @@ def _has_arrays(value: Any) -> bool:  # noqa: ANN401
 
 def _is_array(value: object) -> bool:
     return bool(getattr(value, "shape", None))
+
+
+def _is_whole(value: object) -> bool:
+    """Whether every rank gets it uncut."""
+    return (
+        value is None
+        or isinstance(value, (int, float, complex, str, bytes))
+        or getattr(value, "shape", None) == ()
+    )

@@ -16,6 +16,7 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 from pycollective.gradients.bucket import Bucket, Place
 from pycollective.gradients.compression import check_format
 from pycollective.gradients.layout import Slot, check_same_on_all_ranks, cut
+from pycollective.gradients.parameters_alike import ParametersAlike
 
 if TYPE_CHECKING:
     from pycollective._core import Op
@@ -56,6 +57,9 @@ class GradientReducer:
     not wait for them. They lie in memory that the ranks of a host share, where they do. Those of gradients on a GPU lie
     there, and are queued on the stream of their library: give all gradients of a step on one stream; finish() puts that
     behind the results and does not wait for them. Thread-safety: one thread at a time.
+
+    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves before each step, where they are arrays
+    that can be written, on the host, and have changed: a rank that has stepped with its own gradients is found.
 
     Raises:
         InvalidArgument: a name or an array comes twice, or an argument cannot be right.
@@ -108,6 +112,7 @@ class GradientReducer:
         own = ranks.split(0, timeout=timeout)
         assert own is not None
         self._group = own
+        self._alike = ParametersAlike(arrays, own) if own._is_strict else None
         self._buckets: list[Bucket] = []
         self._places: dict[str, Place] = {}
         for together in cut(slots, bucket_nbytes, first_bucket_nbytes):
@@ -171,6 +176,7 @@ class GradientReducer:
             As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
         """
         self._check_not_given_up()
+        self._compare_parameters()
         place = self._place(name)
         missing = place.bucket.missing
         if name not in missing:
@@ -196,6 +202,7 @@ class GradientReducer:
             As allreduce_async(), if a bucket cannot be begun; finish() tries again.
         """
         self._check_not_given_up()
+        self._compare_parameters()
         for bucket in self._buckets[self._next :]:
             for name in bucket.missing:
                 self._places[name].zero()
@@ -260,6 +267,9 @@ class GradientReducer:
             KeyboardInterrupt: the step has not been given up yet: call reset() again.
         """
         self._given_up = True
+        if self._alike is not None and not self._alike.compared:
+            self._alike.compared = True
+            self._group.barrier_async(timeout=self._timeout).exception()
         for bucket in self._buckets:
             if bucket.work is None:
                 bucket.work = self._group.barrier_async(timeout=self._timeout)
@@ -291,6 +301,12 @@ class GradientReducer:
             bucket.clear()
         self._next = 0
         self._given_up = False
+        if self._alike is not None:
+            self._alike.compared = False
+
+    def _compare_parameters(self) -> None:
+        if self._alike is not None and not self._alike.compared:
+            self._alike.compare(self._timeout)
 
     def _check_not_given_up(self) -> None:
         if self._given_up:

@@ -38,6 +38,7 @@ class Options:
     machines: Machines | None = None
     max_restarts: int = 0
     banner: bool = False
+    settings: bool = False  # below the banner, a row for each of them
     only: frozenset[int] = frozenset()  # the ranks whose output is shown; none: all
     stdin: int | None = None  # the rank that has our standard input
 

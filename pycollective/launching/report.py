@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 
+from pycollective._version import __version__
 from pycollective.launching.addresses import join
 from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import threads_per_rank
@@ -32,6 +34,11 @@ def say(what: str, *, after: Sequence[bytes] = ()) -> None:
         write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 
 
+def show(lines: Sequence[bytes]) -> None:
+    with contextlib.suppress(OSError):  # its reader is gone; the exit code tells as well
+        write_all(sys.stderr.fileno(), b"".join(line + b"\n" for line in lines))
+
+
 def banner(options: Options, env: Mapping[str, str]) -> str:
     """Who runs what, where, and with how much of the machine."""
     who = f"{options.size} rank{'s' if options.size > 1 else ''}"
@@ -49,6 +56,28 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
     return "; ".join(facts)
 
 
+def settings(options: Options, env: Mapping[str, str]) -> list[bytes]:
+    """A row for each setting of this launcher, and for each variable that decides about the ranks."""
+    first, last = options.here[0], options.here[-1]
+    rows = {
+        "ranks here": f"{first} to {last} of {options.size}" if options.size > 1 else "0 of 1",
+        "host": socket.gethostname(),
+        "Python": f"{sys.executable} ({sys.version.split()[0]})",
+        "pycollective": __version__,
+        "program": shlex.join([*options.command, *options.arguments]),
+        "GPUs": ",".join(options.gpus) or "as they are",
+        "output": f"of rank {', '.join(map(str, sorted(options.only)))}" if options.only else "of all ranks",
+        "standard input": "none" if options.stdin is None else f"of rank {options.stdin}",
+        "logs": str(options.log_dir or "none"),
+        "restarts": str(options.max_restarts),
+        "grace": f"{options.grace_s:g} s",
+    }
+    decides = re.compile(r"PYCOLLECTIVE_|OMP_NUM_THREADS$|CUDA_VISIBLE_DEVICES$|NCCL_")
+    rows |= {name: env[name] for name in sorted(env) if decides.match(name) and name != "PYCOLLECTIVE_KEY"}
+    width = max(map(len, rows))
+    return [visible(os.fsencode(f"  {name:<{width}}  {value}")) for name, value in rows.items()]
+
+
 def outcome(ranks: LocalRanks, options: Options) -> int:
     """Says what went wrong, and shows what was held back for that; returns the exit code."""
     if ranks.asked:  # what was held back has been shown
@@ -56,8 +85,7 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
     failure = culprit(ranks.failures) if ranks.lost is None else None
     ending = ranks.screen.end(None if failure is None else failure.rank)
     if ending.lines:
-        with contextlib.suppress(OSError):  # its reader is gone; the exit code tells as well
-            write_all(sys.stderr.fileno(), b"".join(visible(line) + b"\n" for line in ending.lines))
+        show([visible(line) for line in ending.lines])
     if ranks.lost is not None:
         say(f"{cannot_write(ranks.lost)}; the ranks were stopped")
         return 1

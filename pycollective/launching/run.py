@@ -43,6 +43,8 @@ def run(options: Options) -> int:
             report.say(awaited)
         if options.banner:
             report.say(report.banner(options, os.environ))
+        if options.settings:
+            report.show(report.settings(options, os.environ))
         if missing := gpus.missing(options.gpus):
             report.say(missing)
         for attempt in range(options.max_restarts + 1):

@@ -131,7 +131,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--banner",
         action=argparse.BooleanOptionalAction,
-        help="say what is started, in a line before it (default: on a terminal)",
+        help="say what is started before it is, with all settings and variables that decide about it (default: on a "
+        "terminal, in one line)",
     )
     spelling = parser.add_mutually_exclusive_group()
     for option, spelled in (("--local-rank-arg", "--local_rank"), ("--local-rank-arg-dash", "--local-rank")):
@@ -170,6 +171,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
         machines=machines(parser, given),
         max_restarts=given.max_restarts,
         banner=sys.stderr is not None and sys.stderr.isatty() if given.banner is None else given.banner,
+        settings=bool(given.banner),
         only=frozenset(given.only_rank or ()),
         stdin=given.stdin,
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
@@ -25,8 +28,9 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
     """Join the arrays of all ranks along axis 0, in rank order: each may have another length, also none at all.
 
     Parameters:
-        x: an array or tensor, of one dtype and the same shape behind axis 0 on every rank: an empty one too, as in
-            `np.empty((0, 10), np.float32)`. A number counts as an array of one.
+        x: an array or tensor, of one dtype and the same shape behind axis 0 on every rank. A number counts as an array
+            of one. A rank without data that does not know dtype and shape gives an empty array of one axis, as
+            `torch.empty(0)`, or `[]`: it takes them from the first rank that has data.
         group: whose ranks take part; default the world.
         timeout: seconds; default that of the group.
 
@@ -48,25 +52,52 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
     check_timeout(timeout)
     clock = Clock(timeout)
     members = _core.world() if group is None else group
-    shapes: list[tuple[int, ...]] = []
-    kinds: list[tuple[str, tuple[int, ...]]] = []
-    for rank, (reason, dtype, shape) in enumerate(
-        members.allgather_object(_described(x), timeout=clock.left_s())
-    ):
-        if reason:
-            raise InvalidArgument(f"rank {rank}: {reason}", rank=members.rank, peer=rank)
-        shapes.append(shape or (1,))
-        kinds.append((dtype, shapes[-1][1:]))
-        if kinds[rank] != kinds[0]:
-            told = (
-                f"rank 0 has {kinds[0][0]} of shape {shapes[0]}, rank {rank} {dtype} of shape {shapes[rank]}"
-            )
+    mine: Any = np.empty(0) if isinstance(x, list) and not x else x
+    found = _all_described(members, mine, clock)
+    first = next((each for each in found if each[1] != (0,)), found[0])
+    if any(each[1] == (0,) and _kind(each) != _kind(first) for each in found):
+        mine, reason = _without_data(mine, *first) if found[members.rank][1] == (0,) else (mine, "")
+        _raise_first(members.allgather_object(reason, timeout=clock.left_s()), members)
+        found = [(first[0], (0, *first[1][1:])) if each[1] == (0,) else each for each in found]
+    for rank, (dtype, shape) in enumerate(found):
+        if _kind((dtype, shape)) != _kind(found[0]):
             raise CollectiveMismatch(
-                f"metrics.cat: all ranks must have one dtype and one shape behind axis 0: {told}",
+                f"metrics.cat: all ranks must have one dtype and one shape behind axis 0: rank 0 has {found[0][0]} of "
+                f"shape {found[0][1]}, rank {rank} {dtype} of shape {shape}",
                 rank=members.rank,
                 peer=rank,
             )
-    return members.allgather(x, counts=[shape[0] for shape in shapes], timeout=clock.left_s())
+    return cast("A", members.allgather(mine, counts=[shape[0] for _, shape in found], timeout=clock.left_s()))
+
+
+def _kind(described: tuple[str, tuple[int, ...]]) -> tuple[str, tuple[int, ...]]:
+    """What all ranks must have alike: the dtype and the shape behind axis 0."""
+    dtype, shape = described
+    return dtype, shape[1:]
+
+
+def _all_described(members: Group, x: object, clock: Clock) -> list[tuple[str, tuple[int, ...]]]:
+    """The dtype and shape that each rank has."""
+    said = members.allgather_object(_described(x), timeout=clock.left_s())
+    _raise_first([reason for reason, _, _ in said], members)
+    return [(dtype, shape or (1,)) for _, dtype, shape in said]
+
+
+def _raise_first(reasons: list[str], members: Group) -> None:
+    for rank, reason in enumerate(reasons):
+        if reason:
+            raise InvalidArgument(f"rank {rank}: {reason}", rank=members.rank, peer=rank)
+
+
+def _without_data(x: Any, dtype: str, shape: tuple[int, ...]) -> tuple[Any, str]:  # noqa: ANN401
+    """An empty array of that dtype and shape behind axis 0, in the library of `x`, or why there is none."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(x, torch.Tensor):
+            return x.new_empty((0, *shape[1:]), dtype=getattr(torch, dtype)), ""
+        return x.astype(dtype).reshape(0, *shape[1:]), ""
+    except (AttributeError, TypeError, ValueError) as error:
+        return x, f"metrics.cat: x is empty, and cannot become {dtype} as that of other ranks: {error}"
 
 
 def _described(x: object) -> tuple[str, str, tuple[int, ...]]:

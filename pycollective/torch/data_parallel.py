@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 from torch import nn
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from pycollective._core import Group
 from pycollective.advice import advised
@@ -190,9 +192,12 @@ class DataParallel(nn.Module):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:  # noqa: ANN401
-        """That of the module. All ranks load the same."""
+        """That of the module. All ranks load the same.
+
+        It may be one of torch's DistributedDataParallel: "module." is taken off where every key begins so.
+        """
         _refuse_assign(assign)
-        return self.module.load_state_dict(state_dict, strict)
+        return self.module.load_state_dict(_of_the_module(state_dict, self.module), strict)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise InvalidArgument(
@@ -267,6 +272,18 @@ def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
             f'DataParallel: "{names[overlap.one]}" and "{names[overlap.other]}" {overlap.words}, and each would be '
             "written: use one of them in both places, or give one a copy"
         )
+
+
+def _of_the_module(state_dict: Mapping[str, Any], module: nn.Module) -> Mapping[str, Any]:
+    """Without the prefix that torch's DistributedDataParallel puts before every key."""
+    prefix = "module."
+    if not state_dict or hasattr(module, "module") or not all(key.startswith(prefix) for key in state_dict):
+        return state_dict
+    state = OrderedDict(state_dict)
+    if hasattr(state_dict, "_metadata"):
+        state._metadata = dict(state_dict._metadata)  # type: ignore[attr-defined]
+    consume_prefix_in_state_dict_if_present(state, prefix)
+    return state
 
 
 def _refuse_assign(assign: bool) -> None:

@@ -25,7 +25,8 @@ KERAS = (
     'gradients in a train_step() of your own, as NumPy arrays: pc.allreduce(arrays, "avg")'
 )
 OTHERS = {
-    **dict.fromkeys(("paddle", "megengine", "jittor"), WITH_PARAMETERS),
+    "paddle": "there is pycollective.paddle.DataParallel, and around an optimizer " + WITH_PARAMETERS,
+    **dict.fromkeys(("megengine", "jittor"), WITH_PARAMETERS),
     **dict.fromkeys(("flax", "equinox", "haiku"), TREES),
     **dict.fromkeys(("mindspore", "mlx"), ARRAYS),
     **dict.fromkeys(("keras", "tensorflow"), KERAS),

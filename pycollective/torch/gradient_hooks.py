@@ -35,6 +35,8 @@ SPARSE_FOLLOW = "(sparse gradients follow)"
 # In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
 # on any rank, and gets none: zeros would have weight decay and momentum move it.
 USED = "(parameters that are used)"
+# Likewise, 1 where this rank's gradient is sparse though nothing has said so: all ranks then add up these apart.
+SPARSE = "(parameters whose gradients are sparse)"
 FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
 
@@ -93,16 +95,11 @@ class GradientHooks:
         }
         self._check_not_hooked()
         self._timeout = timeout
-        last: dict[str, torch.Tensor] = {}
-        for each in self._sparse.values():
-            last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
-        self._tells_used = bool(self._dense) and op in KEEPS_ONES
-        if self._tells_used:
-            first = next(iter(self._dense.values()))
-            last[USED] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
+        self._keeps_ones = op in KEEPS_ONES
+        self._found_sparse: set[str] = set()  # of the dense ones, in this step on this rank
         self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
-        self._reducer = GradientReducer(
-            {**last, **self._dense},
+        self._make_reducer = partial(
+            GradientReducer,
             op=op,
             group=group,
             bucket_nbytes=bucket_nbytes,
@@ -110,7 +107,7 @@ class GradientHooks:
             compression=compression,
             timeout=timeout,
         )
-        self._group = self._reducer.group
+        self._arrange()
         self._passes = passes
         self._passed = 0  # backward passes since gradients were reduced
         self._enabled = True  # False in no_sync()
@@ -127,6 +124,26 @@ class GradientHooks:
         self._closed = False
         self._install()
 
+    def _arrange(self) -> None:
+        """Makes the buckets, and says in the last one what else a step has."""
+        last: dict[str, torch.Tensor] = {}
+        for each in self._sparse.values():
+            last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
+        self._tells_used = bool(self._dense) and self._keeps_ones
+        if self._tells_used:
+            first = next(iter(self._dense.values()))
+            for flags in (SPARSE, USED):
+                last[flags] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
+        self._reducer = self._make_reducer({**last, **self._dense})
+        self._group = self._reducer.group
+
+    def _arrange_as_sparse(self, names: set[str]) -> None:
+        """From the next step on their gradients are in no bucket; all ranks have found them in this one."""
+        self._sparse |= {name: self._dense.pop(name) for name in [*self._dense] if name in names}
+        before = self._reducer
+        self._arrange()
+        before.close()
+
     def check(self) -> None:
         """To be called before a step: clears up after a backward that raised, and refuses what the hooks miss."""
         if self._closed:
@@ -138,9 +155,33 @@ class GradientHooks:
         """Reduces nothing any more, and gives the reducer's group back."""
         self._closed = True
         self._reducer.close()
-        _remove(self._handles)
-        for parameter in (self._dense | self._sparse).values():
-            _hooked.pop(id(parameter), None)
+        self._uninstall()
+
+    def check_between_steps(self) -> None:
+        """Refuses to change what is reduced in the middle of a step, and in join()."""
+        if self._closed:
+            raise InvalidArgument("this DistributedOptimizer was ended by its close()")
+        self.recover()
+        if self._open or self._passed or self.announce is not None:
+            raise InvalidArgument(
+                "add_param_group: call it between steps, outside of join(): gradients of earlier backward passes wait "
+                "to be reduced"
+            )
+        if self._once and any(each.grad is not None for each in self._dense.values()):
+            raise InvalidArgument(
+                "add_param_group: call zero_grad() before: this op must not reduce gradients twice"
+            )
+
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[None]:
+        """In this block others are hooked to the parameters. It ends with this closed, or as it was if it raises."""
+        self._uninstall()
+        try:
+            yield
+        except BaseException:
+            self._install()
+            raise
+        self.close()
 
     @property
     def group(self) -> Group:
@@ -206,10 +247,13 @@ class GradientHooks:
             reduced = self._reducer.finish()
         finally:
             self._open = self._reducer.begun  # after Ctrl-C
-        unused = self._unused(reduced)
+        unused, found = self._unused(reduced), self._sparse_somewhere(reduced)
         for name, parameter in self._dense.items():
-            if parameter.requires_grad and name not in unused:
+            if parameter.requires_grad and name not in unused and name not in found:
                 parameter.grad = reduced[name]
+        sparse |= {name: self._sparse_gradient(each) for name, each in self._dense.items() if name in found}
+        if found:
+            self._arrange_as_sparse(found)
         for name, gradient in sparse.items():
             self._sparse[name].grad = self._mean(gradient)
         if self._once:
@@ -223,6 +267,15 @@ class GradientHooks:
             return set()
         flags = reduced[USED].tolist()
         return {name for name, flag in zip(self._dense, flags, strict=True) if flag == 0}
+
+    def _sparse_somewhere(self, reduced: dict[str, torch.Tensor]) -> set[str]:
+        """The parameters in buckets whose gradient is sparse on a rank; other ranks have none there, or a sparse one."""
+        found, self._found_sparse = self._found_sparse, set()
+        if not self._tells_used or (
+            not found and all(each.grad is not None for each in self._dense.values())
+        ):
+            return set()
+        return {name for name, flag in zip(self._dense, reduced[SPARSE].tolist(), strict=True) if flag != 0}
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -260,6 +313,12 @@ class GradientHooks:
                     f'the gradient of "{name}" is being reduced already, by another DataParallel or '
                     "DistributedOptimizer: one is enough; its close() ends it"
                 )
+
+    def _uninstall(self) -> None:
+        _remove(self._handles)
+        for parameter in (self._dense | self._sparse).values():
+            if _hooked.get(id(parameter)) is self:
+                del _hooked[id(parameter)]
 
     def _install(self) -> None:
         me = weakref.ref(self)
@@ -328,6 +387,9 @@ class GradientHooks:
                 self._reducer.ready(USED, place)
             else:
                 self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
+            if self._found_sparse:
+                flags = [name in self._found_sparse for name in self._dense]
+                self._reducer.ready(SPARSE, torch.tensor(flags, dtype=place.dtype, device=place.device))
         self._reducer.launch_all()
 
     def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:
@@ -339,11 +401,16 @@ class GradientHooks:
                 f'the gradient of "{name}" was made with create_graph=True, and what it is reduced to would have no '
                 "graph: take torch.autograd.grad() for what is differentiated twice"
             )
+        view: torch.Tensor = self._reducer.view(name)
+        if gradient.layout is torch.sparse_coo and self._tells_used and not self._once:
+            self._found_sparse.add(name)
+            self._reducer.ready(name, view.zero_())
+            return gradient
         if gradient.layout is not torch.strided:
             raise Unsupported(
-                f'the gradient of "{name}" is sparse: DataParallel reduces those of nn.Embedding(sparse=True)'
+                f'the gradient of "{name}" has the layout {gradient.layout}: gradients are reduced in strided tensors, '
+                'and in sparse COO ones with op "avg"'
             )
-        view: torch.Tensor = self._reducer.view(name)
         before = self._versions.get(name)
         if before is not None and gradient is view and gradient._version == before + additions:
             raise InvalidArgument(
@@ -368,11 +435,14 @@ class GradientHooks:
             )
 
     def _sparse_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
-        if parameter.grad is None:
-            return torch.zeros(
-                parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo, device=parameter.device
+        """Of whole rows, as those of nn.Embedding: all ranks must have indices of one length."""
+        gradient = parameter.grad
+        if gradient is None:
+            where = torch.zeros((1, 0), dtype=torch.int64, device=parameter.device)
+            return torch.sparse_coo_tensor(
+                where, parameter.new_zeros(0, *parameter.shape[1:]), parameter.shape
             )
-        return parameter.grad
+        return gradient if gradient.sparse_dim() == 1 else gradient.to_dense().to_sparse(1)
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:
         """Of a sparse one: the indices and values of all ranks, one behind the other, and those of one index added."""

@@ -14,7 +14,6 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from pycollective import _core, lifetime
-from pycollective.errors import CollectiveTimeout
 
 __all__ = ["WorldStore", "rendezvous"]
 
@@ -75,8 +74,7 @@ class WorldStore(dist.Store):
         self._timeout_s = timeout.total_seconds()
 
     def set(self, key: str, value: str | bytes) -> None:
-        data = value.encode() if isinstance(value, str) else bytes(value)
-        self._native.set(self._key(key), data, self._timeout_s)
+        self._native.set(self._key(key), _bytes(value), self._timeout_s)
 
     def get(self, key: str) -> bytes:
         return self._native.get(self._key(key), self._timeout_s)
@@ -90,17 +88,39 @@ class WorldStore(dist.Store):
             self._native.wait(self._key(key), seconds)
 
     def check(self, keys: list[str]) -> bool:
-        try:
-            self.wait(keys, timedelta(0))
-        except CollectiveTimeout:
-            return False
-        return True
+        return all(self._native.check(self._key(key), self._timeout_s) for key in keys)
 
     def deleteKey(self, key: str) -> bool:  # C++ looks for this name, and programs for the other
-        try:
-            self._native.pop(self._key(key), 0)
-        except CollectiveTimeout:
-            return False
-        return True
+        return self._native.erase(self._key(key), self._timeout_s)
 
     delete_key = deleteKey
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def clone(self) -> WorldStore:
+        return self
+
+    def compareSet(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        return self._native.compare_set(self._key(key), _bytes(expected), _bytes(desired), self._timeout_s)
+
+    compare_set = compareSet
+
+    def append(self, key: str, value: str | bytes) -> None:
+        self._native.append(self._key(key), _bytes(value), self._timeout_s)
+
+    def getNumKeys(self) -> int:
+        return len(self._native.keys(f"{self._prefix}/", self._timeout_s))
+
+    num_keys = getNumKeys
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: list[str], values: list[str | bytes]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
+from torch.utils.weak import WeakIdKeyDictionary
 
 from pycollective._core import Group
 from pycollective.advice import advised
@@ -29,10 +31,40 @@ O = TypeVar("O", bound=Optimizer)  # noqa: E741
 ANY_NBYTES = 1 << 62  # an optimizer's state is as large as it is
 
 
+@dataclass
+class _Arrangement:
+    """How the gradients of an optimizer are reduced, whatever parameters it has."""
+
+    group: Group
+    names: WeakIdKeyDictionary  # of all parameters that were named, in the optimizer or not
+    settings: dict[str, Any]  # of GradientHooks
+
+    def hooks(self, optimizer: Optimizer) -> GradientHooks:
+        return GradientHooks(self._named(optimizer), group=self.group, **self.settings)
+
+    def again(self, optimizer: Optimizer, before: GradientHooks) -> GradientHooks:
+        """For an optimizer that has got a group of parameters more; `before` ends if nothing goes wrong."""
+        new = optimizer.param_groups[-1]
+        options = {key: value for key, value in new.items() if key not in ("params", "param_names")}
+        with before.replaced():
+            hooks = self.hooks(optimizer)
+        timeout_s = self.settings["timeout"]
+        self.group.broadcast([each.detach() for each in new["params"]], timeout=timeout_s)
+        new.update(self.group.broadcast_object(options, max_nbytes=ANY_NBYTES, timeout=timeout_s))
+        return hooks
+
+    def _named(self, optimizer: Optimizer) -> list[tuple[str, Parameter]]:
+        all_of_them = [each for part in optimizer.param_groups for each in part["params"]]
+        return [
+            (self.names.get(each) or f"parameter {place}", each) for place, each in enumerate(all_of_them)
+        ]
+
+
 class _Distributed(Optimizer):
     """What the class of an optimizer gets in front of it."""
 
     _gradients: GradientHooks
+    _arrangement: _Arrangement
     _skip = False  # whether step() takes gradients as they are
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -73,7 +105,7 @@ class _Distributed(Optimizer):
     def close(self) -> None:
         """Makes it the optimizer that it was: gradients are reduced no more."""
         self._gradients.close()
-        del self._gradients
+        del self._gradients, self._arrangement
         self.__class__ = type(self).__bases__[1]
 
     @contextlib.contextmanager
@@ -92,10 +124,18 @@ class _Distributed(Optimizer):
         super().zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused: the gradients of other parameters would not be reduced."""
-        raise InvalidArgument(
-            "DistributedOptimizer: add parameters to the optimizer before wrapping it: gradients are arranged once"
-        )
+        """As of every optimizer; all ranks call it, between steps, with the same parameters.
+
+        Rank 0's parameters and settings of the group are given to the other ranks. Parameters that were frozen and
+        require grad now are reduced from here on, too.
+        """
+        self._gradients.check_between_steps()
+        super().add_param_group(param_group)
+        try:
+            self._gradients = self._arrangement.again(self, self._gradients)
+        except BaseException:
+            self.param_groups.pop()
+            raise
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise InvalidArgument(
@@ -157,7 +197,8 @@ def DistributedOptimizer(
         join(): a block in which ranks have differently many batches: see pycollective.torch.join().
         close(): makes it the optimizer that it was.
 
-    What DataParallel says about unused parameters, uneven batches and hooks of yours holds here.
+    What DataParallel says about unused parameters, uneven batches and hooks of yours holds here. Sparse gradients, as
+    of nn.Embedding(sparse=True), are averaged with op "avg": the first step finds them, and they are in no bucket then.
 
     Raises:
         InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made before.
@@ -187,41 +228,44 @@ def DistributedOptimizer(
         )
     if backward_passes_per_step < 1:
         raise InvalidArgument("DistributedOptimizer: backward_passes_per_step is at least 1")
-    named = _named(optimizer, named_parameters)
     ranks = group_of(group)
-    gradients = GradientHooks(
-        named,
-        op=op,
-        group=ranks,
-        bucket_nbytes=bucket_nbytes,
-        first_bucket_nbytes=first_bucket_nbytes,
-        compression=compression,
-        timeout=timeout,
-        passes=backward_passes_per_step,
+    settings = {
+        "op": op,
+        "bucket_nbytes": bucket_nbytes,
+        "first_bucket_nbytes": first_bucket_nbytes,
+        "compression": compression,
+        "timeout": timeout,
+        "passes": backward_passes_per_step,
+    }
+    arrangement = _Arrangement(ranks, _names(optimizer, named_parameters), settings)
+    gradients = arrangement.hooks(optimizer)
+    ranks.broadcast(
+        [each.detach() for part in optimizer.param_groups for each in part["params"]], timeout=timeout
     )
-    ranks.broadcast([parameter.detach() for _, parameter in named], timeout=timeout)
     state = ranks.broadcast_object(optimizer.state_dict(), max_nbytes=ANY_NBYTES, timeout=timeout)
     if ranks.rank != 0:
         optimizer.load_state_dict(state)
     kind = type(optimizer)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
     optimizer._gradients = gradients
+    optimizer._arrangement = arrangement
     return optimizer
 
 
-def _named(
+def _names(
     optimizer: Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
-) -> list[tuple[str, Parameter]]:
-    """The parameters of the optimizer with their names."""
-    mine = [each for part in optimizer.param_groups for each in part["params"]]
+) -> WeakIdKeyDictionary:
+    """The names of parameters, those of the optimizer among them unless none are given."""
+    names = WeakIdKeyDictionary()
     if named_parameters is None:
-        return [(f"parameter {place}", each) for place, each in enumerate(mine)]
-    wanted = set(map(id, mine))
-    named = [(name, each) for name, each in named_parameters if id(each) in wanted]
-    nameless = wanted - {id(each) for _, each in named}
+        return names
+    for name, each in named_parameters:
+        names.setdefault(each, name)
+    mine = {id(each) for part in optimizer.param_groups for each in part["params"]}
+    nameless = mine - {id(each) for each in names}
     if nameless:
         raise InvalidArgument(
-            f"DistributedOptimizer: {len(nameless)} of {len(wanted)} parameters of the optimizer are not in "
+            f"DistributedOptimizer: {len(nameless)} of {len(mine)} parameters of the optimizer are not in "
             "named_parameters: pass those of the whole model"
         )
-    return named
+    return names

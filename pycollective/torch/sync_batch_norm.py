@@ -63,8 +63,9 @@ class SyncBatchNorm(_BatchNorm):
     ranks require grad, or none does.
 
     Raises:
-        ValueError: when called: the input has another number of channels, or no floating dtype; or there is at most
-            one value per channel on all ranks together, which every rank raises.
+        ValueError: when called: the input has another number of channels, or no floating dtype; or there is one value
+            per channel on all ranks together, which every rank raises. Where there is none on any rank, the output is
+            empty and the running statistics stay as they are.
         CollectiveError: when called, and in backward: as pycollective.allgather() and allreduce().
         RuntimeError: in backward of backward: there are no second derivatives.
 
@@ -165,16 +166,18 @@ class SyncBatchNorm(_BatchNorm):
         if group is None or group.size == 1:
             return super().forward(input)
         self._check_input_dim(input)
-        y, mean, variance = _SyncBatchNorm.apply(input, self.weight, self.bias, self.eps, group)
+        y, count, mean, variance = _SyncBatchNorm.apply(input, self.weight, self.bias, self.eps, group)
         if self.track_running_stats:
-            self._track(mean, variance)
+            self._track(count, mean, variance)
         return cast(Tensor, y)
 
-    def _track(self, mean: Tensor, variance: Tensor) -> None:
+    def _track(self, count: Tensor, mean: Tensor, variance: Tensor) -> None:
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
+        if count == 0:  # as nn.BatchNorm does it
+            return
         weight = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
             running.lerp_(new.to(running.dtype), weight)
@@ -242,12 +245,12 @@ def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     channels = moments.shape[1] // 2
     counts, means, m2s = moments.tensor_split([1, 1 + channels], dim=1)
     count = counts.sum()
-    mean = (counts * means).sum(0) / count
+    mean = (counts * means).sum(0) / count.clamp(min=1)
     return count, mean, (m2s + counts * (means - mean).square()).sum(0)
 
 
 class _SyncBatchNorm(torch.autograd.Function):
-    """The output, and the mean and unbiased variance of all ranks' batches."""
+    """The output, and the count, mean and unbiased variance of all ranks' batches."""
 
     @staticmethod
     def forward(
@@ -257,23 +260,23 @@ class _SyncBatchNorm(torch.autograd.Function):
         bias: Tensor | None,
         eps: float,
         group: Group,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x = _widened(input)
         count, mean, m2 = _merged(group.allgather(_moments(x)[None]))
-        if count <= 1:
+        if count == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got {int(count)} on all ranks together"
+                "Expected more than 1 value per channel when training, got 1 on all ranks together"
             )
-        scale = (m2 / count + eps).rsqrt()
+        scale = (m2 / count.clamp(min=1) + eps).rsqrt()
         ctx.save_for_backward(input, weight, mean, scale)
         ctx.group, ctx.count, ctx.bias_dtype = group, count, None if bias is None else bias.dtype
         variance = m2 / (count - 1)
-        ctx.mark_non_differentiable(mean, variance)
+        ctx.mark_non_differentiable(count, mean, variance)
         y = _centred(x, mean)
         y.mul_(_on_channels(scale if weight is None else scale * weight, x))
         if bias is not None:
             y.add_(_on_channels(bias, x))
-        return y.to(input.dtype), mean, variance
+        return y.to(input.dtype), count, mean, variance
 
     @staticmethod
     @once_differentiable
@@ -285,7 +288,9 @@ class _SyncBatchNorm(torch.autograd.Function):
         d_bias = sums[0].to(ctx.bias_dtype) if ctx.needs_input_grad[2] else None
         if not ctx.needs_input_grad[0]:
             return None, d_weight, d_bias, None, None
-        mean_g, mean_g_distance = ctx.group.allreduce(sums, out=torch.empty_like(sums)) / ctx.count
+        mean_g, mean_g_distance = ctx.group.allreduce(sums, out=torch.empty_like(sums)) / ctx.count.clamp(
+            min=1
+        )
         d_x = distance.mul_(_on_channels(-scale.square() * mean_g_distance, g))
         d_x.add_(g).sub_(_on_channels(mean_g, g))
         d_x.mul_(_on_channels(scale if weight is None else scale * weight, g))

@@ -218,7 +218,6 @@ def what_cannot_be_right_is_refused_before_anything_is_sent(group: _core.Group, 
             lambda: group.allreduce(x, out=changed(stream=gpu.stream())),
         ),
         (pc.InvalidArgument, "shape", lambda: group.allreduce(x, out=Array(gpu, [1.0]))),
-        (pc.InvalidArgument, "this rank itself", lambda: group.send(x, group.rank)),
         (pc.InvalidArgument, "sent and what is received", lambda: group.sendrecv(x, 1 - group.rank, out=x)),
         (pc.InvalidArgument, "not all lie on one GPU", lambda: group.allreduce([x, np.ones(2)])),  # type: ignore[list-item]
         (pc.InvalidArgument, r"x\[0\] and x\[1\] share memory", lambda: group.allreduce([x, x])),  # type: ignore[list-item]

@@ -255,6 +255,18 @@ def batches_may_be_containers() -> None:
     assert [len(each[0]) for part in pc.allgather_object(samples) for each in part] == [5, 5, 5]
 
 
+@CHECKS.on(2, 3)
+def what_has_no_first_axis_goes_to_every_rank_whole() -> None:
+    whole = {"none": None, "flag": True, "n": 3, "scale": 0.5, "name": "first", "point": np.array(1.5)}
+    batches = [{"x": np.arange(5), **whole}, (np.arange(5), None, 7)]
+    named, pair = pc.data.scatter(only_root(batches))
+    mine = slice(*cut.slice_of(pc.rank(), 5, pc.size()))
+    assert {key: named[key] for key in whole} == whole
+    np.testing.assert_array_equal(named["x"], np.arange(5)[mine])
+    np.testing.assert_array_equal(pair[0], np.arange(5)[mine])
+    assert pair[1:] == (None, 7)
+
+
 @CHECKS.on(2)
 def an_end_and_no_batch_at_all_end_the_loop_on_all() -> None:
     assert list(pc.data.scatter(only_root([]))) == []
@@ -285,9 +297,9 @@ def an_exception_of_the_root_is_raised_on_all_after_the_batches_before_it() -> N
 def batches_that_cannot_be_cut_are_refused_on_all() -> None:
     for batch, message in {
         "unlike": ((np.zeros(3), np.zeros(4)), r"arrays of lengths \[3, 4\]"),
-        "mixed": ([np.zeros(3), "x"], "a str in a batch"),
-        "number": (7, "a int in a batch"),
-        "point": (np.zeros(()), "a ndarray in a batch"),
+        "mixed": ([np.zeros(3), open], "a builtin_function_or_method in a batch"),
+        "number": (7, "a int without arrays"),
+        "point": (np.zeros(()), "a ndarray without arrays"),
         "empty": ((), "a tuple without arrays"),
         "columns or samples": ([{"a": np.zeros(2)}, {"b": np.zeros(2)}], "samples or columns"),
         "columns or samples, deeper": ({"x": [[[np.zeros(2)]], [1]]}, "samples or columns"),

@@ -125,7 +125,7 @@ def test_models_of_other_frameworks_are_told_what_to_write_instead(
     for name in wrapper.split("."):
         wrap = getattr(wrap, name)
     with pytest.raises(
-        pc.InvalidArgument, match=rf"{wrapper}: .*not paddle.nn.layer.common.Layer\. For paddle give all"
+        pc.InvalidArgument, match=rf"{wrapper}: .*not paddle.nn.layer.common.Layer\. For paddle there is pyco"
     ):
         wrap(Layer())
     with pytest.raises(

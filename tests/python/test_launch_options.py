@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -192,10 +193,15 @@ def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], 
     assert done.returncode == 0
     told = gpus.missing(("1",))  # where there is none
     missing = f"pycollective run: {told}\n" if told else ""
-    assert done.stderr == (
+    banner, *rows = done.stderr.removesuffix(missing).splitlines()
+    assert banner == (
         f"pycollective run: 2 ranks: {sys.executable} {script} 'an arg'; threads per rank: 3; GPUs: 1; "
-        f"logs: {tmp_path}/logs\n{missing}"
+        f"logs: {tmp_path}/logs"
     )
+    table = dict(re.split(" {2,}", row.strip(), maxsplit=1) for row in rows)
+    assert table["ranks here"] == "0 to 1 of 2"
+    assert table["program"] == f"{sys.executable} {script} 'an arg'"
+    assert (table["GPUs"], table["restarts"], table["OMP_NUM_THREADS"]) == ("1", "0", "3")
     assert run(*words, script).stderr == missing  # nobody is at a terminal
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import ml_dtypes
@@ -149,6 +151,79 @@ def round_a_ring() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_sendrecv_passes_arrays_round_a_ring(n: int) -> None:
     testing.run(round_a_ring, n)
+
+
+def to_oneself() -> None:
+    group = pc.world()
+    for members in (group, group.split(pc.rank())):  # a group of one, too
+        assert members is not None
+        me = members.rank
+        for count in (0, 1, 1000, 16_384, 16_385, 300_000):  # around 64 KiB, above which a send waits
+            x, y = np.arange(count, dtype=np.float32), np.empty(count, np.float32)
+            work = members.send_async(x, me, tag=1)
+            assert members.recv(y, me, tag=1) is y
+            work.wait()
+            np.testing.assert_array_equal(x, y)
+            y[:] = -1
+            work = members.recv_async(y, me, tag=1)
+            members.send(x, me, tag=1)
+            work.wait()
+            np.testing.assert_array_equal(x, y)
+        for number in range(5):
+            members.send(np.array([number]), me, tag=2)
+            members.send(np.array([-number]), me, tag=3)
+        assert [int(members.recv(None, me, tag=3)[0]) for _ in range(5)] == [0, -1, -2, -3, -4]
+        assert [int(members.recv(None, me, tag=2)[0]) for _ in range(5)] == [0, 1, 2, 3, 4]
+        members.send([np.ones(2), np.ones(3, np.int32)], me)
+        first, second = members.recv([np.empty(2), np.empty(3, np.int32)], me)
+        assert (first.tolist(), second.tolist()) == ([1, 1], [1, 1, 1])
+        members.send(np.array([7]), me)
+        value, source = members.recv(None, pc.ANY_SOURCE, with_source=True)
+        assert (value.tolist(), source) == ([7], me)
+        members.send_object({"me": me}, me)
+        assert members.recv_object(me) == {"me": me}
+        with pytest.raises(pc.CollectiveTimeout, match=f"recv from rank {me}"):
+            members.recv(np.empty(1), me, timeout=0.05)
+        with pytest.raises(pc.CollectiveTimeout, match=f"send to rank {me}"):
+            members.send(np.empty(100_000), me, timeout=0.05)
+        with pytest.raises(pc.CollectiveTimeout, match="gave up sending"):
+            members.recv(np.empty(100_000), me)
+        members.send(np.ones(2, np.float32), me)
+        with pytest.raises(pc.CollectiveMismatch, match=r"float32\[2\]"):
+            members.recv(np.empty(2), me)
+        members.send(np.ones(2), me)
+        assert members.recv(np.empty(2), me).tolist() == [1, 1]
+    assert pc.allreduce(1) == pc.size()
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_rank_sends_messages_to_itself(n: int, transport: str) -> None:
+    if n == 1 and transport == "shm":
+        pytest.skip("one rank has nobody to share memory with")
+    testing.run(to_oneself, n, env={"PYCOLLECTIVE_TRANSPORT": transport} if n > 1 else None)
+
+
+def waits_for_itself() -> None:
+    outcome: list[BaseException] = []
+
+    def waits() -> None:
+        try:
+            pc.recv(np.empty(1), pc.rank())
+        except pc.CollectiveError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    while not any("recv" in line for line in map(str, pc.debug.dump()["calls"])):
+        time.sleep(0.01)
+    pc.shutdown()
+    thread.join()
+    assert [type(each) for each in outcome] == [pc.NotInitialized]
+
+
+def test_shutdown_ends_a_message_of_a_rank_to_itself_that_nobody_sends() -> None:
+    testing.run(waits_for_itself, 1)
 
 
 def refused() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pycollective as pc
+from pycollective.metrics import joined as joined_arrays
 from pycollective.metrics import top_k
 
 CHECKS = named_checks.Checks()
@@ -199,6 +200,38 @@ def arrays_are_joined_in_rank_order() -> None:
 
 
 @CHECKS.on(2, 3)
+def a_rank_without_data_need_not_know_dtype_and_shape() -> None:
+    rows = np.arange(6, dtype=np.int32).reshape(2, 3)
+    for nothing in ([], np.empty(0), np.empty(0, np.float32)):
+        for lacks in (0, pc.size() - 1):
+            joined = pc.metrics.cat(nothing if pc.rank() == lacks else rows)
+            np.testing.assert_array_equal(joined, np.concatenate([rows] * (pc.size() - 1)))
+            assert joined.dtype == np.int32
+    assert pc.metrics.cat([] if pc.rank() else np.empty(0, np.float32)).shape == (0,)
+    if "torch" in makers():
+        import torch
+
+        halves = torch.ones(2, 3, dtype=torch.bfloat16)
+        joined = pc.metrics.cat(torch.empty(0) if pc.rank() else halves)
+        assert torch.equal(joined, halves)
+        assert joined.dtype == torch.bfloat16
+    raised_everywhere(
+        pc.InvalidArgument,
+        "rank 1: .*cannot become float_of_none",
+        functools.partial(_cat_of_an_unknown_dtype, pc.rank() == 1),
+    )
+
+
+def _cat_of_an_unknown_dtype(lacks: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        described = joined_arrays._described
+        patch.setattr(
+            joined_arrays, "_described", lambda x: (*described(x)[:1], "float_of_none", *described(x)[2:])
+        )
+        pc.metrics.cat(np.empty(0) if lacks else np.ones((2, 2)))
+
+
+@CHECKS.on(2, 3)
 def what_cannot_be_joined_raises_on_all() -> None:
     odd = pc.rank() == 1
     cat = pc.metrics.cat
@@ -211,7 +244,7 @@ def what_cannot_be_joined_raises_on_all() -> None:
     raised_everywhere(
         pc.CollectiveMismatch, r"rank 1 float64 of shape \(2, 3\)", cat, np.zeros((2, 3 if odd else 2))
     )
-    raised_everywhere(pc.InvalidArgument, "rank 1: .*list is no array", cat, [] if odd else np.zeros(2))
+    raised_everywhere(pc.InvalidArgument, "rank 1: .*str is no array", cat, "text" if odd else np.zeros(2))
     masked = np.ma.masked_array(np.zeros(2), [True, False])
     raised_everywhere(pc.InvalidArgument, "rank 1: .*mask", cat, masked if odd else np.zeros(2))
     raised_everywhere(pc.InvalidArgument, "dtype object", cat, np.array([open]))

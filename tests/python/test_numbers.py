@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 import re
@@ -188,6 +189,35 @@ def mixed_up() -> None:
 
 def test_ints_do_not_meet_floats_or_arrays() -> None:
     testing.run(mixed_up, 2, timeout_s=60)
+
+
+def of_a_dict() -> None:
+    r, n = pc.rank(), pc.size()
+    total = n * (n + 1) // 2
+    given = {"loss": 0.5 * (r + 1), "seen": r + 1, "more": {"flag": True, "wide": mine(2**63, 0)}}
+    kept = copy.deepcopy(given)
+    assert pc.allreduce(given) == {"loss": 0.5 * total, "seen": total, "more": {"flag": n, "wide": 2**63}}
+    assert given == kept
+    assert list(pc.allreduce({"b": 1.0, "a": 2.0}, "avg").items()) == [("b", 1.0), ("a", 2.0)]
+    assert pc.broadcast({"step": r, "lr": 0.1 * r}, root=n - 1) == {"step": n - 1, "lr": 0.1 * (n - 1)}
+    assert pc.plan_allreduce({"n": 2})() == {"n": 2 * n}
+    assert pc.scan({"n": 1}) == {"n": r + 1}
+    assert pc.reduce({"n": 1}, root=0) == {"n": n if r == 0 else 1}
+    with pytest.raises(pc.InvalidArgument, match="does not fit into 64 bits"):
+        pc.allreduce({"wide": 2**63})
+    with pytest.raises(pc.CollectiveMismatch, match="this rank's is x"):
+        pc.allreduce({"a" if r else "b": 1.0})
+    for mixture in ({"n": 1, "x": np.ones(2)}, {"n": 1, "more": [1.0, 2.0]}):
+        with pytest.raises(pc.InvalidArgument, match="is a number among arrays"):
+            pc.allreduce(mixture)
+    with pytest.raises(pc.Unsupported, match="cannot be written"):
+        pc.allreduce_async({"n": 1.0})
+    assert pc.allreduce(1) == n
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_dict_of_numbers_is_one_call_that_returns_a_new_dict(size: int) -> None:
+    testing.run(of_a_dict, size, timeout_s=60)
 
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {

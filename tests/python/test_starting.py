@@ -195,6 +195,46 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(
     assert pc.device() == name
 
 
+class FakeCuda:
+    """torch.cuda, of which calls wait until CUDA is initialized."""
+
+    def __init__(self, *, initialized: bool) -> None:
+        self.initialized, self.queued, self.device = initialized, [], 0
+
+    def is_initialized(self) -> bool:
+        return self.initialized
+
+    def _lazy_call(self, call: Callable[[], None]) -> None:
+        self.queued.append(call)
+
+    def set_device(self, device: int) -> None:
+        self.device = device
+
+
+def test_init_makes_the_device_of_the_rank_that_of_torch_and_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
+    present(monkeypatch, 3)
+    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 4)
+    cuda, chosen = FakeCuda(initialized=False), []
+    monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
+    place = types.SimpleNamespace(is_compiled_with_cuda=lambda: True, set_device=chosen.append)
+    monkeypatch.setitem(sys.modules, "paddle", types.SimpleNamespace(device=place))
+    pc.init()
+    pc.shutdown()
+    assert cuda.device == 0, "CUDA is not initialized by init()"
+    for call in cuda.queued:
+        call()
+    assert (cuda.device, chosen) == (1, ["gpu:1"])
+
+
+def test_a_device_that_the_program_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    present(monkeypatch, 3)
+    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 2)
+    cuda = FakeCuda(initialized=True)
+    monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
+    devices.make_default()
+    assert (cuda.device, cuda.queued) == (0, [])
+
+
 @pytest.mark.parametrize(
     ("visible", "count"),
     [("", 0), ("-1", 0), ("0", 1), ("2, 0", 2), ("0,9,1", 1), ("GPU-5ab,MIG-7", 2), ("x", 0)],

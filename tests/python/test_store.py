@@ -196,6 +196,35 @@ def test_a_second_program_of_the_same_run_begins_with_an_empty_store(tmp_path: P
     assert sorted(done.stdout.split()) == ["1", "1", "2", "2"], done.stderr
 
 
+def looks_deletes_and_lists() -> None:
+    store, rank, size = pc.store("looks"), pc.rank(), pc.size()
+    assert store.try_get("later") is None
+    assert store.try_get("later", default=5) == 5
+    assert not store.check("later")
+    pc.barrier()
+    if rank == size - 1:
+        store.set("later", None)  # a None that is there is not a missing key
+    pc.barrier()
+    assert store.check("later")
+    assert store.try_get("later", default=5) is None
+    assert not store.check("later", "missing")
+    assert store.check()
+    store.prefix("part").set(str(rank), [rank])
+    pc.barrier()
+    assert store.keys() == ["later", *(f"part/{number}" for number in range(size))]
+    assert store.prefix("part").keys() == [str(number) for number in range(size)]
+    assert pc.store("look").keys() == []  # "looks/later" begins with "look", and is not of that part
+    pc.barrier()
+    assert sum(pc.allgather_object(store.delete("later"))) == 1
+    assert store.keys() == [f"part/{number}" for number in range(size)]
+    pc.barrier()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_look_waits_for_nothing_and_keys_are_deleted_and_listed(size: int) -> None:
+    testing.run(looks_deletes_and_lists, size)
+
+
 def test_without_a_world_there_is_no_store() -> None:
     with pytest.raises(NotInitialized):
         pc.store()
@@ -236,7 +265,7 @@ def looks() -> None:
     for seconds in (0, 0, 1e-9, 0.001, 0.01, 0.1):
         assert store.get("there", timeout=seconds) == 7
         store.wait("there", timeout=seconds)
-        with pytest.raises(CollectiveTimeout, match="'missing': nobody has set it") as error:
+        with pytest.raises(CollectiveTimeout, match="'missing': no rank has set it") as error:
             store.get("missing", timeout=seconds)
         assert "reach" not in str(error.value)
     pc.barrier()

@@ -196,16 +196,26 @@ def the_same_large_number_everywhere_has_no_variance() -> None:
     assert float(layer.running_var) < 1e-12
 
 
-def _at_most_one_value(counts: tuple[int, ...]) -> None:
+@CHECKS.on(2, 3)
+def one_value_in_all_is_refused() -> None:
     layer = layer_class()(3)
     with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
-        layer(torch.ones(counts[pc.rank()], 3))
+        layer(torch.ones(int(pc.rank() == 1), 3))
     assert layer.num_batches_tracked == 0
     assert layer.running_mean.tolist() == [0, 0, 0]
 
 
-CHECKS.add("one_value_in_all_is_refused", functools.partial(_at_most_one_value, (0, 1, 0)), 2, 3)
-CHECKS.add("no_value_at_all_is_refused", functools.partial(_at_most_one_value, (0, 0, 0)), 2, 3)
+@CHECKS.on(2, 3)
+def a_batch_that_is_empty_on_all_ranks_is_that_of_torchs_layer() -> None:
+    layer, torchs = layer_class()(3), torch.nn.BatchNorm2d(3)
+    x, y = (torch.ones(0, 3, 2, 2, requires_grad=True) for _ in range(2))
+    layer(x).sum().backward()
+    torchs(y).sum().backward()
+    assert x.grad.shape == y.grad.shape
+    for mine, theirs in zip(layer.parameters(), torchs.parameters(), strict=True):
+        assert torch.equal(mine.grad, theirs.grad)
+    for name, buffer in torchs.named_buffers():
+        assert torch.equal(layer.get_buffer(name), buffer), name
 
 
 @CHECKS.on(2)

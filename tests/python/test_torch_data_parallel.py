@@ -477,6 +477,12 @@ def states_are_those_of_the_module() -> None:
     assert not model.load_state_dict(other.state_dict()).missing_keys
     with pytest.raises(pc.Unsupported, match="before wrapping"):
         model.load_state_dict(state, assign=True)
+    of_ddp = {f"module.{name}": torch.full_like(value, 3) for name, value in state.items()}
+    assert not model.load_state_dict(of_ddp).missing_keys
+    assert all((parameter == 3).all() for parameter in inner.parameters())
+    assert [*of_ddp] == [f"module.{name}" for name in state], "it stays as it was"
+    with pytest.raises(RuntimeError, match=r"module\.0\.weight"):
+        model.load_state_dict({**of_ddp, "0.weight": of_ddp["module.0.weight"]})
     nested, bare = nn.ModuleDict({"net": model}), nn.ModuleDict({"net": other})
     assert [*nested.state_dict()] == [*bare.state_dict()]
     for parameter in other.parameters():
@@ -506,10 +512,12 @@ def sparse_gradients_are_gathered() -> None:
     table(rows).sum().backward()
     got = table.weight.grad.to_dense()[0, 0] if size > 1 else 0.0
     assert got == pytest.approx((size - 1) / size)
-    dense = DataParallel(nn.ModuleDict({"line": nn.Linear(2, 1)}))
-    dense.module["line"].weight.grad = torch.zeros(1, 2).to_sparse()
-    with pytest.raises(pc.Unsupported, match="sparse"):
-        dense.synchronize()
+    model.zero_grad()
+    used = table(torch.tensor([0])) if rank else torch.ones(1, 2)  # and one that does not use it at all
+    model.module["line"](used).sum().backward()
+    torch.testing.assert_close(
+        table.weight.grad.to_dense()[0], model.module["line"].weight.detach()[0] * (size - 1) / size
+    )
 
 
 @CHECKS.on(1, 2, 3, 4)

@@ -274,11 +274,6 @@ def each_refusal_leaves_an_optimizer_that_goes_on() -> None:
     rows_of_refusals += [
         (lambda: DistributedOptimizer(optimizer), pc.InvalidArgument, "already"),
         (lambda: copy.deepcopy(optimizer), pc.InvalidArgument, "state_dict"),
-        (
-            lambda: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]}),
-            pc.InvalidArgument,
-            "before wrapping",
-        ),
     ]
     for call, kind, why in rows_of_refusals:
         with pytest.raises(kind, match=why):
@@ -298,6 +293,98 @@ def each_refusal_leaves_an_optimizer_that_goes_on() -> None:
     rows_of_refusals.clear()
     call = optimizer = None  # they had it as well
     assert not any(each._post_accumulate_grad_hooks for each in model.parameters()), "no hook stays"
+
+
+@CHECKS.on(1, 2, 3)
+def sparse_gradients_are_found_and_added_up_by_index() -> None:
+    rank, size = pc.rank(), pc.size()
+    for kind in (torch.optim.SGD, torch.optim.SparseAdam):
+        table, line = nn.Embedding(10, 2, sparse=True), nn.Linear(2, 1)
+        nn.init.ones_(table.weight)
+        nn.init.ones_(line.weight)
+        mine = (
+            [*table.parameters()]
+            if kind is torch.optim.SparseAdam
+            else [*table.parameters(), *line.parameters()]
+        )
+        optimizer = DistributedOptimizer(kind(mine, lr=0.25))
+        for step in range(3):
+            optimizer.zero_grad()
+            weight = line.weight.detach()[0].clone()
+            uses = [
+                other for other in range(size) if step == 0 or other > 0 or size == 1
+            ]  # then rank 0 does not
+            rows = torch.arange(rank + 1 + step)
+            inputs = table(rows) if rank in uses else torch.ones(1, 2)
+            (line(inputs).sum() * size).backward()
+            optimizer.synchronize()  # for a rank that uses nothing of the optimizer
+            expected = torch.zeros(10, 2)
+            for other in uses:
+                expected[: other + 1 + step] += weight
+            assert table.weight.grad.is_sparse
+            torch.testing.assert_close(table.weight.grad.to_dense(), expected)
+            optimizer.step()
+        assert pc.allgather_object(table.weight.tolist()) == [table.weight.tolist()] * size
+        optimizer.close()
+    summed = DistributedOptimizer(sgd(nn.Embedding(3, 1, sparse=True).parameters()), op="sum")
+    summed.param_groups[0]["params"][0].grad = torch.ones(3, 1).to_sparse()
+    with pytest.raises(pc.Unsupported, match="sparse"):
+        summed.synchronize()
+
+
+@CHECKS.on(1, 2, 3)
+def a_group_of_parameters_that_comes_later_is_reduced_too() -> None:
+    model, head = net(), nn.Linear(2, 2)
+    model[0].requires_grad_(False)
+    nn.init.constant_(head.weight, 1.0 + pc.rank())
+    named = [*model.named_parameters(), *head.named_parameters(prefix="head")]
+    optimizer = DistributedOptimizer(sgd(model[2].parameters()), named)
+    head(model(rows(pc.rank(), 0))).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    head.zero_grad()
+    model[0].requires_grad_(True)
+    optimizer.add_param_group({"params": model[0].parameters(), "lr": 0.5 + pc.rank()})
+    optimizer.add_param_group({"params": head.parameters()})
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.5, 0.25]
+    everything = [*model.parameters(), *head.parameters()]
+    assert head.weight.detach().eq(1).all(), "those of rank 0"
+    head(model(rows(pc.rank(), 1))).sum().backward()
+    mine = [each.grad.clone() for each in everything]
+    expected = []
+    for rank in range(pc.size()):
+        expected.append(torch.autograd.grad(head(model(rows(rank, 1))).sum(), everything))
+    for gradient, of_ranks in zip(mine, zip(*expected, strict=True), strict=True):
+        assert torch.allclose(gradient, sum(of_ranks) / pc.size())
+    optimizer.step()
+    assert (
+        pc.allgather_object([each.tolist() for each in everything])
+        == [[each.tolist() for each in everything]] * pc.size()
+    )
+    optimizer.close()
+
+
+@CHECKS.on(2)
+def a_group_that_cannot_be_added_leaves_the_optimizer_as_it_was() -> None:
+    model, rank = net(), pc.rank()
+    optimizer = DistributedOptimizer(sgd(model.parameters()), backward_passes_per_step=2)
+    with pytest.raises(pc.CollectiveMismatch):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2 + rank))]})
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optimizer.add_param_group({"params": [model[0].weight]})
+    model(rows(rank, 0)).sum().backward()
+    with pytest.raises(pc.InvalidArgument, match="between steps"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
+    model(rows(rank, 1)).sum().backward()
+    optimizer.step()
+    assert len(optimizer.param_groups) == 1
+    check_equal = pc.allgather_object([each.tolist() for each in model.parameters()])
+    assert check_equal[0] == check_equal[1]
+    summed = DistributedOptimizer(sgd(net().parameters()), op="sum")
+    net_of = summed.param_groups[0]["params"]
+    net_of[0].grad = torch.ones_like(net_of[0])
+    with pytest.raises(pc.InvalidArgument, match="zero_grad"):
+        summed.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
 
 
 @pytest.mark.parametrize(("size", "name"), CHECKS.rows())

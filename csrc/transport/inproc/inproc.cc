@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "base/byte_units.h"
 #include "base/fd.h"
+#include "transport/deliver.h"
 
 namespace pc {
 namespace {
@@ -55,20 +55,6 @@ struct WakeEvent {
     return true;
   }
 };
-
-// What went wrong on either side of one transfer. OK if nothing did.
-Status transfer(const Link::OutFrame& frame, Link& to) {
-  const Result<Link::Destination> destination = to.header_arrived(frame.header, frame.description);
-  if (!destination.is_ok()) return destination.status();
-  if (const std::optional<std::span<const std::byte>> together = frame.payload.together())
-    return to.payload_arrived_at(*together);
-  std::byte* next = destination.value().where.data();
-  frame.payload.each([&](std::span<const std::byte> piece) {
-    std::memcpy(next, piece.data(), piece.size());
-    next += piece.size();
-  });
-  return to.payload_arrived();
-}
 
 class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
  public:
@@ -135,7 +121,7 @@ std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
     for (const std::size_t from : {0U, 1U}) {
       const std::optional<Link::OutFrame> frame = pair.links[from].next_frame();
       if (!frame) continue;
-      const Status status = transfer(*frame, pair.links[1 - from]);
+      const Status status = deliver(*frame, pair.links[1 - from]);
       if (!status.is_ok()) {
         for (Link& link : pair.links) link.fail(status);
         pair.ended = true;

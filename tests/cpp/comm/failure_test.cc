@@ -510,6 +510,24 @@ TEST_P(Failure, who_quits_a_group_ends_it_alone_and_the_members_hear_of_it) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(Failure, a_group_that_is_quit_and_closed_at_once_is_heard_of_by_its_members) {
+  for (uint32_t round = 1; round <= 20; ++round) {
+    const Outcomes outcomes = run_well(3, [round](Runtime& runtime, Communicator& world) -> Status {
+      PC_ASSIGN_OR_RETURN(Communicator* const part, runtime.make_group(1, {0, 1, 2}));
+      if (world.rank() == 1) {
+        part->quit(Status(Code::kAborted, "this rank has aborted the group"));
+        runtime.close_group(*part);
+        return right_allreduce(world);
+      }
+      const Status ended = right_allreduce(*part);
+      PC_TRY(right_allreduce(world));
+      if (ended.code() == Code::kPeerExited) return Status::ok();
+      return Status(Code::kSystem, "round " + std::to_string(round) + ": it ended with " + ended.message());
+    });
+    ASSERT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
 TEST_P(Failure, ranks_leave_one_after_the_other_without_errors) {
   for (int round = 0; round < 5; ++round) {
     const Outcomes outcomes =

@@ -170,32 +170,12 @@ TEST(Runtime, ranks_that_do_not_come_for_long_are_named_in_a_warning) {
 class StoreThatGoes final : public Store {
  public:
   explicit StoreThatGoes(int requests) : left_(requests) {}
-  Status set(std::string_view key, std::string_view value, StoreDeadline deadline) override {
-    return gone() ? unreachable() : inner_.set(key, value, deadline);
-  }
-  Result<std::string> get(std::string_view key, StoreDeadline deadline) override {
-    if (gone()) return unreachable();
-    return inner_.get(key, deadline);
-  }
-  Result<std::string> pop(std::string_view key, StoreDeadline deadline) override {
-    if (gone()) return unreachable();
-    return inner_.pop(key, deadline);
-  }
-  Status wait(std::string_view key, StoreDeadline deadline) override {
-    return gone() ? unreachable() : inner_.wait(key, deadline);
-  }
-  Result<int64_t> add(std::string_view key, int64_t delta, StoreDeadline deadline) override {
-    if (gone()) return unreachable();
-    return inner_.add(key, delta, deadline);
-  }
-  Status erase(std::string_view key, StoreDeadline deadline) override {
-    return gone() ? unreachable() : inner_.erase(key, deadline);
-  }
-  Status erase_all(std::string_view prefix, StoreDeadline deadline) override {
-    return gone() ? unreachable() : inner_.erase_all(prefix, deadline);
-  }
 
  private:
+  Result<StoreAnswer> run(const StoreCall& request, StoreDeadline deadline) override {
+    if (gone()) return unreachable();
+    return inner_.call(request, deadline);
+  }
   bool gone() { return left_-- <= 0; }
   static Status unreachable() { return Status(Code::kTimeout, "cannot reach the store at 10.0.0.1:1"); }
   MemoryStore inner_;

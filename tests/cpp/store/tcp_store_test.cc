@@ -180,12 +180,14 @@ TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
   for (const Status& status : {store->get("the/key", Deadline::after(0.1)).status(),
                                store->set("the/key", "v", Deadline::after(0.1)),
                                store->add("the/key", 1, Deadline::after(0.1)).status(),
-                               store->erase("the/key", Deadline::after(0.1))}) {
+                               store->erase("the/key", Deadline::after(0.1)).status(),
+                               store->check("the/key", Deadline::after(0.1)).status(),
+                               store->keys("the/key", Deadline::after(0.1)).status()}) {
     EXPECT_EQ(status.code(), Code::kTimeout);
     for (const std::string part : {"the/key", where.c_str(), "refused"}) {
       EXPECT_NE(status.message().find(part), std::string::npos) << part << " in: " << status.message();
     }
-    EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("no rank has set it"), std::string::npos) << status.message();
   }
 }
 
@@ -234,11 +236,14 @@ class SilentStore {
 TEST_F(TcpStore, a_store_that_is_stuck_is_not_reported_as_a_missing_key) {
   const SilentStore stuck;
   const std::unique_ptr<Store> store = connect_tcp_store({stuck.address()}, kJob, soon()).value().store;
-  const Status status = store->get("the/key", {Deadline::after(0), 0.1}).status();
-  EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(status.message().find("the/key': the store does not answer"), std::string::npos)
-      << status.message();
-  EXPECT_EQ(status.message().find("nobody has set it"), std::string::npos) << status.message();
+  const StoreDeadline at_once{Deadline::after(0), 0.1};
+  for (const Status& status :
+       {store->get("the/key", at_once).status(), store->get("the/key", {Deadline::after(0.3), 0.1}).status(),
+        store->try_get("the/key", at_once).status(), store->check("the/key", at_once).status()}) {
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    EXPECT_NE(status.message().find("the/key"), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("no rank has set it"), std::string::npos) << status.message();
+  }
 }
 
 TEST_F(TcpStore, the_way_to_a_stuck_store_takes_no_longer_than_the_deadline_unless_that_is_asked_for) {
@@ -294,10 +299,12 @@ TEST_F(TcpStore, another_role_of_this_job_is_told_what_differs) {
 TEST_F(TcpStore, malformed_requests_are_cut_off) {
   serve();
   const std::vector<StoreRequest> bad = {
-      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(8), 1, 0, 0},
+      {static_cast<StoreOp>(0), 1, 0, 0}, {static_cast<StoreOp>(11), 1, 0, 0},
       {StoreOp::kGet, 0, 0, 0},           {StoreOp::kGet, 4097, 0, 0},
       {StoreOp::kGet, 1, 1, 0},           {StoreOp::kSet, 1, 8 * 1024 * 1024 + 1, 0},
       {StoreOp::kSet, 1, 0, 1},           {StoreOp::kGet, 1, 0, 2},
+      {StoreOp::kKeys, 1, 0, 1},          {StoreOp::kErase, 1, 1, 0},
+      {StoreOp::kCompareSet, 1, 2, 3},    {StoreOp::kCompareSet, 1, 2, -1},
   };
   for (const StoreRequest& request : bad) {
     RawConnection fd = member();
@@ -338,7 +345,7 @@ TEST_F(TcpStore, members_are_never_too_many) {
 }
 
 TEST_F(TcpStore, a_full_store_refuses_new_keys_and_keeps_the_old) {
-  serve({.keys = 2, .total_nbytes = 100});
+  serve({.values = {.keys = 2, .total_nbytes = 100}});
   const std::unique_ptr<Store> store = client();
   ASSERT_TRUE(store->set("a", "1", soon()).is_ok());
   ASSERT_TRUE(store->set("b", "2", soon()).is_ok());

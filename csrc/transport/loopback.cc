@@ -1,0 +1,108 @@
+#include "transport/loopback.h"
+
+#include <array>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "transport/deliver.h"
+#include "wire/link.h"
+
+namespace pc {
+namespace {
+
+// Two ends of one link: this rank sends at the one and receives at the other. Whoever posts moves the frames, so nothing
+// is left to poll.
+class LoopbackTransport final : public Transport {
+ public:
+  LoopbackTransport(Rank rank, Transport* others) : rank_(rank), others_(others) {}
+
+  std::string_view name() const override { return others_ == nullptr ? "loopback" : others_->name(); }
+  std::string_view way_to(Rank peer) const override {
+    return is_own(peer) ? "loopback" : others_->way_to(peer);
+  }
+  Capabilities capabilities() const override { return {.zero_copy = false, .same_host_only = true}; }
+  std::string address() const override { return {}; }
+  Status connect(const std::vector<std::string>&, const WaitContext&) override { return Status::ok(); }
+
+  void post_send(Rank peer, const SendOp& op) override {
+    if (!is_own(peer)) return others_->post_send(peer, op);
+    at_both_ends([&] { sends_.post_send(op); });
+  }
+  void post_recv(Rank peer, const RecvOp& op) override {
+    if (!is_own(peer)) return others_->post_recv(peer, op);
+    at_both_ends([&] { receives_.post_recv(op); });
+  }
+  void post_probe(Rank peer, const ProbeOp& op) override {
+    if (!is_own(peer)) return others_->post_probe(peer, op);
+    at_both_ends([&] { receives_.post_probe(op); });
+  }
+  bool send_at_once(Rank peer, const SendOp& op) override {
+    return !is_own(peer) && others_->send_at_once(peer, op);
+  }
+  bool recv_at_once(Rank peer, const RecvOp& op) override {
+    return !is_own(peer) && others_->recv_at_once(peer, op);
+  }
+  bool cancel(const CompletionSink* sink, const Status& why) override {
+    bool untold = true;
+    at_both_ends([&] {
+      for (Link* end : ends()) untold = end->cancel(sink, why) && untold;
+    });
+    return (others_ == nullptr || others_->cancel(sink, why)) && untold;
+  }
+  void discard(uint32_t group, uint64_t sequence) override {
+    if (others_ != nullptr) others_->discard(group, sequence);
+  }
+  void close_group(uint32_t group, std::span<const Rank> members) override {
+    at_both_ends([&] {
+      for (Link* end : ends()) end->close_group(group);
+    });
+    if (others_ != nullptr) others_->close_group(group, members);
+  }
+  std::vector<ByteStream> take_control_sockets() override { return {}; }
+  std::size_t poll() override { return others_ == nullptr ? 0 : others_->poll(); }
+  int wait_fd() const override { return -1; }
+  void shutdown(Deadline) override { abort(Status(Code::kAborted, "the transport was shut down")); }
+  void abort(const Status& why) noexcept override {
+    const std::lock_guard lock(mutex_);
+    for (Link* end : ends()) end->fail(why);
+  }
+  void close_in_child() noexcept override {}
+
+ private:
+  bool is_own(Rank peer) const { return peer == rank_; }
+  std::array<Link*, 2> ends() { return {&sends_, &receives_}; }
+
+  template <class Do>
+  void at_both_ends(Do&& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    while (move(sends_, receives_) || move(receives_, sends_)) {
+    }
+  }
+  // Whether a frame has moved.
+  bool move(Link& from, Link& to) {
+    const std::optional<Link::OutFrame> frame = from.next_frame();
+    if (!frame) return false;
+    const Status status = deliver(*frame, to);
+    if (status.is_ok()) {
+      from.written();
+    } else {
+      for (Link* end : ends()) end->fail(status);
+    }
+    return status.is_ok();
+  }
+
+  const Rank rank_;
+  Transport* const others_;  // may be null
+  std::mutex mutex_;         // guards what follows
+  Link sends_{rank_, rank_, 0}, receives_{rank_, rank_, 0};
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_loopback_transport(Rank rank, Transport* others) {
+  return std::make_unique<LoopbackTransport>(rank, others);
+}
+
+}  // namespace pc

@@ -1,0 +1,27 @@
+"""The ints of a dict of numbers in a reduction: each is an array of its words to the core, see exact_ints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective.arrays.exact_ints import from_words, to_words
+from pycollective.arrays.numbers import Numbers
+
+__all__ = ["IntMembers"]
+
+
+class IntMembers(Numbers):
+    """Ints, in one reduction that takes them."""
+
+    def __init__(self, function: str, op: str) -> None:
+        self._function = function
+        self._op = op
+
+    def array(self, x: Any) -> Any:
+        """Its words; what is an array already comes back."""
+        return x if isinstance(x, np.ndarray) else to_words(x, self._op)
+
+    def finished(self, block: Any, like: Any) -> Any:
+        return from_words(self._function, block, like, self._op)

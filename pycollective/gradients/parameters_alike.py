@@ -1,0 +1,64 @@
+"""Whether the parameters of all ranks are still equal, before each step: what PYCOLLECTIVE_CHECK=strict looks at.
+
+A program that steps with its own gradients, and not with those that were reduced, has other parameters on every rank
+from then on, and nothing else shows it.
+"""
+
+# ruff: noqa: ANN401  arrays of any library
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pycollective._core import Group
+from pycollective.arrays import library_of
+from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.errors import CollectiveMismatch
+
+__all__ = ["ParametersAlike"]
+
+
+class ParametersAlike:
+    """Compares the arrays that have changed since this was made: what was never written may be no parameter."""
+
+    def __init__(self, arrays: Mapping[str, Any], group: Group) -> None:
+        self._arrays = {
+            name: x
+            for name, x in arrays.items()
+            if library_of(x).mutable and not is_on_gpu(x) and name[0] != "("
+        }
+        self._before = [_hash(x) for x in self._arrays.values()]
+        self._group = group
+        self.compared = False  # in this step
+
+    def compare(self, timeout: float | None) -> None:
+        """Raises CollectiveMismatch on every rank if a parameter is not the same on all."""
+        self.compared = True
+        hashes = [_hash(x) for x in self._arrays.values()]
+        changed = [now != before for now, before in zip(hashes, self._before, strict=True)]
+        mine = np.array([[hashes, changed]], np.uint64)
+        every, changed_somewhere = np.moveaxis(self._group.allgather(mine, timeout=timeout), 1, 0)
+        differs = (every != every[0]).any(0) & changed_somewhere.any(0)
+        if not differs.any():
+            return
+        at = int(differs.argmax())
+        other = int((every[:, at] != every[0, at]).argmax())
+        raise CollectiveMismatch(
+            f'GradientReducer: the parameter "{list(self._arrays)[at]}" is not the same on rank {other} as on rank 0 '
+            "before this step: every rank must step with the gradients that reduce() or finish() has returned, not "
+            "with its own, and in the same way. Give all ranks those of rank 0 by pycollective.broadcast()",
+            rank=self._group.rank,
+            peer=other if self._group.rank == 0 else 0,
+        )
+
+
+def _hash(x: Any) -> int:
+    """Of its elements, in the order of its axes."""
+    library = library_of(x)
+    memory = np.empty(library.nbytes(x), np.uint8)
+    if memory.size:
+        library.assign(library.on(memory, x, library.shape(x)), x)
+    return int.from_bytes(hashlib.blake2b(memory.data, digest_size=8).digest(), "little")

@@ -1,0 +1,216 @@
+"""A Paddle layer whose copies on all ranks stay equal, because backward averages their gradients.
+
+A hook on each parameter hands its gradient to a GradientReducer as soon as Paddle has accumulated it, and what Paddle
+calls at the end of backward finishes the step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import paddle
+from paddle import nn
+
+from pycollective import _core
+from pycollective.advice import advised
+from pycollective.arrays import by_name
+from pycollective.errors import InvalidArgument
+from pycollective.gradients.reducer import GradientReducer
+
+if TYPE_CHECKING:
+    from pycollective._core import Group
+
+__all__ = ["DataParallel"]
+
+# In the last bucket: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none on any
+# rank, and gets none: zeros would have weight decay and momentum move it.
+USED = "(parameters that are used)"
+
+
+class DataParallel(nn.Layer):  # type: ignore[misc]
+    """Trains one model on all ranks of a group, each with its own part of every batch.
+
+        model = pc.paddle.DataParallel(model)
+        for inputs, targets in loader:                    # this rank's part
+            loss_function(model(inputs), targets).backward()  # gradients are those of all ranks when it returns
+            optimizer.step()
+            optimizer.clear_grad()
+
+    Parameters and buffers of rank 0 are given to all ranks here. After that every backward averages gradients over the
+    ranks, in buckets that travel while it goes on computing. (Li et al., PyTorch Distributed, VLDB 2020.) As with
+    paddle.DataParallel, running statistics of batch normalizations are each rank's own: see pc.paddle.SyncBatchNorm.
+
+    Parameters:
+        layers: the model, equal in structure on all ranks, on the CPU.
+        group: whose ranks train it; default the world. Non-members hold None, which is the world: they must not call.
+        bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
+
+    Ranks may use different parameters. What no rank has used keeps no gradient. A rank without a batch calls
+    synchronize(). After an exception in the middle of a step call reset().
+
+    Raises:
+        InvalidArgument: `layers` is no Layer of Paddle, or has nothing to train.
+        CollectiveMismatch: the ranks' models differ.
+        SystemError, OSError: from backward(), with a CollectiveError as its cause or in its text: Paddle calls what is
+            Python's in the middle of its own.
+
+    Example:
+        >>> import pycollective as pc, paddle
+        >>> _ = pc.init()
+        >>> model = pc.paddle.DataParallel(paddle.nn.Linear(2, 1))
+        >>> model(paddle.ones([3, 2])).sum().backward()
+        >>> model.parameters()[0].grad.flatten().tolist()
+        [3.0, 3.0]
+        >>> pc.shutdown()
+    """
+
+    @advised
+    def __init__(
+        self,
+        layers: nn.Layer,
+        *,
+        group: Group | None = None,
+        bucket_nbytes: int = 25 << 20,
+        first_bucket_nbytes: int = 1 << 20,
+        compression: Literal["bf16", "f16"] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if not isinstance(layers, nn.Layer):
+            raise InvalidArgument(f"DataParallel: it takes a Layer of Paddle, not {type(layers).__name__}")
+        super().__init__()
+        self._layers = layers
+        self._trained = {name: each for name, each in layers.named_parameters() if not each.stop_gradient}
+        if not self._trained:
+            raise InvalidArgument(
+                "DataParallel: no parameter requires a gradient, so there is nothing to train"
+            )
+        self._used = paddle.zeros([len(self._trained)], "float32")
+        ranks = _core.world() if group is None else group
+        self._reducer = GradientReducer(
+            {USED: self._used, **self._trained},
+            op="avg",
+            group=ranks,
+            bucket_nbytes=bucket_nbytes,
+            first_bucket_nbytes=first_bucket_nbytes,
+            compression=compression,
+            timeout=timeout,
+        )
+        ranks.broadcast([*layers.parameters(), *layers.buffers()], timeout=timeout)
+        self._library = by_name("paddle")
+        self._enabled = True  # False in no_sync()
+        self._backward: object | None = None  # the backward that has begun and not ended
+        self._reduces = False  # whether that backward reduces
+        self._closed = False
+        me = weakref.ref(self)
+        for name, each in self._trained.items():
+            each._register_backward_hook(partial(_arrived, me, name))
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401  whatever the layer takes
+        """That of the layers."""
+        if self.training and paddle.is_grad_enabled():
+            self._check()
+        return self._layers(*inputs, **named)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward in this block accumulates gradients here only; the first one after it reduces them with its own.
+
+        On all ranks alike.
+        """
+        before, self._enabled = self._enabled, False
+        try:
+            yield
+        finally:
+            self._enabled = before
+
+    def synchronize(self) -> None:
+        """Averages gradients as they are now, as the end of backward does; for a rank whose step has no backward."""
+        self._check()
+        self._reduce()
+
+    def reset(self) -> None:
+        """Gives a step up, after an exception in it that this rank survives: see GradientReducer.reset()."""
+        self._backward = None
+        self._reducer.reset()
+
+    def close(self) -> None:
+        """Ends it: backward reduces nothing any more."""
+        self._closed = True
+        self._reducer.close()
+
+    def state_dict(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401  as Paddle has it
+        """That of the layers: keys have no prefix."""
+        return self._layers.state_dict(*args, **named)
+
+    def set_state_dict(self, state_dict: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        """That of the layers. All ranks load the same."""
+        return self._layers.set_state_dict(state_dict, *args, **named)
+
+    set_dict = load_dict = set_state_dict
+
+    def _check(self) -> None:
+        if self._closed:
+            raise InvalidArgument("this DataParallel was ended by its close()")
+        if self._backward is not None:  # it has raised
+            self.reset()
+
+    def _arrived(self, name: str) -> None:
+        """A gradient has been accumulated."""
+        if self._closed:
+            return
+        if self._backward is None:
+            self._begin()
+        if not self._reduces:
+            return
+        if self._reducer.has(name):
+            raise InvalidArgument(f'"{name}" got two gradients in one backward')
+        self._reducer.ready(name, self._trained[name].grad)
+
+    def _begin(self) -> None:
+        self._backward = backward = object()
+        self._reduces = self._enabled
+        me = weakref.ref(self)
+        paddle.base.core.eager._add_backward_final_hook(lambda: _ended(me, backward))
+
+    def _ended(self, backward: object) -> None:
+        if backward is not self._backward:  # one that has raised
+            return
+        self._backward = None
+        if self._reduces:
+            self._reduce()
+
+    @paddle.no_grad()  # type: ignore[untyped-decorator]
+    def _reduce(self) -> None:
+        for name in self._reducer.missing():
+            if name != USED and self._trained[name].grad is not None:
+                self._reducer.ready(name, self._trained[name].grad)
+        if not self._reducer.has(USED):
+            used = [each.grad is not None for each in self._trained.values()]
+            self._reducer.ready(USED, paddle.to_tensor(used, dtype="float32", place=paddle.CPUPlace()))
+        reduced = self._reducer.finish()
+        for (name, parameter), used_somewhere in zip(
+            self._trained.items(), reduced[USED].tolist(), strict=True
+        ):
+            if used_somewhere == 0:
+                continue
+            if parameter.grad is None:
+                parameter.grad = reduced[name].clone()
+            else:
+                self._library.assign(parameter.grad, reduced[name])
+
+
+def _arrived(me: weakref.ref[DataParallel], name: str, *_: object) -> None:
+    """The hook of a parameter. It does not keep the DataParallel alive."""
+    model = me()
+    if model is not None:
+        model._arrived(name)
+
+
+def _ended(me: weakref.ref[DataParallel], backward: object) -> None:
+    model = me()
+    if model is not None:
+        model._ended(backward)

@@ -1,0 +1,230 @@
+"""pc.paddle: gradients of data parallel training are those of one process, and batches are normalized together."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pycollective as pc
+from pycollective import testing
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Paddle's own import warnings are not ours
+    paddle = pytest.importorskip("paddle", reason="Paddle is not installed: pip install 'paddlepaddle>=3.3'")
+
+nn = paddle.nn
+
+
+class Net(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.left, self.right, self.never = (
+            nn.Linear(3, 4),
+            nn.Linear(4, 2),
+            nn.Linear(4, 2),
+            nn.Linear(1, 1),
+        )
+
+    def forward(self, x: Any, branch: str = "left") -> Any:
+        return getattr(self, branch)(nn.functional.relu(self.first(x)))
+
+
+def net() -> Net:
+    """Of small whole numbers, so that sums are exact in any order."""
+    model, random = Net(), np.random.default_rng(1)
+    for each in model.parameters():
+        each.set_value(random.integers(-3, 4, each.shape).astype("float32"))
+    return model
+
+
+def batch(rank: int, step: int) -> Any:
+    return paddle.to_tensor(np.random.default_rng(10 * step + rank).integers(-3, 4, (2, 3)).astype("float32"))
+
+
+def gradients(model: Any) -> dict[str, Any]:
+    return {name: None if each.grad is None else each.grad.numpy() for name, each in model.named_parameters()}
+
+
+def alone(steps: list[tuple[int, Any]]) -> dict[str, Any]:
+    """Gradients of one process over these steps of all ranks; `branch` may depend on the rank."""
+    model = net()
+    for step, branch in steps:
+        for rank in range(pc.size()):
+            (model(batch(rank, step), branch(rank)).sum() / pc.size()).backward()
+    return gradients(model)
+
+
+def check(model: Any, steps: list[tuple[int, Any]]) -> None:
+    expected = alone(steps)
+    for name, got in gradients(model._layers).items():
+        if expected[name] is None:
+            assert got is None, name
+        else:
+            np.testing.assert_allclose(got, expected[name], rtol=1e-6, err_msg=name)
+
+
+def left(rank: int) -> str:
+    return "left"
+
+
+def by_rank(rank: int) -> str:
+    return "right" if rank else "left"
+
+
+def trains_as_one_process() -> None:
+    rank = pc.rank()
+    for bucket_nbytes in (1, 1 << 20):
+        inner = net()
+        if rank:
+            for each in inner.parameters():
+                each.set_value(paddle.zeros_like(each))
+        model = pc.paddle.DataParallel(inner, bucket_nbytes=bucket_nbytes, first_bucket_nbytes=bucket_nbytes)
+        assert [*model.state_dict()] == [*inner.state_dict()]
+        for step, branch in enumerate((left, by_rank, left)):
+            model(batch(rank, step), branch(rank)).sum().backward()
+            check(model, [(step, branch)])
+            model.clear_gradients(False)
+        with model.no_sync():
+            model(batch(rank, 3)).sum().backward()
+        model(batch(rank, 4)).sum().backward()
+        check(model, [(3, left), (4, left)])
+        model.clear_gradients(False)
+        if rank:
+            model(batch(rank, 5)).sum().backward()
+        else:
+            model.synchronize()
+        expected = sum(
+            np.asarray(gradient)
+            for gradient in [alone_of(rank_, 5)["first.weight"] for rank_ in range(1, pc.size())]
+        )
+        np.testing.assert_allclose(model._layers.first.weight.grad.numpy(), expected / pc.size(), rtol=1e-6)
+        model.close()
+        with pytest.raises(pc.InvalidArgument, match="close"):
+            model(batch(rank, 0))
+
+
+def alone_of(rank: int, step: int) -> dict[str, Any]:
+    model = net()
+    model(batch(rank, step)).sum().backward()
+    return gradients(model)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_gradients_are_those_of_one_process(size: int) -> None:
+    testing.run(trains_as_one_process, size)
+
+
+class Raises(paddle.autograd.PyLayer):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        raise KeyError("broken")
+
+
+def survives_what_goes_wrong() -> None:
+    rank = pc.rank()
+    model = pc.paddle.DataParallel(net(), timeout=20)
+    if rank == 0:
+        with pytest.raises(Exception, match="broken"):
+            model._layers.left(Raises.apply(model._layers.first(batch(0, 0)))).sum().backward()
+        model.reset()
+    else:
+        with pytest.raises(SystemError) as raised:
+            model(batch(rank, 0)).sum().backward()
+        assert isinstance(raised.value.__cause__, pc.CollectiveMismatch)
+    model.clear_gradients(False)
+    model(batch(rank, 1)).sum().backward()
+    check(model, [(1, left)])
+    for wrong, why in (("model", "Layer of Paddle"), (nn.ReLU(), "nothing to train")):
+        with pytest.raises(pc.InvalidArgument, match=why):
+            pc.paddle.DataParallel(wrong)
+    with pytest.raises(pc.CollectiveMismatch, match=r"parameter 0 is \"weight\""):
+        pc.paddle.DataParallel(nn.Linear(2 + rank, 2))
+    assert pc.allreduce(1) == pc.size()
+
+
+def test_errors_are_raised_on_all_ranks_and_training_goes_on() -> None:
+    testing.run(survives_what_goes_wrong, 2)
+
+
+SHAPES: list[tuple[Any, tuple[int, ...], str]] = [
+    (nn.BatchNorm1D, (5, 3), "NCHW"),
+    (nn.BatchNorm2D, (5, 3, 2, 2), "NCHW"),
+    (nn.BatchNorm2D, (5, 2, 2, 3), "NHWC"),
+    (nn.BatchNorm3D, (5, 3, 1, 2, 2), "NCDHW"),
+]
+
+
+def normalizes_all_batches_together() -> None:
+    rank, size = pc.rank(), pc.size()
+    for kind, shape, data_format in SHAPES:
+        more = {} if kind is nn.BatchNorm1D else {"data_format": data_format}
+        whole = np.random.default_rng(3).standard_normal((shape[0] * size, *shape[1:])).astype("float32")
+        cuts = [0, *range(1, size), shape[0] * size]  # ranks have different batches
+        one = kind(3, **more)
+        x_one = paddle.to_tensor(whole, stop_gradient=False)
+        y_one = one(x_one)
+        (y_one * paddle.to_tensor(whole)).sum().backward()
+        layer = pc.paddle.SyncBatchNorm.convert(nn.Sequential(kind(3, **more)))[0]
+        part = slice(cuts[rank], cuts[rank + 1])
+        x = paddle.to_tensor(whole[part], stop_gradient=False)
+        y = layer(x)
+        (y * paddle.to_tensor(whole[part])).sum().backward()
+        close = {"rtol": 1e-4, "atol": 1e-5}
+        np.testing.assert_allclose(y.numpy(), y_one.numpy()[part], **close)
+        np.testing.assert_allclose(x.grad.numpy(), x_one.grad.numpy()[part], **close)
+        for name in ("weight", "bias"):
+            total = pc.allreduce(getattr(layer, name).grad.clone())
+            np.testing.assert_allclose(total.numpy(), getattr(one, name).grad.numpy(), **close)
+        np.testing.assert_allclose(layer._mean.numpy(), one._mean.numpy(), **close)
+        np.testing.assert_allclose(layer._variance.numpy(), one._variance.numpy(), **close)
+        layer.eval()
+        one.eval()
+        np.testing.assert_allclose(layer(x).numpy(), one(x_one).numpy()[part], **close)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        pc.paddle.SyncBatchNorm(3)(paddle.ones([int(rank == 0), 3]))
+    with pytest.raises(pc.InvalidArgument, match="3 channels"):
+        pc.paddle.SyncBatchNorm(3)(paddle.ones([2, 4]))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_batch_is_normalized_over_all_ranks(size: int) -> None:
+    testing.run(normalizes_all_batches_together, size)
+
+
+def test_convert_keeps_parameters_and_a_layer_in_two_places_one(world_of_one: pc.Group) -> None:
+    norm = nn.BatchNorm1D(3)
+    model = nn.Sequential(nn.Linear(2, 3), norm, nn.Sequential(norm))
+    converted = pc.paddle.SyncBatchNorm.convert(model)
+    assert converted is model
+    assert type(model[1]) is type(model[2][0]) is pc.paddle.SyncBatchNorm
+    assert model[1] is model[2][0]
+    assert model[1].weight is norm.weight
+    assert [*model.state_dict()] == [*nn.Sequential(nn.Linear(2, 3), norm, nn.Sequential(norm)).state_dict()]
+    assert type(pc.paddle.SyncBatchNorm.convert(norm)) is pc.paddle.SyncBatchNorm
+
+
+def loads_batches() -> None:
+    class Points(paddle.io.Dataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, sample: int) -> Any:
+            return np.full(2, sample, np.float32)
+
+    for workers in (0, 1):
+        loader = pc.data.DataLoader(Points(), global_batch_size=4, num_workers=workers)
+        for number, x in enumerate(loader):
+            x = x[0] if isinstance(x, list) else x
+            begin = 4 * number + 2 * pc.rank()
+            assert x[:, 0].tolist() == [begin, begin + 1]
+
+
+def test_a_dataset_of_paddle_is_read_by_its_loader() -> None:
+    testing.run(loads_batches, 2)

@@ -1,0 +1,51 @@
+"""A wheel works with the oldest NumPy and JAX that the package takes, and with the newest on every interpreter here."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import DIST, X86_64
+from roots import wheel_for
+from wheels.interpreters import VERSIONS
+from wheels.run import ROOT, run
+
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+OLDEST = ("numpy==1.26.*", "jax==0.5.*")
+NEWEST = ("numpy", "jax")
+NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
+         "cloudpickle>=3")  # fmt: skip
+MODULES = ("arrays", "collectives", "dtypes", "jax_functional", "numbers", "objects")
+
+
+def programs() -> dict[str, str]:
+    """The interpreters of this machine for which dist has a wheel, but for that of these tests."""
+    found = {}
+    for version in VERSIONS:
+        built = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+        program = shutil.which(f"python{version}") or next(iter(map(str, reversed(built))), None)
+        if version != OWN and program and any(DIST.glob(f"*-cp{version.replace('.', '')}-*x86_64.whl")):
+            found[version] = program
+    return found
+
+
+ROWS = [pytest.param(OWN, sys.executable, OLDEST, id="oldest")]
+ROWS += [pytest.param(version, program, NEWEST, id=version) for version, program in programs().items()]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("version", "program", "libraries"), ROWS)
+def test_calls_are_right_with(
+    version: str, program: str, libraries: tuple[str, ...], dist: Path, tmp_path: Path
+) -> None:
+    for name in ("tests", "benchmarks"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    run(program, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env" / "bin" / "python"
+    wheel = wheel_for(version, X86_64, dist)
+    run(python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *libraries, *NEEDS)
+    tests = [f"tests/python/test_{module}.py" for module in MODULES]
+    print(run(python, "-m", "pytest", "-q", "-n", "2", *tests, where=tmp_path))
