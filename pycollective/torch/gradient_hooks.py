@@ -269,7 +269,7 @@ class GradientHooks:
         return {name for name, flag in zip(self._dense, flags, strict=True) if flag == 0}
 
     def _sparse_somewhere(self, reduced: dict[str, torch.Tensor]) -> set[str]:
-        """The parameters in buckets whose gradient is sparse on a rank; other ranks have none there, or a sparse one."""
+        """The parameters in buckets whose gradient is sparse on a rank; the others have none, or a sparse one."""
         found, self._found_sparse = self._found_sparse, set()
         if not self._tells_used or (
             not found and all(each.grad is not None for each in self._dense.values())
