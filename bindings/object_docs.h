@@ -142,7 +142,7 @@ Send an object to rank `peer`, which calls recv_object().
 
 Parameters:
     obj: as in broadcast_object().
-    peer: a rank other than this one.
+    peer: a rank, this one too.
     tag: 0 to 4294967295; recv_object() with the same tag gets it.
     allow_pickle: pickle what cannot be encoded. The receiver must allow it too.
     max_nbytes: the most bytes that are sent; default 1 GiB.
@@ -169,7 +169,7 @@ inline constexpr const char* kRecvObject =
 Receive the object that rank `peer` sends with send_object() and the same tag.
 
 Parameters:
-    peer: a rank other than this one.
+    peer: a rank, this one too.
     tag: 0 to 4294967295.
     allow_pickle: unpickle what comes as a pickle, which runs whatever code its sender wants.
     max_nbytes: the most bytes that are taken; default 1 GiB. What is larger is received and thrown away.

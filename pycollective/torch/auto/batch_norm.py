@@ -40,9 +40,9 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
             return cast(
                 Tensor, plain(input, running_mean, running_var, weight, bias, training, momentum, eps)
             )
-        normal, mean, variance = _SyncBatchNorm.apply(input, weight, bias, eps, group)
+        normal, count, mean, variance = _SyncBatchNorm.apply(input, weight, bias, eps, group)
         for running, new in ((running_mean, mean), (running_var, variance)):
-            if running is not None:
+            if running is not None and count > 0:
                 running.lerp_(new.to(running.dtype), momentum)
         return cast(Tensor, normal)
 
