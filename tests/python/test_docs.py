@@ -18,6 +18,7 @@ PAGE = DOCS / "collectives.md"
 PAGES_WITH_TORCH = (
     "auto.md",
     "checkpoint.md",
+    "data-parallel.md",
     "data.md",
     "metrics.md",
     "model-parallel.md",
