@@ -190,11 +190,11 @@ PyObject* get_ranks(PyObject* self, void*) {
     return per_rank(*reinterpret_cast<GroupObject*>(self), [](Rank rank) { return PyLong_FromLong(rank); });
   });
 }
-// The first rank of the world on the same host, for each rank.
 PyObject* get_is_strict(PyObject* self, void*) {
   return PyBool_FromLong(reinterpret_cast<GroupObject*>(self)->is_strict);
 }
 
+// The first rank of the world on the same host, for each rank.
 PyObject* get_hosts(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const GroupObject& group = *reinterpret_cast<GroupObject*>(self);

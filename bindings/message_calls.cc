@@ -59,7 +59,7 @@ bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   State& state = *group.state;
   PyObject* given[4];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
+  const char* const site = group.state->sites.here();
   Address to;
   if (!to.read(group, function, given[1], given[2], given[3])) return false;
   if (to.peer == kAnyRank) return refuse_any_rank(state, function);
@@ -88,7 +88,7 @@ bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, P
   State& state = *group.state;
   PyObject* given[5] = {};
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
+  const char* const site = group.state->sites.here();
   Address from;
   if (!from.read(group, function, given[1], given[2], given[3])) return false;
   if (!kWaits && from.peer == kAnyRank) return refuse_any_rank(state, function);
@@ -117,7 +117,7 @@ bool prepare_sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t narg
   State& state = *group.state;
   PyObject* given[6];
   if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
+  const char* const site = group.state->sites.here();
   Address to, from;
   PyObject* const source = is_given(given[2]) ? given[2] : given[1];
   if (!to.read(group, function, given[1], given[4], given[5], "dest") ||
@@ -175,7 +175,7 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
   constexpr const char* kName = kSends ? "send" : "recv";
   if (nargs != 5 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "five arguments by position");
   const State& state = *group.state;
-  const char* const site = site_of(group);
+  const char* const site = group.state->sites.here();
   Address address;
   int64_t bundle = 0;
   if (!address.read(group, kName, args[1], args[2], args[3]) ||
@@ -227,7 +227,7 @@ PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
 
 PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs != 3 || kwnames != nullptr) return PyErr_Format(PyExc_TypeError, "_find(peer, tag, timeout)");
-  const char* const site = site_of(group);
+  const char* const site = group.state->sites.here();
   Address from;
   if (!from.read(group, "recv", args[0], args[1], args[2])) return nullptr;
   auto found = std::make_unique<Found>(Found{{}, group.session, group.communicator, group.hold});

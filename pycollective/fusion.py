@@ -167,15 +167,16 @@ def move_bundle(
     if not members:
         with _telling(members):
             call([_nothing(op)], digest)  # an empty list still takes part
-    for places in _by_dtype(members):
-        together = [members[place] for place in places]
-        with Room() as room:
-            blocks = _blocks(together, room, writes=writes)
+    made = []
+    with contextlib.ExitStack() as rooms:
+        for places in _by_dtype(members):
+            together = [members[place] for place in places]
+            blocks = _blocks(together, rooms.enter_context(Room()), writes=writes)
             with _telling(members):
                 call(blocks, digest)
-            if writes:
-                for place, member, block in zip(places, together, blocks, strict=True):
-                    results[place] = _result(member, block)
+            made += zip(places, together, blocks, strict=True)
+        for place, member, block in made if writes else ():  # an int may not fit here, so no call comes after it
+            results[place] = _result(member, block)
     return _rebuilt(x, iter(results)) if writes else x
 
 

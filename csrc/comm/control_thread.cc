@@ -66,6 +66,10 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   bool known(Rank rank) const {
     return rank >= 0 && static_cast<std::size_t>(rank) < peers.size() && rank != options.rank;
   }
+  bool is_stopped() {
+    const std::lock_guard lock(mutex);
+    return stopped;
+  }
   std::shared_ptr<ControlledGroup> group(uint32_t id) {
     const std::lock_guard lock(mutex);
     const auto found = groups.find(id);
@@ -119,6 +123,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   std::thread thread;
 
   std::mutex mutex;  // guards what follows
+  bool stopped = false;  // no mail is taken any more
   std::vector<Mail> mail;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;
@@ -348,6 +353,10 @@ Status ControlThread::start() {
 void ControlThread::stop() {
   State& state = *state_;
   if (!state.thread.joinable()) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.stopped = true;
+  }
   state.post([&state](ControlPlane&, TimePoint) { state.stopping = true; });
   state.thread.join();
 }
@@ -378,10 +387,10 @@ void ControlThread::remove(uint32_t id) {
       state->groups.erase(found);
     }
   };
-  if (state_->thread.joinable())
-    state_->post(forget);
-  else
+  if (state_->is_stopped())
     forget(state_->plane, now());
+  else
+    state_->post(forget);
 }
 
 void ControlThread::gave_up(const CallId& call, const CallEnd& why) {

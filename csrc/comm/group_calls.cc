@@ -232,7 +232,7 @@ Status GroupCalls::told_of_message(const Status& ended, const Call& call, const 
   switch (ended.code()) {
     case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
     case Code::kTimeout: {
-      const bool knows = polled(call) || ended.peer() == names_.rank();  // there is nobody to ask
+      const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
       return told(knows ? ended : with_standing(ended, probe), call, operation);
     }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank

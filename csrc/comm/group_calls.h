@@ -30,7 +30,8 @@ class Progress;
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
-  // The pointers are not owned, and not touched by calls once abort() has returned; null if the group has one rank.
+  // The pointers are not owned, and not touched by calls once abort() has returned. Executor and control are null if the
+  // group has one rank.
   struct Parts {
     Reactor* reactor = nullptr;
     Executor* executor = nullptr;

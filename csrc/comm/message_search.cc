@@ -37,9 +37,11 @@ void MessageSearch::begin(MessageProbe& probe) {
     numbers_ = {what_.number != 0 ? what_.number : numbers.take(what_.peer, what_.tag, false)};
     has_number_ = true;
   }
+  const GroupNames& names = group_.calls.names();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    probe.look_for(group_.calls.names().to_world(peers_[i]),
-                   {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0});
+    const bool counts = peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
+    probe.look_for(names.to_world(peers_[i]),
+                   {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0}, counts);
   }
 }
 

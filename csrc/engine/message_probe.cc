@@ -4,7 +4,8 @@
 
 namespace pc {
 
-void MessageProbe::look_for(Rank peer, const MessageId& id) {
+void MessageProbe::look_for(Rank peer, const MessageId& id, bool counts) {
+  counted_ += counts ? 1 : 0;
   Sought& sought = sought_.emplace_back(Sought{peer, {}});
   transport_.post_probe(peer, {id, &queue_, sought_.size() - 1, &sought.description});
 }
@@ -30,7 +31,7 @@ Status MessageProbe::wait(const WaitContext& context) {
       break;
     }
     failed_ = which;
-    const bool may_come = ++over_ < sought_.size() && completion.status.code() != Code::kPeerFailure;
+    const bool may_come = ++over_ < counted_ && completion.status.code() != Code::kPeerFailure;
     if (may_come) continue;
     withdraw();
     return completion.status;

@@ -18,7 +18,8 @@ class MessageProbe final : public Work {
   MessageProbe(const MessageProbe&) = delete;
   MessageProbe& operator=(const MessageProbe&) = delete;
 
-  void look_for(Rank peer, const MessageId& id);  // a world rank; the digest does not matter
+  // A world rank; the digest does not matter. `counts`: the wait goes on for it when no other message can come any more.
+  void look_for(Rank peer, const MessageId& id, bool counts = true);
   // The messages to look for may have changed: wait() ends without an error, and without a find.
   void look_again() { queue_.complete({.token = kLookAgain, .status = {}, .found = {}, .nbytes = 0}); }
   CompletionSink* changes() { return &queue_; }  // whatever is completed here with kLookAgain does the same
@@ -57,6 +58,7 @@ class MessageProbe final : public Work {
   Reactor& reactor_;
   CompletionQueue queue_;
   std::deque<Sought> sought_;  // they stay where they are
+  std::size_t counted_ = 0;    // so many of them are worth waiting for
   std::size_t over_ = 0;       // so many have ended with an error
   std::size_t failed_ = 0;
   bool found_ = false, ended_ = false;

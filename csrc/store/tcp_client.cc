@@ -168,8 +168,9 @@ class TcpStore final : public Store {
       if (deadline.expired()) return key_timeout(call.key, true);
     }
     if (deadline.remaining_s() > kShortS) {
-      Result<StoreAnswer> waited = request(call, deadline);
-      if (waited.is_ok() || waited.status().code() != Code::kTimeout) return waited;
+      bool asked = false;
+      Result<StoreAnswer> waited = request(call, deadline, &asked);
+      if (!asked || waited.is_ok() || waited.status().code() != Code::kTimeout) return waited;
     } else if (const Status waited = wait_for(-1, 0, deadline, interrupted_);
                waited.code() == Code::kInterrupted) {
       return waited;
@@ -179,7 +180,8 @@ class TcpStore final : public Store {
     return key_timeout(call.key, true);
   }
 
-  Result<StoreAnswer> request(const StoreCall& call, StoreDeadline deadline) {
+  // `was_asked`: the request has been sent whole.
+  Result<StoreAnswer> request(const StoreCall& call, StoreDeadline deadline, bool* was_asked = nullptr) {
     const StoreHeader header = encode(StoreRequest{call.op, static_cast<uint16_t>(call.key.size()),
                                                    static_cast<uint32_t>(call.value.size()), call.number});
     std::string message(header.data(), header.size());
@@ -187,6 +189,7 @@ class TcpStore final : public Store {
     bool asked = false;
     const bool is_wait = waits(call.op) && call.number != kAtOnce;
     Result<Received> received = exchange(message, deadline, is_wait, asked);
+    if (was_asked != nullptr) *was_asked = asked;
     if (received.is_ok()) {
       auto& [reply, value] = received.value();
       if (reply.code != Code::kOk) return Status(reply.code, value);

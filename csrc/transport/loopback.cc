@@ -11,8 +11,8 @@
 namespace pc {
 namespace {
 
-// Two ends of one link: this rank sends at the one and receives at the other. Whoever posts moves the frames, so nothing
-// is left to poll.
+// Two ends of one link: this rank sends at the one and receives at the other. The thread that posts moves the frames, so
+// nothing is left to poll.
 class LoopbackTransport final : public Transport {
  public:
   LoopbackTransport(Rank rank, Transport* others) : rank_(rank), others_(others) {}
@@ -75,10 +75,16 @@ class LoopbackTransport final : public Transport {
 
   template <class Do>
   void at_both_ends(Do&& change) {
-    const std::lock_guard lock(mutex_);
-    change();
-    while (move(sends_, receives_) || move(receives_, sends_)) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
     }
+    while (move_one()) {
+    }
+  }
+  bool move_one() {
+    const std::lock_guard lock(mutex_);  // of a large message frame by frame, so that others can post meanwhile
+    return move(sends_, receives_) || move(receives_, sends_);
   }
   // Whether a frame has moved.
   bool move(Link& from, Link& to) {

@@ -28,7 +28,7 @@ class ParametersAlike:
         self._arrays = {
             name: x
             for name, x in arrays.items()
-            if library_of(x).mutable and not is_on_gpu(x) and name[0] != "("
+            if library_of(x).mutable and not is_on_gpu(x) and not name.startswith("(")
         }
         self._before = [_hash(x) for x in self._arrays.values()]
         self._group = group

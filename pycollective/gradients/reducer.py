@@ -113,6 +113,7 @@ class GradientReducer:
         assert own is not None
         self._group = own
         self._alike = ParametersAlike(arrays, own) if own._is_strict else None
+        self.compares = True  # with PYCOLLECTIVE_CHECK=strict; the same on all ranks
         self._buckets: list[Bucket] = []
         self._places: dict[str, Place] = {}
         for together in cut(slots, bucket_nbytes, first_bucket_nbytes):
@@ -174,6 +175,7 @@ class GradientReducer:
             InvalidArgument: no such name, another shape or dtype, or it was given before in this step. Nothing of it
                 was taken, and the step goes on.
             As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
+            CollectiveMismatch: with PYCOLLECTIVE_CHECK=strict, if the parameters differ. reset() ends the step.
         """
         self._check_not_given_up()
         self._compare_parameters()
@@ -222,6 +224,7 @@ class GradientReducer:
             group and all reducers go on.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
+        self._compare_parameters(ends_step=True)
         self.launch_all()
         errors = [bucket.error() for bucket in self._buckets]
         results = {name: place.result() for name, place in self._places.items()} if not any(errors) else {}
@@ -246,6 +249,7 @@ class GradientReducer:
                 place.check(gradient)
             if self.has(name):
                 raise InvalidArgument(f'GradientReducer: "{name}" was given before in this step')
+        self._compare_parameters(ends_step=True)
         for bucket in self._buckets:
             for name in bucket.names:
                 if name in gradients:
@@ -267,8 +271,8 @@ class GradientReducer:
             KeyboardInterrupt: the step has not been given up yet: call reset() again.
         """
         self._given_up = True
-        if self._alike is not None and not self._alike.compared:
-            self._alike.compared = True
+        if (alike := self._to_compare()) is not None:
+            alike.compared = True
             self._group.barrier_async(timeout=self._timeout).exception()
         for bucket in self._buckets:
             if bucket.work is None:
@@ -304,9 +308,20 @@ class GradientReducer:
         if self._alike is not None:
             self._alike.compared = False
 
-    def _compare_parameters(self) -> None:
-        if self._alike is not None and not self._alike.compared:
-            self._alike.compare(self._timeout)
+    def _to_compare(self) -> ParametersAlike | None:
+        """What this step has not compared yet."""
+        alike = self._alike
+        return alike if alike is not None and self.compares and not alike.compared else None
+
+    def _compare_parameters(self, *, ends_step: bool = False) -> None:
+        if (alike := self._to_compare()) is None:
+            return
+        try:
+            alike.compare(self._timeout)
+        except CollectiveMismatch:
+            if ends_step:
+                self.reset()
+            raise
 
     def _check_not_given_up(self) -> None:
         if self._given_up:

@@ -35,7 +35,8 @@ SPARSE_FOLLOW = "(sparse gradients follow)"
 # In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
 # on any rank, and gets none: zeros would have weight decay and momentum move it.
 USED = "(parameters that are used)"
-# Likewise, 1 where this rank's gradient is sparse though nothing has said so: all ranks then add up these apart.
+# Likewise, 1 where this rank's gradient is sparse though nothing has said so: it travels as a dense one, and a rank that
+# has none gets a sparse one.
 SPARSE = "(parameters whose gradients are sparse)"
 FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
@@ -95,11 +96,17 @@ class GradientHooks:
         }
         self._check_not_hooked()
         self._timeout = timeout
-        self._keeps_ones = op in KEEPS_ONES
-        self._found_sparse: set[str] = set()  # of the dense ones, in this step on this rank
+        last: dict[str, torch.Tensor] = {}
+        for each in self._sparse.values():
+            last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
+        self._tells_used = bool(self._dense) and op in KEEPS_ONES
+        if self._tells_used:
+            first = next(iter(self._dense.values()))
+            for flags in (SPARSE, USED):
+                last[flags] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
         self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
-        self._make_reducer = partial(
-            GradientReducer,
+        self._reducer = GradientReducer(
+            {**last, **self._dense},
             op=op,
             group=group,
             bucket_nbytes=bucket_nbytes,
@@ -107,7 +114,7 @@ class GradientHooks:
             compression=compression,
             timeout=timeout,
         )
-        self._arrange()
+        self._group = self._reducer.group
         self._passes = passes
         self._passed = 0  # backward passes since gradients were reduced
         self._enabled = True  # False in no_sync()
@@ -123,26 +130,6 @@ class GradientHooks:
         self.backwards = 0  # that have begun
         self._closed = False
         self._install()
-
-    def _arrange(self) -> None:
-        """Makes the buckets, and says in the last one what else a step has."""
-        last: dict[str, torch.Tensor] = {}
-        for each in self._sparse.values():
-            last[SPARSE_FOLLOW] = torch.zeros(1, device=each.device)
-        self._tells_used = bool(self._dense) and self._keeps_ones
-        if self._tells_used:
-            first = next(iter(self._dense.values()))
-            for flags in (SPARSE, USED):
-                last[flags] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
-        self._reducer = self._make_reducer({**last, **self._dense})
-        self._group = self._reducer.group
-
-    def _arrange_as_sparse(self, names: set[str]) -> None:
-        """From the next step on their gradients are in no bucket; all ranks have found them in this one."""
-        self._sparse |= {name: self._dense.pop(name) for name in [*self._dense] if name in names}
-        before = self._reducer
-        self._arrange()
-        before.close()
 
     def check(self) -> None:
         """To be called before a step: clears up after a backward that raised, and refuses what the hooks miss."""
@@ -211,6 +198,10 @@ class GradientHooks:
             parameter.grad = None
         self._launch_all()
 
+    def compare_parameters(self, compares: bool) -> None:
+        """Whether PYCOLLECTIVE_CHECK=strict compares them before each step; where it may not, no rank does it."""
+        self._reducer.compares = compares
+
     @property
     def has_sparse(self) -> bool:
         """Whether a parameter has sparse gradients."""
@@ -247,13 +238,12 @@ class GradientHooks:
             reduced = self._reducer.finish()
         finally:
             self._open = self._reducer.begun  # after Ctrl-C
-        unused, found = self._unused(reduced), self._sparse_somewhere(reduced)
+        unused = self._flagged(USED, reduced, is_set=False)
+        sparse_elsewhere = self._flagged(SPARSE, reduced, is_set=True)
         for name, parameter in self._dense.items():
-            if parameter.requires_grad and name not in unused and name not in found:
-                parameter.grad = reduced[name]
-        sparse |= {name: self._sparse_gradient(each) for name, each in self._dense.items() if name in found}
-        if found:
-            self._arrange_as_sparse(found)
+            if parameter.requires_grad and name not in unused:
+                becomes_sparse = _is_sparse(parameter) or (parameter.grad is None and name in sparse_elsewhere)
+                parameter.grad = reduced[name].to_sparse(1) if becomes_sparse else reduced[name]
         for name, gradient in sparse.items():
             self._sparse[name].grad = self._mean(gradient)
         if self._once:
@@ -261,21 +251,15 @@ class GradientHooks:
         self._passed = 0
         self.reduced = True
 
-    def _unused(self, reduced: dict[str, torch.Tensor]) -> set[str]:
-        """The parameters that have no gradient on any rank. Waits for the GPU only where there are some here."""
+    def _flagged(self, flags: str, reduced: dict[str, torch.Tensor], *, is_set: bool) -> set[str]:
+        """The parameters whose flag is set on some rank, or on none. Empty if this rank has all gradients itself.
+
+        It waits for a GPU only if not.
+        """
         if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
             return set()
-        flags = reduced[USED].tolist()
-        return {name for name, flag in zip(self._dense, flags, strict=True) if flag == 0}
-
-    def _sparse_somewhere(self, reduced: dict[str, torch.Tensor]) -> set[str]:
-        """The parameters in buckets whose gradient is sparse on a rank; the others have none, or a sparse one."""
-        found, self._found_sparse = self._found_sparse, set()
-        if not self._tells_used or (
-            not found and all(each.grad is not None for each in self._dense.values())
-        ):
-            return set()
-        return {name for name, flag in zip(self._dense, reduced[SPARSE].tolist(), strict=True) if flag != 0}
+        found = reduced[flags].tolist()
+        return {name for name, flag in zip(self._dense, found, strict=True) if (flag != 0) == is_set}
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -387,9 +371,8 @@ class GradientHooks:
                 self._reducer.ready(USED, place)
             else:
                 self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
-            if self._found_sparse:
-                flags = [name in self._found_sparse for name in self._dense]
-                self._reducer.ready(SPARSE, torch.tensor(flags, dtype=place.dtype, device=place.device))
+            if any(sparse := [_is_sparse(each) for each in self._dense.values()]):
+                self._reducer.ready(SPARSE, torch.tensor(sparse, dtype=place.dtype, device=place.device))
         self._reducer.launch_all()
 
     def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:
@@ -403,8 +386,7 @@ class GradientHooks:
             )
         view: torch.Tensor = self._reducer.view(name)
         if gradient.layout is torch.sparse_coo and self._tells_used and not self._once:
-            self._found_sparse.add(name)
-            self._reducer.ready(name, view.zero_())
+            self._reducer.ready(name, _dense(gradient))
             return gradient
         if gradient.layout is not torch.strided:
             raise Unsupported(
@@ -452,6 +434,19 @@ class GradientHooks:
         values = self._group.allgather(mine.values(), counts="auto", timeout=self._timeout)
         values = values / self._group.size
         return torch.sparse_coo_tensor(indices.t(), values, mine.shape, check_invariants=True).coalesce()
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    """As to_dense(), which gives zeros (torch 2.13) where values have strides of 0, as those of sum() do."""
+    values = gradient._values()
+    values = values.new_empty(values.shape).copy_(values)
+    return torch.sparse_coo_tensor(
+        gradient._indices(), values, gradient.shape, is_coalesced=gradient.is_coalesced()
+    ).to_dense()
+
+
+def _is_sparse(parameter: Parameter) -> bool:
+    return parameter.grad is not None and parameter.grad.layout is torch.sparse_coo
 
 
 def _arrived(me: weakref.ref[GradientHooks], name: str, parameter: torch.Tensor) -> None:

@@ -46,11 +46,15 @@ class _Arrangement:
         """For an optimizer that has got a group of parameters more; `before` ends if nothing goes wrong."""
         new = optimizer.param_groups[-1]
         options = {key: value for key, value in new.items() if key not in ("params", "param_names")}
+        timeout_s = self.settings["timeout"]
         with before.replaced():
             hooks = self.hooks(optimizer)
-        timeout_s = self.settings["timeout"]
-        self.group.broadcast([each.detach() for each in new["params"]], timeout=timeout_s)
-        new.update(self.group.broadcast_object(options, max_nbytes=ANY_NBYTES, timeout=timeout_s))
+            try:
+                self.group.broadcast([each.detach() for each in new["params"]], timeout=timeout_s)
+                new.update(self.group.broadcast_object(options, max_nbytes=ANY_NBYTES, timeout=timeout_s))
+            except BaseException:
+                hooks.close()
+                raise
         return hooks
 
     def _named(self, optimizer: Optimizer) -> list[tuple[str, Parameter]]:
@@ -198,7 +202,8 @@ def DistributedOptimizer(
         close(): makes it the optimizer that it was.
 
     What DataParallel says about unused parameters, uneven batches and hooks of yours holds here. Sparse gradients, as
-    of nn.Embedding(sparse=True), are averaged with op "avg": the first step finds them, and they are in no bucket then.
+    of nn.Embedding(sparse=True), are averaged with op "avg": they travel as dense ones, and come back sparse.
+    DataParallel, which sees the nn.Embedding, sends their indices and values alone.
 
     Raises:
         InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made before.

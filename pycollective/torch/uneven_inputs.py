@@ -107,9 +107,13 @@ class _Block:
         self._begun: list[GradientHooks] = []  # steps that were answered and have not ended
 
     def __enter__(self) -> _Block:
+        for each in self._joined:  # ranks that only answer do not step
+            each.hooks.compare_parameters(False)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for each in self._joined:
+            each.hooks.compare_parameters(True)
         if kind is not None:  # the other ranks wait for what this one announces
             with contextlib.suppress(CollectiveError):
                 self._group._quit()

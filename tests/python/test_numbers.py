@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
@@ -205,6 +206,9 @@ def of_a_dict() -> None:
     assert pc.reduce({"n": 1}, root=0) == {"n": n if r == 0 else 1}
     with pytest.raises(pc.InvalidArgument, match="does not fit into 64 bits"):
         pc.allreduce({"wide": 2**63})
+    expected = pytest.raises(pc.InvalidArgument, match="does not fit") if r == 0 else contextlib.nullcontext()
+    with expected:
+        pc.reduce({"wide": 2**63, "x": np.uint8(1)}, root=0)
     with pytest.raises(pc.CollectiveMismatch, match="this rank's is x"):
         pc.allreduce({"a" if r else "b": 1.0})
     for mixture in ({"n": 1, "x": np.ones(2)}, {"n": 1, "more": [1.0, 2.0]}):

@@ -86,8 +86,10 @@ def steps_with_its_own_gradients() -> None:
             pc.CollectiveMismatch, match='parameter "weight" is not the same on rank 1 as on rank 0'
         ):
             reducer.reduce({"weight": gradient})
-        reducer.reset()
         assert pc.allreduce(1) == pc.size(), again
+    with pytest.raises(pc.CollectiveMismatch, match='parameter "weight"'):
+        reducer.ready("weight", gradient)
+    reducer.reset()
     pc.broadcast(weight)
     reducer.reduce({"weight": gradient})
     if pc.rank() == 0:
@@ -95,8 +97,8 @@ def steps_with_its_own_gradients() -> None:
     else:
         with pytest.raises(pc.CollectiveMismatch):
             reducer.reduce({"weight": gradient})
-        reducer.reset()
-    reducer.reduce({"weight": gradient})
+    mean = sum(range(1, pc.size() + 1)) / pc.size()
+    assert reducer.reduce({"weight": gradient})["weight"].tolist() == [mean] * 4
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -117,6 +119,22 @@ def trains_a_model_that_is_changed_on_one_rank() -> None:
     optimizer.zero_grad()
     with pytest.raises(pc.CollectiveMismatch, match='parameter "bias" is not the same on rank 1'):
         model(torch.ones(2, 3)).sum().backward()
+
+
+def trains_on_differently_many_batches() -> None:
+    model = pc.torch.DataParallel(torch.nn.Linear(3, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pc.torch.join(model):
+        for _ in range(1 + 2 * pc.rank()):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+    model(torch.ones(2, 3)).sum().backward()
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_in_join_ranks_that_have_no_batch_are_behind_without_an_error() -> None:
+    testing.run(trains_on_differently_many_batches, 2, env=STRICT)
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")

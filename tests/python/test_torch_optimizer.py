@@ -326,6 +326,16 @@ def sparse_gradients_are_found_and_added_up_by_index() -> None:
             optimizer.step()
         assert pc.allgather_object(table.weight.tolist()) == [table.weight.tolist()] * size
         optimizer.close()
+    tied = nn.Embedding(3, 2, sparse=True)
+    nn.init.ones_(tied.weight)
+    optimizer = DistributedOptimizer(sgd(tied.parameters()))
+    dense = rank == 1  # the output layer of a model uses the same weight
+    (nn.functional.linear(torch.ones(1, 2), tied.weight) if dense else tied(torch.tensor([2]))).sum().backward()
+    expected = torch.zeros(3, 2)
+    for other in range(size):
+        expected[slice(None) if other == 1 else 2] += 1
+    torch.testing.assert_close(tied.weight.grad.to_dense(), expected / size)
+    optimizer.close()
     summed = DistributedOptimizer(sgd(nn.Embedding(3, 1, sparse=True).parameters()), op="sum")
     summed.param_groups[0]["params"][0].grad = torch.ones(3, 1).to_sparse()
     with pytest.raises(pc.Unsupported, match="sparse"):
@@ -370,6 +380,8 @@ def a_group_that_cannot_be_added_leaves_the_optimizer_as_it_was() -> None:
     optimizer = DistributedOptimizer(sgd(model.parameters()), backward_passes_per_step=2)
     with pytest.raises(pc.CollectiveMismatch):
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2 + rank))]})
+    with pytest.raises((pc.InvalidArgument, pc.Aborted, pc.CollectiveMismatch)):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "of no use": open})
     with pytest.raises(ValueError, match="more than one parameter group"):
         optimizer.add_param_group({"params": [model[0].weight]})
     model(rows(rank, 0)).sum().backward()

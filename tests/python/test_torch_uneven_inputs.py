@@ -124,6 +124,22 @@ def a_rank_that_leaves_by_an_exception_ends_the_block_of_the_others() -> None:
     assert pc.allreduce(1) == pc.size()
 
 
+@CHECKS.on(2, 3)
+def sparse_gradients_of_an_optimizer_are_those_of_the_ranks_that_are_left() -> None:
+    table = nn.Embedding(4, 1, sparse=True)
+    nn.init.ones_(table.weight)
+    optimizer = DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0))
+    with join(optimizer):
+        for _ in range(pc.rank()):  # rank 0 has none at all
+            optimizer.zero_grad()
+            table(torch.tensor([2])).sum().backward()
+            optimizer.step()
+    steps = pc.size() - 1
+    expected = 1 - sum((pc.size() - 1 - step) / pc.size() for step in range(steps))
+    assert table.weight.detach()[2].item() == pytest.approx(expected, abs=1e-6)
+    assert table.weight.detach()[0].item() == 1
+
+
 @CHECKS.on(1)
 def what_cannot_be_joined_is_refused() -> None:
     model = DataParallel(ones())

@@ -175,6 +175,25 @@ TEST_P(Messages, a_search_ends_when_everybody_it_waits_for_has_left) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(Messages, a_search_ends_where_all_others_have_said_goodbye_before_it_begins) {
+  const Outcomes outcomes = run(3, [](Runtime& runtime, Communicator& group) -> Status {
+    if (group.rank() != 0) {
+      (void)runtime.shutdown(Deadline::after(0.05));  // which rank 0 does not come to
+      return Status::ok();
+    }
+    std::byte nothing{};
+    for (const Rank peer : {1, 2}) {
+      const Status left = group.recv(Buffer{&nothing, 1, DType::kU8}, peer, 3, 15);
+      PC_TRY(must_hold(left.code() == Code::kPeerExited, left.to_string()));
+    }
+    const TimePoint began = now();
+    const Status ended = group.find(kAnyRank, 4, 15).status();
+    PC_TRY(must_hold(ended.code() == Code::kPeerExited, ended.to_string()));
+    return must_hold(now() - began < std::chrono::seconds(10), "it waited until its deadline");
+  });
+  EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
+}
+
 TEST_P(Messages, what_is_received_as_something_else_is_a_mismatch_on_both_sides_and_the_next_one_is_right) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     for (const std::size_t count : {std::size_t{10}, std::size_t{100'000}}) {
