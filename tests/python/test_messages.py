@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -204,25 +207,45 @@ def test_a_rank_sends_messages_to_itself(n: int, transport: str) -> None:
     testing.run(to_oneself, n, env={"PYCOLLECTIVE_TRANSPORT": transport} if n > 1 else None)
 
 
-def waits_for_itself() -> None:
-    outcome: list[BaseException] = []
+def in_another_thread(call: Callable[[], object], end: Callable[[], object]) -> BaseException:
+    """The error of a call that waits in another thread, when `end` has ended it."""
+    errors: list[BaseException] = []
 
     def waits() -> None:
         try:
-            pc.recv(np.empty(1), pc.rank())
-        except pc.CollectiveError as error:
-            outcome.append(error)
+            call()
+        except BaseException as error:
+            errors.append(error)
 
+    before = len(pc.debug.dump()["calls"])
     thread = threading.Thread(target=waits)
     thread.start()
-    while not any("recv" in line for line in map(str, pc.debug.dump()["calls"])):
+    while len(pc.debug.dump()["calls"]) == before:
         time.sleep(0.01)
-    pc.shutdown()
+    end()
     thread.join()
-    assert [type(each) for each in outcome] == [pc.NotInitialized]
+    (error,) = errors
+    return error
 
 
-def test_shutdown_ends_a_message_of_a_rank_to_itself_that_nobody_sends() -> None:
+def waits_for_itself() -> None:
+    group = pc.world().split(0)
+    assert group is not None
+    me = group.rank
+    assert isinstance(in_another_thread(lambda: group.recv(np.empty(1), me), group.close), pc.NotInitialized)
+    with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        pc.recv(np.empty(1), me)
+    with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        pc.recv_async(np.empty(1), me, tag=1).wait()
+    pc.send(np.ones(1), me, tag=2)
+    assert pc.recv(np.empty(1), me, tag=2) == 1
+    ended = in_another_thread(lambda: pc.recv(np.empty(1), me, tag=3), pc.shutdown)
+    assert isinstance(ended, pc.NotInitialized)
+
+
+def test_a_message_of_a_rank_to_itself_that_is_never_sent_can_be_given_up() -> None:
     testing.run(waits_for_itself, 1)
 
 
