@@ -6,10 +6,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from pycollective import lifetime
 
 __all__ = ["device", "make_default"]
+
+PADDLES_OWN = "gpu:0"  # where Paddle computes if the program has chosen nothing
 
 
 def device() -> str:
@@ -31,26 +34,41 @@ def device() -> str:
         True
         >>> pc.shutdown()
     """
-    local_rank, count = lifetime.local_rank(), visible_gpus()
-    return f"cuda:{local_rank % count}" if count else "cpu"
+    number = _gpu_of(lifetime.local_rank())
+    return "cpu" if number is None else f"cuda:{number}"
 
 
 def make_default() -> None:
     """Makes device() the one on which torch and Paddle compute where the program names none, if they are loaded.
 
-    CUDA is not initialized by this: torch does it first thing when it does that, and keeps a device that was chosen.
+    CUDA is not initialized by this: torch does it first thing when it does that, by the GPUs that there are then. A
+    device that the program has chosen stays.
     """
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:
         return
-    name = device()
-    if name == "cpu":
+    local_rank = lifetime.local_rank()
+    number = _gpu_of(local_rank)
+    if number is None:
         return
-    number = int(name.partition(":")[2])
     if torch is not None and not torch.cuda.is_initialized():
-        torch.cuda._lazy_call(lambda: torch.cuda.set_device(number))
-    if paddle is not None and hasattr(paddle, "device") and paddle.device.is_compiled_with_cuda():
-        paddle.device.set_device(f"gpu:{number}")
+        torch.cuda._lazy_call(lambda: _begin_on_gpu(torch, local_rank))
+    places = getattr(paddle, "device", None)
+    if places is not None and places.is_compiled_with_cuda() and places.get_device() == PADDLES_OWN:
+        places.set_device(f"gpu:{number}")
+
+
+def _begin_on_gpu(torch: Any, local_rank: int) -> None:  # noqa: ANN401
+    """Called by torch when it has initialized CUDA, maybe long after init(), and after shutdown()."""
+    number = _gpu_of(local_rank)
+    if number is not None and number < torch.cuda.device_count():
+        torch.cuda.set_device(number)
+
+
+def _gpu_of(local_rank: int) -> int | None:
+    """Ranks of a host take its GPUs in turn."""
+    count = visible_gpus()
+    return local_rank % count if count else None
 
 
 def visible_gpus() -> int:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pycollective._core import Group
 from pycollective.advice import advised
+from pycollective.data.agreement import on_all
 from pycollective.data.cut import Uneven
 from pycollective.data.samplers import BatchSampler
-from pycollective.errors import InvalidArgument
+from pycollective.errors import InvalidArgument, NotInitialized
+from pycollective.one_rank import members_of
 
 __all__ = ["DataLoader"]
 
+CALL = "pc.data.DataLoader"
 # The framework of a dataset, by the module that has its classes: what reads it there.
 FRAMEWORKS = {"torch": "torch.utils.data", "paddle": "paddle.io"}
 
@@ -30,15 +35,19 @@ class DataLoader:
 
     Parameters:
         dataset: a Dataset of torch or Paddle, which the DataLoader of that framework reads; an array or tensor, or a
-            tuple, list or dict of such with one length, which are indexed along axis 0; or anything with a length
-            and integer indices, from which lists of samples come. The same on all ranks.
+            tuple or dict of such columns with one length, also inside each other, which are indexed along axis 0; or
+            anything with a length and integer indices, such as a list, from which lists of samples come. A list of
+            arrays, or of dicts, lists or tuples of arrays, may be samples or columns, and is refused without a
+            collate_fn, with which it is samples. The same on all ranks.
         global_batch_size: samples of all ranks together. The ranks must divide it, unless uneven="exact".
         batch_size_per_rank: samples of one rank; this or global_batch_size.
         shuffle: another order in each epoch.
         seed: from 0; the same on all ranks.
-        uneven: what becomes of a last batch that is too short: "pad", "drop" or "exact", as in BatchSampler.
+        uneven: what becomes of a last batch that is too short: "pad", "drop" or "exact", as in BatchSampler. With
+            "exact" a rank's slice may be empty, which frameworks cannot collate: it wants a collate_fn for theirs.
         num_workers: how many processes read ahead, in a framework's DataLoader.
-        collate_fn: makes a batch of a list of samples; default that of the framework, and for others the list itself.
+        collate_fn: makes a batch of a list of samples, of which one of columns is a tuple or dict of what they have
+            there; default that of the framework, for columns the part of each, and for others the list itself.
         options: more arguments for the framework's DataLoader, such as {"pin_memory": True}.
         group: whose ranks share the samples; default the world.
 
@@ -46,7 +55,7 @@ class DataLoader:
         sampler: the BatchSampler that says which samples come.
 
     Raises:
-        InvalidArgument: one of these cannot be right; what samplers refuse is raised on all ranks.
+        InvalidArgument: one of these cannot be right; raised on all ranks, as is what the dataset's len() raises.
         CollectiveMismatch: the ranks have other arguments, or datasets of other lengths.
         NotInitialized: there is no world.
 
@@ -77,36 +86,45 @@ class DataLoader:
         options: Mapping[str, Any] | None = None,
         group: Group | None = None,
     ) -> None:
-        framework = _framework_of(dataset)
-        if framework is None and (num_workers or options):
-            raise InvalidArgument(
-                "pc.data.DataLoader: num_workers and options are for the DataLoader of torch or Paddle, and this is a "
-                f"{type(dataset).__name__}, which is indexed here: make it a Dataset of one of them"
+        members = members_of(group)
+        if members is None:
+            raise NotInitialized(f"{CALL}: there is no world: call pc.init() first")
+        more = dict(options or {})
+        collates = collate_fn is not None or more.get("collate_fn") is not None
+        found: list[_Found] = []
+
+        def look() -> None:
+            only_of_framework = bool(num_workers or options)
+            found.append(
+                _look_at(dataset, collates=collates, uneven=uneven, only_of_framework=only_of_framework)
             )
-        arrays = None if framework is not None or collate_fn is not None else _arrays_of(dataset)
+
+        on_all(members, CALL, look)
+        framework, is_columns, length = found[0]
         self.sampler = BatchSampler(
-            _length(dataset, arrays),
+            length,
             global_batch_size=global_batch_size,
             batch_size_per_rank=batch_size_per_rank,
             shuffle=shuffle,
             seed=seed,
             uneven=uneven,
-            group=group,
+            group=members,
         )
         self._batches: Iterable[Any]
         if framework is not None:
-            more = dict(options or {})
             if collate_fn is not None:
                 more["collate_fn"] = collate_fn
             make = sys.modules[FRAMEWORKS[framework]].DataLoader
             self._batches = make(dataset, batch_sampler=self.sampler, num_workers=num_workers, **more)
-        elif arrays is not None:
+            return
+        if is_columns and collate_fn is None:
             self._batches = _Batches(
                 self.sampler, lambda batch: _indexed(dataset, np.asarray(batch, np.int64))
             )
-        else:
-            collate = collate_fn or (lambda samples: samples)
-            self._batches = _Batches(self.sampler, lambda batch: collate([dataset[each] for each in batch]))
+            return
+        collate = collate_fn or (lambda samples: samples)
+        one = partial(_indexed, dataset) if is_columns else partial(operator.getitem, dataset)
+        self._batches = _Batches(self.sampler, lambda batch: collate([one(each) for each in batch]))
 
     def __len__(self) -> int:
         """How many batches an epoch has, on every rank."""
@@ -145,6 +163,37 @@ class _Batches:
         return map(self._make, self._sampler)
 
 
+class _Found(NamedTuple):
+    framework: str | None
+    is_columns: bool  # arrays that are indexed alike
+    length: int
+
+
+def _look_at(
+    dataset: Any,  # noqa: ANN401
+    *,
+    collates: bool,
+    uneven: Uneven,
+    only_of_framework: bool,
+) -> _Found:
+    """How the dataset is read; refuses what cannot be. `only_of_framework`: there are arguments that only one takes."""
+    framework = _framework_of(dataset)
+    if framework is None:
+        if only_of_framework:
+            raise InvalidArgument(
+                f"{CALL}: num_workers and options are for the DataLoader of torch or Paddle, and this is a "
+                f"{type(dataset).__name__}, which is indexed here: make it a Dataset of one of them"
+            )
+    elif uneven == "exact" and not collates:
+        raise InvalidArgument(
+            f'{CALL}: uneven="exact" may leave a rank an empty slice, of which the DataLoader of {framework} makes no '
+            'batch: give collate_fn=, which makes one of an empty list too, or take uneven="pad" and drop the pads '
+            "with pc.data.gather()"
+        )
+    arrays = None if framework is not None else _columns_of(dataset, collates=collates)
+    return _Found(framework, arrays is not None, _length(dataset, arrays))
+
+
 def _framework_of(dataset: object) -> str | None:
     """The framework whose DataLoader reads it: what is no Dataset of one that is loaded has none."""
     for framework, module in FRAMEWORKS.items():
@@ -153,24 +202,60 @@ def _framework_of(dataset: object) -> str | None:
             continue
         if isinstance(dataset, loaded.IterableDataset):
             raise InvalidArgument(
-                "pc.data.DataLoader: an IterableDataset has no indices to draw from: take pc.data.shard(dataset), or "
+                f"{CALL}: an IterableDataset has no indices to draw from: take pc.data.shard(dataset), or "
                 "pc.data.scatter() where only one rank can read it"
             )
         return framework
     return None
 
 
-def _arrays_of(dataset: Any) -> list[Any] | None:  # noqa: ANN401
-    """The arrays in it that are indexed alike; None if it is something else."""
-    if getattr(dataset, "shape", None):
-        return [dataset]
-    members = [*dataset.values()] if isinstance(dataset, dict) else dataset
-    if not isinstance(members, (list, tuple)) or not members:
+def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: ANN401
+    """The arrays in it that are indexed alike; None if it is a sequence of samples. Refuses what may be both."""
+    if isinstance(dataset, list):
+        if not collates and _arrays_in(dataset) is not None:
+            raise InvalidArgument(
+                f"{CALL}: a list of arrays, or of dicts, lists or tuples of arrays, may be samples or columns: make a "
+                "tuple of it if they are columns, and give collate_fn= if they are samples"
+            )
         return None
-    found = [_arrays_of(member) for member in members]
-    if any(each is None for each in found):
-        return None
-    return [array for each in found if each is not None for array in each]
+    arrays = _arrays_in(dataset)
+    if arrays is None:
+        if any(_is_array(member) for member in _members(dataset)):
+            raise InvalidArgument(
+                f"{CALL}: this {type(dataset).__name__} has arrays beside what is no array: columns are arrays, so "
+                "make them of the others too, with one element per sample; samples come in a list"
+            )
+    elif _has_list(dataset):
+        raise InvalidArgument(
+            f"{CALL}: a list of arrays in a {type(dataset).__name__} may be samples or columns: make a tuple of it if "
+            "they are columns, and one array if they are samples"
+        )
+    return arrays
+
+
+def _is_array(value: object) -> bool:
+    return bool(getattr(value, "shape", None))
+
+
+def _members(value: Any) -> Iterable[Any]:  # noqa: ANN401
+    return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+
+
+def _arrays_in(value: Any) -> list[Any] | None:  # noqa: ANN401
+    """Of an array or a container of arrays; None if there is something else, or nothing."""
+    if _is_array(value):
+        return [value]
+    found: list[Any] = []
+    for member in _members(value):
+        arrays = _arrays_in(member)
+        if arrays is None:
+            return None
+        found += arrays
+    return found or None
+
+
+def _has_list(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, list) or any(_has_list(member) for member in _members(value))
 
 
 def _length(dataset: Any, arrays: list[Any] | None) -> int:  # noqa: ANN401
@@ -179,21 +264,22 @@ def _length(dataset: Any, arrays: list[Any] | None) -> int:  # noqa: ANN401
             return len(dataset)
         except TypeError as error:
             raise InvalidArgument(
-                f"pc.data.DataLoader: {error}: a dataset has a length and is indexed by integers; pc.data.shard() "
+                f"{CALL}: {error}: a dataset has a length and is indexed by integers; pc.data.shard() "
                 "takes any iterable"
             ) from None
     lengths = {int(array.shape[0]) for array in arrays}
     if len(lengths) != 1:
         raise InvalidArgument(
-            f"pc.data.DataLoader: arrays of lengths {sorted(lengths)} are no samples of one dataset: they must have "
+            f"{CALL}: arrays of lengths {sorted(lengths)} are no samples of one dataset: they must have "
             "one length along axis 0"
         )
     return lengths.pop()
 
 
-def _indexed(dataset: Any, indices: Any) -> Any:  # noqa: ANN401
-    if isinstance(dataset, dict):
-        return {key: _indexed(value, indices) for key, value in dataset.items()}
-    if isinstance(dataset, (list, tuple)):
-        return type(dataset)(_indexed(member, indices) for member in dataset)
-    return dataset[indices]
+def _indexed(columns: Any, index: Any) -> Any:  # noqa: ANN401
+    if isinstance(columns, dict):
+        return {key: _indexed(value, index) for key, value in columns.items()}
+    if isinstance(columns, tuple):
+        make = getattr(columns, "_make", type(columns))  # a namedtuple takes its fields one by one
+        return make(_indexed(member, index) for member in columns)
+    return columns[index]

@@ -53,7 +53,8 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
     synchronize(). After an exception in the middle of a step call reset().
 
     Raises:
-        InvalidArgument: `layers` is no Layer of Paddle, or has nothing to train.
+        InvalidArgument: `layers` is no Layer of Paddle, or has nothing to train. When called: a parameter that stopped
+            gradients here does so no more.
         CollectiveMismatch: the ranks' models differ.
         SystemError, OSError: from backward(), with a CollectiveError as its cause or in its text: Paddle calls what is
             Python's in the middle of its own.
@@ -83,15 +84,17 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             raise InvalidArgument(f"DataParallel: it takes a Layer of Paddle, not {type(layers).__name__}")
         super().__init__()
         self._layers = layers
-        self._trained = {name: each for name, each in layers.named_parameters() if not each.stop_gradient}
+        named = dict(layers.named_parameters())
+        self._trained = {name: each for name, each in named.items() if not each.stop_gradient}
+        self._frozen = {name: each for name, each in named.items() if each.stop_gradient}
         if not self._trained:
             raise InvalidArgument(
                 "DataParallel: no parameter requires a gradient, so there is nothing to train"
             )
-        self._used = paddle.zeros([len(self._trained)], "float32")
+        used = _on_the_cpu([False] * len(self._trained))
         ranks = _core.world() if group is None else group
         self._reducer = GradientReducer(
-            {USED: self._used, **self._trained},
+            {USED: used, **self._trained},
             op="avg",
             group=ranks,
             bucket_nbytes=bucket_nbytes,
@@ -157,6 +160,16 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             raise InvalidArgument("this DataParallel was ended by its close()")
         if self._backward is not None:  # it has raised
             self.reset()
+        self._check_frozen()
+
+    def _check_frozen(self) -> None:
+        for name, parameter in self._frozen.items():
+            if not parameter.stop_gradient:
+                raise InvalidArgument(
+                    f'"{name}" requires a gradient since the DataParallel was made (its stop_gradient was set to '
+                    "False), and its gradients would not be reduced: freeze and thaw parameters first, or call "
+                    "close(), and make the DataParallel anew"
+                )
 
     def _arrived(self, name: str) -> None:
         """A gradient has been accumulated."""
@@ -171,6 +184,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         self._reducer.ready(name, self._trained[name].grad)
 
     def _begin(self) -> None:
+        self._check_frozen()
         self._backward = backward = object()
         self._reduces = self._enabled
         me = weakref.ref(self)
@@ -189,8 +203,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             if name != USED and self._trained[name].grad is not None:
                 self._reducer.ready(name, self._trained[name].grad)
         if not self._reducer.has(USED):
-            used = [each.grad is not None for each in self._trained.values()]
-            self._reducer.ready(USED, paddle.to_tensor(used, dtype="float32", place=paddle.CPUPlace()))
+            self._reducer.ready(USED, _on_the_cpu([each.grad is not None for each in self._trained.values()]))
         reduced = self._reducer.finish()
         for (name, parameter), used_somewhere in zip(
             self._trained.items(), reduced[USED].tolist(), strict=True
@@ -201,6 +214,11 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
                 parameter.grad = reduced[name].clone()
             else:
                 self._library.assign(parameter.grad, reduced[name])
+
+
+def _on_the_cpu(flags: list[bool]) -> Any:  # noqa: ANN401
+    """As the gradients are. Without a place Paddle would take the GPU, in a build that has one."""
+    return paddle.to_tensor(flags, dtype="float32", place=paddle.CPUPlace())
 
 
 def _arrived(me: weakref.ref[DataParallel], name: str, *_: object) -> None:

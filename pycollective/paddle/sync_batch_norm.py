@@ -41,7 +41,8 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
 
     Raises:
         InvalidArgument: when called: the input has another number of channels.
-        ValueError: when called, on every rank: there is at most one value per channel on all ranks together.
+        ValueError: when called, on every rank: there is one value per channel on all ranks together. Where there is
+            none on any rank, the output is empty and the running statistics stay as they are, as in nn.BatchNorm.
         CollectiveError: when called, as pycollective.allgather().
 
     Example:
@@ -127,17 +128,21 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
             )
         place = _Place(axis, len(input.shape))
         count, mean, variance = place.statistics(input, group)
-        if count <= 1:
+        if count == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got {int(count)} on all ranks together"
+                "Expected more than 1 value per channel when training, got 1 on all ranks together"
             )
-        with paddle.no_grad():
-            for running, new in ((self._mean, mean), (self._variance, variance)):
-                running.set_value(running * self._momentum + new.astype(running.dtype) * (1 - self._momentum))
+        if count:
+            self._track(mean, variance)
         weight = paddle.ones([self._num_features], self._dtype) if self.weight is None else self.weight
         bias = paddle.zeros([self._num_features], self._dtype) if self.bias is None else self.bias
         scale = (variance + self._epsilon).rsqrt()
-        return _Normalized.apply(input, weight, bias, mean, scale, float(count), place, group)
+        return _Normalized.apply(input, weight, bias, mean, scale, max(count, 1.0), place, group)
+
+    @paddle.no_grad()  # type: ignore[untyped-decorator]
+    def _track(self, mean: Any, variance: Any) -> None:  # noqa: ANN401
+        for running, new in ((self._mean, mean), (self._variance, variance)):
+            running.set_value(running * self._momentum + new.astype(running.dtype) * (1 - self._momentum))
 
 
 class _Place:
@@ -172,6 +177,8 @@ class _Place:
 
 
 class _Normalized(PyLayer):  # type: ignore[misc]
+    """The output. `count`: of the values per channel on all ranks, at least 1."""
+
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401  Paddle's context
@@ -186,16 +193,22 @@ class _Normalized(PyLayer):  # type: ignore[misc]
     ) -> Any:  # noqa: ANN401
         ctx.save_for_backward(x, weight, mean, scale)
         ctx.count, ctx.place, ctx.group = count, place, group
+        ctx.wanted = [not each.stop_gradient for each in (x, weight, bias)]
         distance = x - place.along(mean, x)
         return distance * place.along(scale * weight.astype(scale.dtype), x) + place.along(bias, x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        # Paddle wants None for each input that stops gradients, and a gradient for each other.
         x, weight, mean, scale = ctx.saved_tensor()
+        x_wants, weight_wants, bias_wants = ctx.wanted
         place = ctx.place
         distance = x - place.along(mean, x)
         here = paddle.stack([place.sums(gradient), place.sums(gradient * distance)]).astype("float64")
-        d_weight, d_bias = (here[1] * scale).astype(weight.dtype), here[0].astype(weight.dtype)
+        d_weight = (here[1] * scale).astype(weight.dtype) if weight_wants else None
+        d_bias = here[0].astype(weight.dtype) if bias_wants else None
+        if not x_wants:  # on any rank
+            return None, d_weight, d_bias, None, None
         everywhere = ctx.group.allreduce(here.clone()) / ctx.count
         d_x = gradient - place.along(everywhere[0], x)
         d_x = d_x - distance * place.along(scale.square() * everywhere[1], x)

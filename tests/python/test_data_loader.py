@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +14,11 @@ from pycollective.data import cut
 
 CHECKS = Checks()
 N = 10
+
+
+class Columns(NamedTuple):
+    x: Any
+    y: Any
 
 
 def slices(global_batch_size: int = 4) -> list[slice]:
@@ -28,7 +33,7 @@ def slices(global_batch_size: int = 4) -> list[slice]:
 @CHECKS.on(1, 2, 4)
 def arrays_of_any_library_are_cut_along_axis_0() -> None:
     x, y = np.arange(2.0 * N).reshape(N, 2), np.arange(N)
-    datasets: list[Any] = [x, (x, y), [x, y], {"x": x, "more": (y,)}]
+    datasets: list[Any] = [x, (x, y), Columns(x, y), {"x": x, "more": (y,)}]
     if torch is not None:
         datasets.append({"x": torch.from_numpy(x)})
     for dataset in datasets:
@@ -36,7 +41,7 @@ def arrays_of_any_library_are_cut_along_axis_0() -> None:
         got = list(loader)
         assert len(got) == len(loader) == 2
         for batch, rows in zip(got, slices(), strict=True):
-            assert isinstance(batch, type(dataset))
+            assert type(batch) is type(dataset)
             flat = (
                 batch
                 if isinstance(dataset, np.ndarray)
@@ -58,6 +63,88 @@ def anything_with_a_length_and_indices_gives_lists_of_samples() -> None:
     )
     joined = list(pc.data.DataLoader(words, batch_size_per_rank=2, uneven="drop", collate_fn=" ".join))
     assert joined == [" ".join(batch) for batch in batches]
+
+
+@CHECKS.on(1, 2)
+def a_list_that_may_be_samples_or_columns_is_refused_without_a_collate_fn() -> None:
+    images = np.arange(2.0 * N).reshape(N, 2)
+    made: Any = {"global_batch_size": 4, "uneven": "drop"}
+    samples: list[list[Any]] = [
+        [*images],
+        [{"x": image} for image in images],
+        [(image, image) for image in images],
+        [[image, {"more": (image,)}] for image in images],
+    ]
+    for dataset in samples:
+        with pytest.raises(pc.InvalidArgument, match=r"tuple of it.*columns, and give collate_fn="):
+            pc.data.DataLoader(dataset, **made)
+        for batch, rows in zip(pc.data.DataLoader(dataset, collate_fn=list, **made), slices(), strict=True):
+            expected = dataset[rows]
+            assert [id(each) for each in batch] == [id(each) for each in expected]
+    plain: list[list[Any]] = [
+        [(image, number) for number, image in enumerate(images)],
+        [{"x": number, "words": ["a"]} for number in range(N)],
+        [[number, number] for number in range(N)],
+        [*images[:, 0]],
+    ]
+    for dataset in plain:
+        for batch, rows in zip(pc.data.DataLoader(dataset, **made), slices(), strict=True):
+            assert batch == dataset[rows]
+    for inside in ((images, [*images]), {"x": images, "y": ([*images],)}):
+        for more in ({}, {"collate_fn": list}):
+            with pytest.raises(pc.InvalidArgument, match="one array if they are samples"):
+                pc.data.DataLoader(inside, **made, **more)
+    for mixed in ((images, ["word"] * N), {"x": images, "y": None}):
+        with pytest.raises(pc.InvalidArgument, match="arrays beside what is no array"):
+            pc.data.DataLoader(mixed, **made)
+
+
+@CHECKS.on(1, 2)
+def a_sample_of_columns_is_what_they_have_at_one_index() -> None:
+    x, y = np.arange(2.0 * N).reshape(N, 2), np.arange(N)
+    made: Any = {"global_batch_size": 4, "uneven": "drop", "collate_fn": list}
+    for dataset in (y, Columns(x, y), {"x": x, "y": y}):
+        for batch, rows in zip(pc.data.DataLoader(dataset, **made), slices(), strict=True):
+            for sample, index in zip(batch, range(N)[rows], strict=True):
+                if dataset is y:
+                    assert sample == index
+                else:
+                    assert type(sample) is type(dataset)
+                    got = sample if isinstance(sample, dict) else sample._asdict()
+                    assert (got["x"].tolist(), got["y"]) == (x[index].tolist(), index)
+
+
+class Broken:
+    """A dataset whose file is not there."""
+
+    def __len__(self) -> int:
+        raise FileNotFoundError(2, "No such file", "train.bin")
+
+
+@CHECKS.on(2, 3)
+def what_one_rank_refuses_is_raised_on_all() -> None:
+    last = pc.rank() == pc.size() - 1
+    rows: list[tuple[Any, Any, dict[str, Any], type[Exception], str]] = [
+        (range(N), Broken(), {}, FileNotFoundError, "train.bin"),
+        (range(N), iter([1]), {}, pc.InvalidArgument, "pc.data.shard"),
+        (np.zeros(N), [np.zeros(1)] * N, {}, pc.InvalidArgument, "collate_fn="),
+        (np.zeros(N), (np.zeros(3), np.zeros(4)), {}, pc.InvalidArgument, r"lengths \[3, 4\]"),
+        (np.zeros(N), np.zeros(N), {"num_workers": 1}, pc.InvalidArgument, "num_workers"),
+    ]
+    if torch is not None:
+        rows.append((TensorDataset(torch.zeros(N)), Stream(), {}, pc.InvalidArgument, "an IterableDataset"))
+    for whole, broken, more, error, why in rows:
+        with pytest.raises(error, match=why) as raised:
+            pc.data.DataLoader(
+                broken if last else whole, batch_size_per_rank=1, uneven="drop", **(more if last else {})
+            )
+        assert last or isinstance(raised.value.__cause__, pc.RemoteError)
+    assert pc.allreduce(1) == pc.size()
+
+
+def test_without_a_world_it_is_told_to_make_one() -> None:
+    with pytest.raises(pc.NotInitialized, match=r"pc\.data\.DataLoader: .*pc\.init\(\)"):
+        pc.data.DataLoader(np.zeros(N), global_batch_size=2)
 
 
 @CHECKS.on(2)
@@ -83,6 +170,7 @@ def what_is_no_dataset_is_refused_on_all() -> None:
         (iter([1]), {}, "pc.data.shard"),
         (np.zeros(4), {"num_workers": 2}, "num_workers"),
         (np.zeros(4), {"options": {"pin_memory": True}}, "options"),
+        ([1, 2], {"options": {"collate_fn": list}}, "options"),
     ]
     for dataset, more, why in rows:
         with pytest.raises(pc.InvalidArgument, match=why):
@@ -111,12 +199,23 @@ if torch is not None:
         )
         assert set(pairs) == {2 // pc.size()}
 
+    class Stream(IterableDataset):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            return iter(())
+
+    @CHECKS.on(1, 2)
+    def exact_batches_of_a_framework_want_a_collate_fn_that_takes_none() -> None:
+        x = torch.arange(5)
+        made: Any = {"global_batch_size": 4, "uneven": "exact"}  # the last batch has one sample, on rank 0
+        with pytest.raises(pc.InvalidArgument, match=r"of torch makes no batch: give collate_fn=.*gather"):
+            pc.data.DataLoader(TensorDataset(x), **made)
+        for more in ({"collate_fn": len}, {"options": {"collate_fn": len}}):
+            counts = list(pc.data.DataLoader(TensorDataset(x), **made, **more))
+            assert counts == [4 // pc.size(), int(pc.rank() == 0)]
+        assert [len(batch) for batch in pc.data.DataLoader(x, **made)] == counts
+
     @CHECKS.on(2)
     def an_iterable_dataset_is_refused_with_the_way_out() -> None:
-        class Stream(IterableDataset):  # type: ignore[type-arg]
-            def __iter__(self) -> Any:
-                return iter(())
-
         with pytest.raises(pc.InvalidArgument, match=r"pc\.data\.shard"):
             pc.data.DataLoader(Stream(), global_batch_size=2)
 

@@ -144,6 +144,21 @@ def survives_what_goes_wrong() -> None:
     for wrong, why in (("model", "Layer of Paddle"), (nn.ReLU(), "nothing to train")):
         with pytest.raises(pc.InvalidArgument, match=why):
             pc.paddle.DataParallel(wrong)
+    inner = net()
+    inner.right.weight.stop_gradient = True
+    frozen = pc.paddle.DataParallel(inner)
+    frozen(batch(rank, 0), "right").sum().backward()
+    assert inner.right.weight.grad is None
+    inner.right.weight.stop_gradient = False
+    for step in (lambda: frozen(batch(rank, 1)), frozen.synchronize):
+        with pytest.raises(pc.InvalidArgument, match=r'"right\.weight" requires a gradient since.*anew'):
+            step()
+    with pytest.raises(SystemError) as raised:  # of what has not come through the DataParallel's forward
+        inner(batch(rank, 1), "right").sum().backward()
+    first: BaseException = raised.value
+    while first.__cause__ is not None:  # Paddle goes on to the next hook
+        first = first.__cause__
+    assert isinstance(first, pc.InvalidArgument)
     with pytest.raises(pc.CollectiveMismatch, match=r"parameter 0 is \"weight\""):
         pc.paddle.DataParallel(nn.Linear(2 + rank, 2))
     assert pc.allreduce(1) == pc.size()
@@ -151,6 +166,28 @@ def survives_what_goes_wrong() -> None:
 
 def test_errors_are_raised_on_all_ranks_and_training_goes_on() -> None:
     testing.run(survives_what_goes_wrong, 2)
+
+
+def test_what_travels_is_on_the_cpu_whatever_device_paddle_computes_on(
+    monkeypatch: pytest.MonkeyPatch, world_of_one: pc.Group
+) -> None:
+    """As a build for GPUs would make it: there a tensor that names no place is on the GPU."""
+    places, made = [], paddle.to_tensor
+
+    def to_tensor(*data: Any, place: Any = "the GPU", **named: Any) -> Any:
+        places.append(str(place))
+        return made(*data, **named)
+
+    def on_the_gpu(*_: Any, **__: Any) -> None:
+        raise AssertionError("names no place")
+
+    model, x = net(), batch(0, 0)
+    monkeypatch.setattr(paddle, "to_tensor", to_tensor)
+    for name in ("zeros", "ones", "full"):
+        monkeypatch.setattr(paddle, name, on_the_gpu)
+    wrapped = pc.paddle.DataParallel(model)
+    wrapped(x).sum().backward()
+    assert places == ["Place(cpu)"] * 2
 
 
 SHAPES: list[tuple[Any, tuple[int, ...], str]] = [
@@ -189,8 +226,64 @@ def normalizes_all_batches_together() -> None:
         np.testing.assert_allclose(layer(x).numpy(), one(x_one).numpy()[part], **close)
     with pytest.raises(ValueError, match="more than 1 value"):
         pc.paddle.SyncBatchNorm(3)(paddle.ones([int(rank == 0), 3]))
+    for kind, shape, _ in SHAPES[:2]:  # empty on all ranks
+        layer, one = pc.paddle.SyncBatchNorm.convert(kind(3)), kind(3)
+        for each in (layer, one):
+            x = paddle.zeros([0, *shape[1:]])
+            x.stop_gradient = False
+            y = each(x)
+            y.sum().backward()
+            assert y.shape == x.grad.shape == [0, *shape[1:]]
+            for values, expected in ((each._mean, 0), (each._variance, 1), (each.weight.grad, 0)):
+                assert values.tolist() == [expected] * 3
     with pytest.raises(pc.InvalidArgument, match="3 channels"):
         pc.paddle.SyncBatchNorm(3)(paddle.ones([2, 4]))
+
+
+# What stops gradients: the input, as of a first layer on raw data; no weight or bias; one that is frozen.
+STOPS: list[tuple[bool, dict[str, Any], str]] = [
+    (True, {}, ""),
+    (False, {"weight_attr": False}, ""),
+    (False, {"bias_attr": False}, ""),
+    (False, {"weight_attr": False, "bias_attr": False}, ""),
+    (False, {}, "weight"),
+    (False, {}, "bias"),
+    (True, {}, "bias"),
+]
+
+
+def goes_backward_where_inputs_stop_gradients() -> None:
+    rank, size = pc.rank(), pc.size()
+    whole = np.random.default_rng(4).standard_normal((4 * size, 3)).astype("float32")
+    part = slice(4 * rank, 4 * rank + 4)
+    normalized = (whole - whole.mean(0)) / np.sqrt(whole.var(0) + 1e-5)
+    # Paddle's own layer has no gradient of the bias where there is no weight.
+    sums = {"weight": (whole * normalized).sum(0), "bias": whole.sum(0)}
+    for raw, attributes, frozen in STOPS:
+        one = nn.BatchNorm1D(3, **attributes)
+        layer = pc.paddle.SyncBatchNorm(3, **attributes)
+        found = []
+        for each, data in ((one, whole), (layer, whole[part])):
+            if frozen:
+                getattr(each, frozen).stop_gradient = True
+            x = paddle.to_tensor(data, stop_gradient=raw)
+            (each(x) * paddle.to_tensor(data)).sum().backward()
+            found.append(x.grad)
+        if raw:
+            assert found == [None, None]
+        else:
+            np.testing.assert_allclose(found[1].numpy(), found[0].numpy()[part], rtol=1e-4, atol=1e-5)
+        for name, expected in sums.items():
+            got = getattr(layer, name)
+            if f"{name}_attr" in attributes or name == frozen:
+                assert got is None or got.grad is None
+            else:
+                total = pc.allreduce(got.grad.clone())
+                np.testing.assert_allclose(total.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_goes_backward_where_inputs_stop_gradients() -> None:
+    testing.run(goes_backward_where_inputs_stop_gradients, 2)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -198,8 +198,10 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(
 class FakeCuda:
     """torch.cuda, of which calls wait until CUDA is initialized."""
 
-    def __init__(self, *, initialized: bool) -> None:
-        self.initialized, self.queued, self.device = initialized, [], 0
+    def __init__(self, *, initialized: bool, count: int = 3) -> None:
+        self.initialized, self.count = initialized, count
+        self.queued: list[Callable[[], None]] = []
+        self.device = 0
 
     def is_initialized(self) -> bool:
         return self.initialized
@@ -208,22 +210,61 @@ class FakeCuda:
         self.queued.append(call)
 
     def set_device(self, device: int) -> None:
+        assert device < self.count, "CUDA error: invalid device ordinal"
+        self.device = device
+
+    def device_count(self) -> int:
+        return self.count
+
+
+class FakePaddleDevice:
+    """paddle.device of a build for GPUs."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def is_compiled_with_cuda(self) -> bool:
+        return True
+
+    def get_device(self) -> str:
+        return self.device
+
+    def set_device(self, device: str) -> None:
         self.device = device
 
 
 def test_init_makes_the_device_of_the_rank_that_of_torch_and_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     present(monkeypatch, 3)
     monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 4)
-    cuda, chosen = FakeCuda(initialized=False), []
+    cuda, place = FakeCuda(initialized=False), FakePaddleDevice("gpu:0")
     monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
-    place = types.SimpleNamespace(is_compiled_with_cuda=lambda: True, set_device=chosen.append)
     monkeypatch.setitem(sys.modules, "paddle", types.SimpleNamespace(device=place))
     pc.init()
     pc.shutdown()
     assert cuda.device == 0, "CUDA is not initialized by init()"
     for call in cuda.queued:
         call()
-    assert (cuda.device, chosen) == (1, ["gpu:1"])
+    assert (cuda.device, place.device) == (1, "gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "number"),
+    [("2", 1, 0), ("1,2", 2, 1), (None, 3, 1), ("", 0, 0), ("0,1", 1, 0)],
+)
+def test_gpus_count_as_they_are_when_torch_initializes_cuda(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int, number: int
+) -> None:
+    """As of a script that sets CUDA_VISIBLE_DEVICES behind init(). The last row: torch sees fewer than it says."""
+    present(monkeypatch, 3)
+    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 1)
+    cuda = FakeCuda(initialized=False, count=count)
+    monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
+    devices.make_default()
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    for call in cuda.queued:
+        call()
+    assert cuda.device == number
 
 
 def test_a_device_that_the_program_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +272,11 @@ def test_a_device_that_the_program_has_chosen_stays(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 2)
     cuda = FakeCuda(initialized=True)
     monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
-    devices.make_default()
+    for chosen in ("cpu", "gpu:1"):
+        place = FakePaddleDevice(chosen)
+        monkeypatch.setitem(sys.modules, "paddle", types.SimpleNamespace(device=place))
+        devices.make_default()
+        assert place.device == chosen
     assert (cuda.device, cuda.queued) == (0, [])
 
 
