@@ -4,6 +4,7 @@
 
 #include "gpu_call.h"
 #include "running_call.h"
+#include "view_builder.h"
 
 namespace pc {
 

@@ -167,7 +167,7 @@ def move_bundle(
     if not members:
         with _telling(members):
             call([_nothing(op)], digest)  # an empty list still takes part
-    made = []
+    made: list[tuple[int, _Member, Any]] = []
     with contextlib.ExitStack() as rooms:
         for places in _by_dtype(members):
             together = [members[place] for place in places]
@@ -175,8 +175,9 @@ def move_bundle(
             with _telling(members):
                 call(blocks, digest)
             made += zip(places, together, blocks, strict=True)
-        for place, member, block in made if writes else ():  # an int may not fit here, so no call comes after it
-            results[place] = _result(member, block)
+        if writes:  # after all calls: an int may not fit here
+            for place, member, block in made:
+                results[place] = _result(member, block)
     return _rebuilt(x, iter(results)) if writes else x
 
 

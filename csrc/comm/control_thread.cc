@@ -122,7 +122,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   bool stopping = false;
   std::thread thread;
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;      // guards what follows
   bool stopped = false;  // no mail is taken any more
   std::vector<Mail> mail;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;

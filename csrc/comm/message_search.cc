@@ -39,7 +39,8 @@ void MessageSearch::begin(MessageProbe& probe) {
   }
   const GroupNames& names = group_.calls.names();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const bool counts = peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
+    const bool counts =
+        peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
     probe.look_for(names.to_world(peers_[i]),
                    {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0}, counts);
   }

@@ -83,7 +83,8 @@ class LoopbackTransport final : public Transport {
     }
   }
   bool move_one() {
-    const std::lock_guard lock(mutex_);  // of a large message frame by frame, so that others can post meanwhile
+    const std::lock_guard lock(
+        mutex_);  // of a large message frame by frame, so that others can post meanwhile
     return move(sends_, receives_) || move(receives_, sends_);
   }
   // Whether a frame has moved.

@@ -35,8 +35,8 @@ SPARSE_FOLLOW = "(sparse gradients follow)"
 # In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
 # on any rank, and gets none: zeros would have weight decay and momentum move it.
 USED = "(parameters that are used)"
-# Likewise, 1 where this rank's gradient is sparse though nothing has said so: it travels as a dense one, and a rank that
-# has none gets a sparse one.
+# Likewise, 1 where this rank's gradient is sparse though nothing has said so: it travels as a dense one, and a rank
+# that has none gets a sparse one.
 SPARSE = "(parameters whose gradients are sparse)"
 FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
@@ -242,7 +242,9 @@ class GradientHooks:
         sparse_elsewhere = self._flagged(SPARSE, reduced, is_set=True)
         for name, parameter in self._dense.items():
             if parameter.requires_grad and name not in unused:
-                becomes_sparse = _is_sparse(parameter) or (parameter.grad is None and name in sparse_elsewhere)
+                becomes_sparse = _is_sparse(parameter) or (
+                    parameter.grad is None and name in sparse_elsewhere
+                )
                 parameter.grad = reduced[name].to_sparse(1) if becomes_sparse else reduced[name]
         for name, gradient in sparse.items():
             self._sparse[name].grad = self._mean(gradient)

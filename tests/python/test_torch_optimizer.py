@@ -330,7 +330,9 @@ def sparse_gradients_are_found_and_added_up_by_index() -> None:
     nn.init.ones_(tied.weight)
     optimizer = DistributedOptimizer(sgd(tied.parameters()))
     dense = rank == 1  # the output layer of a model uses the same weight
-    (nn.functional.linear(torch.ones(1, 2), tied.weight) if dense else tied(torch.tensor([2]))).sum().backward()
+    (
+        nn.functional.linear(torch.ones(1, 2), tied.weight) if dense else tied(torch.tensor([2]))
+    ).sum().backward()
     expected = torch.zeros(3, 2)
     for other in range(size):
         expected[slice(None) if other == 1 else 2] += 1
