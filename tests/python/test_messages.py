@@ -228,17 +228,20 @@ def in_another_thread(call: Callable[[], object], end: Callable[[], object]) -> 
     return error
 
 
+def interrupted(call: Callable[[], object]) -> None:
+    """Ctrl-C comes while it waits, or before it has begun."""
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    call()
+
+
 def waits_for_itself() -> None:
     group = pc.world().split(0)
     assert group is not None
     me = group.rank
     assert isinstance(in_another_thread(lambda: group.recv(np.empty(1), me), group.close), pc.NotInitialized)
-    with pytest.raises(KeyboardInterrupt):
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        pc.recv(np.empty(1), me)
-    with pytest.raises(KeyboardInterrupt):
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        pc.recv_async(np.empty(1), me, tag=1).wait()
+    for waits in (lambda: pc.recv(np.empty(1), me), lambda: pc.recv_async(np.empty(1), me, tag=1).wait()):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(waits)
     pc.send(np.ones(1), me, tag=2)
     assert pc.recv(np.empty(1), me, tag=2) == 1
     ended = in_another_thread(lambda: pc.recv(np.empty(1), me, tag=3), pc.shutdown)
