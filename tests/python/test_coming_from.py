@@ -205,7 +205,7 @@ def named(node: ast.expr) -> Any:
     owner = named(node.value)
     if owner is None:
         return None
-    if node.attr in ("torch", "jax") and owner is pc:
+    if node.attr in ("torch", "jax", "paddle") and owner is pc:
         return getattr(pc, node.attr) if importlib.util.find_spec(node.attr) else None
     assert node.attr in dir(owner), ast.unparse(node)
     found = inspect.getattr_static(owner, node.attr) if isinstance(owner, type) else getattr(owner, node.attr)
