@@ -91,7 +91,8 @@ bool is_staged(PyTypeObject* type) {
   }
   return is_subtype(type, already_imported("numpy", "generic")) ||
          is_subtype(type, already_imported("jax", "Array")) ||
-         std::string_view(type->tp_name).ends_with("jaxlib._jax.ArrayImpl");
+         std::string_view(type->tp_name).ends_with("jaxlib._jax.ArrayImpl") ||
+         std::string_view(type->tp_name).ends_with("jaxlib.xla_extension.ArrayImpl");  // before JAX 0.6
 }
 
 TypeInfo classify(State& state, PyObject* array) {

@@ -12,7 +12,8 @@ result. The call itself runs on a thread of JAX. The adjoints are those of pycol
 collectives can be differentiated again.
 
 JAX refuses ordered callbacks under vmap (ValueError), jax.checkpoint (NotImplementedError), jvp and jacfwd (TypeError,
-as for every custom_vjp), and on more than one device of this process.
+as for every custom_vjp), and on more than one device of this process. JAX 0.5 refuses gradients of calls in scan,
+while_loop and cond as well (NotImplementedError); newer ones take them.
 
 JAX does not wait for what it runs: before a call of pycollective itself and before shutdown() say
 `jax.effects_barrier()`. An error comes out of whatever waits, as jax.errors.JaxRuntimeError with ours in its text.

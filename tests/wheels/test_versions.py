@@ -17,7 +17,8 @@ OLDEST = ("numpy==1.26.*", "jax==0.5.*")
 NEWEST = ("numpy", "jax")
 NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
          "cloudpickle>=3")  # fmt: skip
-MODULES = ("arrays", "collectives", "dtypes", "jax_functional", "numbers", "objects")
+MODULES = ("arrays", "dtypes", "jax_functional", "messages", "numbers", "objects")
+REFUSED = {OLDEST: "not calls_in_a_scan and not calls_in_a_while_loop"}  # by JAX 0.5: no gradients of effects there
 
 
 def programs() -> dict[str, str]:
@@ -48,4 +49,5 @@ def test_calls_are_right_with(
     wheel = wheel_for(version, X86_64, dist)
     run(python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *libraries, *NEEDS)
     tests = [f"tests/python/test_{module}.py" for module in MODULES]
-    print(run(python, "-m", "pytest", "-q", "-n", "2", *tests, where=tmp_path))
+    chosen = ("-k", REFUSED.get(libraries, ""))
+    print(run(python, "-m", "pytest", "-q", "-n", "2", *chosen, *tests, where=tmp_path))
