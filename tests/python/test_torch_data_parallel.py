@@ -495,32 +495,6 @@ def states_are_those_of_the_module() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def sparse_gradients_are_gathered() -> None:
-    rank, size = pc.rank(), pc.size()
-    table = nn.Embedding(10, 2, sparse=True)
-    model = DataParallel(nn.ModuleDict({"table": table, "line": nn.Linear(2, 1)}))
-    rows = torch.arange(rank + 1) * 2
-    for _ in range(2):
-        (model.module["line"](table(rows)).sum() * size).backward()
-    expected = torch.zeros(10, 2)
-    for other in range(size):
-        expected[torch.arange(other + 1) * 2] += model.module["line"].weight.detach()[0]
-    assert table.weight.grad.is_sparse
-    torch.testing.assert_close(table.weight.grad.to_dense(), 2 * expected)
-    model.zero_grad()
-    rows = rows[:0] if rank == 0 else rows  # and one without any
-    table(rows).sum().backward()
-    got = table.weight.grad.to_dense()[0, 0] if size > 1 else 0.0
-    assert got == pytest.approx((size - 1) / size)
-    model.zero_grad()
-    used = table(torch.tensor([0])) if rank else torch.ones(1, 2)  # and one that does not use it at all
-    model.module["line"](used).sum().backward()
-    torch.testing.assert_close(
-        table.weight.grad.to_dense()[0], model.module["line"].weight.detach()[0] * (size - 1) / size
-    )
-
-
-@CHECKS.on(1, 2, 3, 4)
 def collectives_of_the_model_in_backward_stand_in_no_order_to_buckets() -> None:
     """Ranks that differ in when a bucket is complete make the model's own calls between other buckets."""
     first, last = nn.Linear(3, 3), nn.Linear(3, 3)

@@ -296,55 +296,6 @@ def each_refusal_leaves_an_optimizer_that_goes_on() -> None:
 
 
 @CHECKS.on(1, 2, 3)
-def sparse_gradients_are_found_and_added_up_by_index() -> None:
-    rank, size = pc.rank(), pc.size()
-    for kind in (torch.optim.SGD, torch.optim.SparseAdam):
-        table, line = nn.Embedding(10, 2, sparse=True), nn.Linear(2, 1)
-        nn.init.ones_(table.weight)
-        nn.init.ones_(line.weight)
-        mine = (
-            [*table.parameters()]
-            if kind is torch.optim.SparseAdam
-            else [*table.parameters(), *line.parameters()]
-        )
-        optimizer = DistributedOptimizer(kind(mine, lr=0.25))
-        for step in range(3):
-            optimizer.zero_grad()
-            weight = line.weight.detach()[0].clone()
-            uses = [
-                other for other in range(size) if step == 0 or other > 0 or size == 1
-            ]  # then rank 0 does not
-            rows = torch.arange(rank + 1 + step)
-            inputs = table(rows) if rank in uses else torch.ones(1, 2)
-            (line(inputs).sum() * size).backward()
-            optimizer.synchronize()  # for a rank that uses nothing of the optimizer
-            expected = torch.zeros(10, 2)
-            for other in uses:
-                expected[: other + 1 + step] += weight
-            assert table.weight.grad.is_sparse
-            torch.testing.assert_close(table.weight.grad.to_dense(), expected)
-            optimizer.step()
-        assert pc.allgather_object(table.weight.tolist()) == [table.weight.tolist()] * size
-        optimizer.close()
-    tied = nn.Embedding(3, 2, sparse=True)
-    nn.init.ones_(tied.weight)
-    optimizer = DistributedOptimizer(sgd(tied.parameters()))
-    dense = rank == 1  # the output layer of a model uses the same weight
-    (
-        nn.functional.linear(torch.ones(1, 2), tied.weight) if dense else tied(torch.tensor([2]))
-    ).sum().backward()
-    expected = torch.zeros(3, 2)
-    for other in range(size):
-        expected[slice(None) if other == 1 else 2] += 1
-    torch.testing.assert_close(tied.weight.grad.to_dense(), expected / size)
-    optimizer.close()
-    summed = DistributedOptimizer(sgd(nn.Embedding(3, 1, sparse=True).parameters()), op="sum")
-    summed.param_groups[0]["params"][0].grad = torch.ones(3, 1).to_sparse()
-    with pytest.raises(pc.Unsupported, match="sparse"):
-        summed.synchronize()
-
-
-@CHECKS.on(1, 2, 3)
 def a_group_of_parameters_that_comes_later_is_reduced_too() -> None:
     model, head = net(), nn.Linear(2, 2)
     model[0].requires_grad_(False)
