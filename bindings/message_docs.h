@@ -21,7 +21,7 @@ Returns:
     `x`.
 
 Raises:
-    InvalidArgument: `x` cannot be sent, or `peer` is this rank; nothing was sent.
+    InvalidArgument: `x` cannot be sent, or there is no such rank; nothing was sent.
     CollectiveMismatch: the receiver expects another count or dtype.
     CollectiveTimeout, PeerFailure, Aborted, Unsupported, NotInitialized: as allreduce().
 

@@ -142,14 +142,15 @@ Send an object to rank `peer`, which calls recv_object().
 
 Parameters:
     obj: as in broadcast_object().
-    peer: a rank, this one too.
+    peer: a rank. For this rank itself an object of up to 64 KiB is kept until recv_object() takes it; a larger one waits
+        for a recv_object() in another thread.
     tag: 0 to 4294967295; recv_object() with the same tag gets it.
     allow_pickle: pickle what cannot be encoded. The receiver must allow it too.
     max_nbytes: the most bytes that are sent; default 1 GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Raises:
-    InvalidArgument: `obj` cannot be encoded, or `peer` is this rank; nothing was sent.
+    InvalidArgument: `obj` cannot be encoded, or there is no such rank; nothing was sent.
     CollectiveMismatch, CollectiveTimeout, PeerFailure, NotInitialized: as send().
 
 Source: send() of a header that holds a small object whole, and of what is larger in a second one.

@@ -25,12 +25,13 @@ Returns:
 The arrays must stay where they are, with their shapes and dtypes, and the lists and dicts must hold the same ones: this is
 looked at before each call, and a change is refused, with nothing sent. An exporter of the buffer protocol, such as a
 bytearray, cannot be resized while a plan has it. Arrays that allreduce() must copy (with gaps, or that cannot be written),
-numbers, and reproducible="world" are planned as well, and cost at each call() what they cost in allreduce(). An object whose
-memory comes by __dlpack__, and which holds its own plan, is not found by the garbage collector: drop the plan.
+arrays on a GPU, numbers, and reproducible="world" are planned as well, and cost at each call() what they cost in
+allreduce(). An object whose memory comes by __dlpack__, and which holds its own plan, is not found by the garbage
+collector: drop the plan.
 
 Raises:
     InvalidArgument: as allreduce(); from call() also that an argument has changed since it was planned.
-    Unsupported: the array is not in CPU memory, for which plans are, or its dtype or op cannot be handled by this build.
+    Unsupported: the array lies where calls cannot take it (docs/gpu.md), or its dtype or op cannot be handled by this build.
     NotInitialized: there is no world; from call() that its world was shut down.
 
 Source: persistent collective operations, MPI: A Message-Passing Interface Standard, version 4.0 (2021), section 6.13. Unlike

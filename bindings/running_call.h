@@ -15,7 +15,7 @@ Communicator* usable(const GroupObject& group);
 // Alone in the world no collective waits, and nothing else runs during one. Messages of a rank to itself may.
 inline bool waits(const GroupObject& group) { return group.size > 1; }
 
-// For errors and the flight recorder. Alone in the world a collective has nothing to tell either.
+// For errors and the flight recorder. Alone in the world a collective can neither fail nor wait, so it needs no line.
 inline const char* site_of(const GroupObject& group) {
   return waits(group) ? group.state->sites.here() : nullptr;
 }

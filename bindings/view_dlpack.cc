@@ -1,6 +1,8 @@
 // Any other array that has __dlpack__, and what is common to all that speak DLPack.
 #include <pybind11/pybind11.h>
 
+#include <utility>
+
 #include "bind_errors.h"
 #include "ref.h"
 #include "view_builder.h"
@@ -38,13 +40,32 @@ std::optional<DType> dtype_of(const dlpack::DataType& t) {
   }
 }
 
+// A capsule's destructor and a tensor's deleter belong to the exporter, and JAX's clear the Python error that is set: an
+// error of ours is put aside while they run.
+class Capsule final {
+ public:
+  explicit Capsule(py::object capsule) : capsule_(std::move(capsule)) {}
+  ~Capsule() {
+    const py::error_scope kept;
+    capsule_ = py::object();
+  }
+  Capsule(const Capsule&) = delete;
+  Capsule& operator=(const Capsule&) = delete;
+  PyObject* ptr() const { return capsule_.ptr(); }
+
+ private:
+  py::object capsule_;
+};
+
 // Owns what a capsule carried.
 template <class Managed>
 class CapsuleHold final : public Hold {
  public:
   explicit CapsuleHold(Managed* managed) : managed_(managed) {}
   ~CapsuleHold() override {
-    if (managed_->deleter != nullptr && holds_gil()) managed_->deleter(managed_);
+    if (managed_->deleter == nullptr || !holds_gil()) return;
+    const py::error_scope kept;
+    managed_->deleter(managed_);
   }
   CapsuleHold(const CapsuleHold&) = delete;
   CapsuleHold& operator=(const CapsuleHold&) = delete;
@@ -55,7 +76,7 @@ class CapsuleHold final : public Hold {
 
 // What was in the capsule becomes ours; a capsule named "used_..." frees nothing.
 template <class Managed>
-Managed* take_over(py::handle capsule, const char* name, const char* used_name) {
+Managed* take_over(const Capsule& capsule, const char* name, const char* used_name) {
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (managed == nullptr || PyCapsule_SetName(capsule.ptr(), used_name) != 0) throw py::error_already_set();
   return managed;
@@ -131,7 +152,7 @@ bool ViewBuilder::from_managed(dlpack::ManagedTensor* managed) {
 
 bool ViewBuilder::from_capsule(PyObject* exporter) {
   try {
-    const py::object capsule = export_capsule(exporter, use_.written);
+    const Capsule capsule(export_capsule(exporter, use_.written));
     if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule) != 0) {
       auto* managed =
           take_over<dlpack::ManagedTensor>(capsule, dlpack::kVersionedCapsule, "used_dltensor_versioned");

@@ -41,8 +41,8 @@ def device() -> str:
 def make_default() -> None:
     """Makes device() the one on which torch and Paddle compute where the program names none, if they are loaded.
 
-    CUDA is not initialized by this: torch does it first thing when it does that, by the GPUs that there are then. A
-    device that the program has chosen stays.
+    This does not initialize CUDA. Where torch has not initialized it yet, torch sets the device as the first thing when
+    it does, and counts the GPUs that are visible then. A device that the program has chosen stays.
     """
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:

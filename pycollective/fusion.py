@@ -168,16 +168,19 @@ def move_bundle(
         with _telling(members):
             call([_nothing(op)], digest)  # an empty list still takes part
     made: list[tuple[int, _Member, Any]] = []
-    with contextlib.ExitStack() as rooms:
-        for places in _by_dtype(members):
-            together = [members[place] for place in places]
-            blocks = _blocks(together, rooms.enter_context(Room()), writes=writes)
+    for places in _by_dtype(members):
+        together = [members[place] for place in places]
+        with Room() as room:
+            blocks = _blocks(together, room, writes=writes)
             with _telling(members):
                 call(blocks, digest)
-            made += zip(places, together, blocks, strict=True)
-        if writes:  # after all calls: an int may not fit here
-            for place, member, block in made:
-                results[place] = _result(member, block)
+            for place, member, block in zip(places, together, blocks, strict=True) if writes else ():
+                if member.library.mutable:
+                    _write_back(member, block)
+                else:
+                    made.append((place, member, block))
+    for place, member, block in made:  # after all calls, since a result that is no int64 raises here
+        results[place] = member.library.finished(block, member.array)
     return _rebuilt(x, iter(results)) if writes else x
 
 
@@ -255,12 +258,9 @@ def _blocks(members: list[_Member], room: Room, *, writes: bool) -> list[Any]:
     return blocks
 
 
-def _result(member: _Member, block: Any) -> Any:
-    if not member.library.mutable:
-        return member.library.finished(block, member.array)
+def _write_back(member: _Member, block: Any) -> None:
     if block is not member.array:
         member.library.assign(member.array, block)
-    return member.array
 
 
 def _rebuilt(x: Any, results: Iterator[Any]) -> Any:

@@ -48,7 +48,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 
   Status open();
   void run();
-  void post(Mail mail);
+  bool post(Mail mail);  // false: no mail is taken any more
 
   // ---- the rest is the thread's
   void serve(const epoll_event& event);
@@ -65,10 +65,6 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   Peer& at(Rank rank) { return peers[static_cast<std::size_t>(rank)]; }
   bool known(Rank rank) const {
     return rank >= 0 && static_cast<std::size_t>(rank) < peers.size() && rank != options.rank;
-  }
-  bool is_stopped() {
-    const std::lock_guard lock(mutex);
-    return stopped;
   }
   std::shared_ptr<ControlledGroup> group(uint32_t id) {
     const std::lock_guard lock(mutex);
@@ -122,8 +118,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   bool stopping = false;
   std::thread thread;
 
-  std::mutex mutex;      // guards what follows
-  bool stopped = false;  // no mail is taken any more
+  std::mutex mutex;         // guards what follows
+  bool takes_mail = true;   // until the thread has taken its last
   std::vector<Mail> mail;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;
@@ -155,10 +151,12 @@ Status ControlThread::State::watch(int fd, uint64_t tag) {
   return system_error("epoll_ctl for the control thread", errno);
 }
 
-void ControlThread::State::post(Mail one) {
+bool ControlThread::State::post(Mail one) {
   const std::lock_guard lock(mutex);
+  if (!takes_mail) return false;
   mail.push_back(std::move(one));
   if (mail.size() == 1) ::eventfd_write(mail_event.get(), 1);
+  return true;
 }
 
 void ControlThread::State::run() {
@@ -172,6 +170,7 @@ void ControlThread::State::run() {
     plane.tick(now());
     flush();
   }
+  take_mail();
   leave();
 }
 
@@ -230,6 +229,7 @@ void ControlThread::State::take_mail() {
   {
     const std::lock_guard lock(mutex);
     taken.swap(mail);
+    takes_mail = !stopping;
   }
   for (const Mail& one : taken) one(plane, now());
 }
@@ -353,10 +353,6 @@ Status ControlThread::start() {
 void ControlThread::stop() {
   State& state = *state_;
   if (!state.thread.joinable()) return;
-  {
-    const std::lock_guard lock(state.mutex);
-    state.stopped = true;
-  }
   state.post([&state](ControlPlane&, TimePoint) { state.stopping = true; });
   state.thread.join();
 }
@@ -387,10 +383,7 @@ void ControlThread::remove(uint32_t id) {
       state->groups.erase(found);
     }
   };
-  if (state_->is_stopped())
-    forget(state_->plane, now());
-  else
-    state_->post(forget);
+  if (!state_->post(forget)) forget(state_->plane, now());
 }
 
 void ControlThread::gave_up(const CallId& call, const CallEnd& why) {

@@ -1,5 +1,7 @@
 #include "comm/message_search.h"
 
+#include <optional>
+
 #include "comm/message_work.h"
 
 namespace pc {
@@ -74,8 +76,8 @@ Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitConte
     const Status ended = group_.reentry.wait(probe, context, [this] { return operation(); });
     group_.messages.unwatch(probe.changes());
     if (!ended.is_ok()) {
-      const bool is_of_one = what_.peer != kAnyRank || probe.has_failed();
-      const Rank peer = is_of_one ? peers_[probe.failed()] : -1;
+      const std::optional<std::size_t> failed = probe.failed();
+      const Rank peer = what_.peer != kAnyRank ? what_.peer : failed ? peers_[*failed] : -1;
       return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
                                            context.interrupted);
     }

@@ -30,9 +30,9 @@ Status MessageProbe::wait(const WaitContext& context) {
       find_ = {which, completion.found, completion.nbytes, std::move(sought_[which].description)};
       break;
     }
-    failed_ = which;
     const bool may_come = ++over_ < counted_ && completion.status.code() != Code::kPeerFailure;
     if (may_come) continue;
+    failed_ = which;
     withdraw();
     return completion.status;
   }

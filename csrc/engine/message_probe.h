@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "engine/executor.h"
@@ -32,9 +33,8 @@ class MessageProbe final : public Work {
     std::string description;
   };
   const Find* find() const { return found_ ? &find_ : nullptr; }  // after a wait() that was OK
-  // After one that was not: whether that was because of what became of a message, and of which.
-  bool has_failed() const { return over_ > 0; }
-  std::size_t failed() const { return failed_; }
+  // After one that was not: the message because of which it ended; none after a deadline or an interrupt.
+  std::optional<std::size_t> failed() const { return failed_; }
 
   bool done() const override { return ended_ || !queue_.empty(); }
   WaitEnd drive(const WaitContext& context) override { return reactor_.wait(queue_, context); }
@@ -60,7 +60,7 @@ class MessageProbe final : public Work {
   std::deque<Sought> sought_;  // they stay where they are
   std::size_t counted_ = 0;    // so many of them are worth waiting for
   std::size_t over_ = 0;       // so many have ended with an error
-  std::size_t failed_ = 0;
+  std::optional<std::size_t> failed_;
   bool found_ = false, ended_ = false;
   Find find_;
 };

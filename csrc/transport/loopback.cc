@@ -82,9 +82,9 @@ class LoopbackTransport final : public Transport {
     while (move_one()) {
     }
   }
+  // One frame for each time the lock is taken, so that other threads can post while a large message moves.
   bool move_one() {
-    const std::lock_guard lock(
-        mutex_);  // of a large message frame by frame, so that others can post meanwhile
+    const std::lock_guard lock(mutex_);
     return move(sends_, receives_) || move(receives_, sends_);
   }
   // Whether a frame has moved.

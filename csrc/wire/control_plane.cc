@@ -56,8 +56,8 @@ void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint 
 void ControlPlane::call_message_arrived(Rank from, const ControlMessage& message, TimePoint now) {
   const std::span<const Rank> concerned = members(message.call);
   const bool is_cancel = message.type == FrameType::kCancel;
-  if (concerned
-          .empty()) {  // the group is not made here yet, or closed: the sender need not wait for an answer
+  if (concerned.empty()) {
+    // The group is not made here yet, or it is closed: the sender need not wait for an answer.
     const CallEnd* const why = end_of(message.call);  // what this rank said when it closed the group
     if (message.asks && why != nullptr) return send(from, cancel_of(message.call, *why, {}));
     if (is_cancel || message.asks) send(from, about(FrameType::kNotice, message.call, {}));

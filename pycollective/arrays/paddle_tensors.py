@@ -40,7 +40,7 @@ class PaddleTensors:
             raise Unsupported("the tensor has no plain memory: pass the tensor inside, such as x.values()")
         if not _is_on_cpu(x):
             raise Unsupported(
-                f"the tensor lies on {x.place}, and this build moves CPU memory only: pass x.cpu()"
+                f"the tensor lies on {x.place}, and of Paddle pycollective takes tensors on the CPU alone: pass x.cpu()"
             )
         if x.dtype in self._hardly_known:
             dtype = self._hardly_known[x.dtype]

@@ -38,13 +38,15 @@ class DataLoader:
             tuple or dict of such columns with one length, also inside each other, which are indexed along axis 0; or
             anything with a length and integer indices, such as a list, from which lists of samples come. A list of
             arrays, or of dicts, lists or tuples of arrays, may be samples or columns, and is refused without a
-            collate_fn, with which it is samples. The same on all ranks.
+            collate_fn, with which it is samples; so is what has arrays or lists beside other things in a tuple or
+            dict, and what is indexed by labels (pandas). The same on all ranks.
         global_batch_size: samples of all ranks together. The ranks must divide it, unless uneven="exact".
         batch_size_per_rank: samples of one rank; this or global_batch_size.
         shuffle: another order in each epoch.
         seed: from 0; the same on all ranks.
         uneven: what becomes of a last batch that is too short: "pad", "drop" or "exact", as in BatchSampler. With
-            "exact" a rank's slice may be empty, which frameworks cannot collate: it wants a collate_fn for theirs.
+            "exact" a rank's slice may be empty. The DataLoaders of frameworks cannot collate that, so for their
+            datasets it needs a collate_fn.
         num_workers: how many processes read ahead, in a framework's DataLoader.
         collate_fn: makes a batch of a list of samples, of which one of columns is a tuple or dict of what they have
             there; default that of the framework, for columns the part of each, and for others the list itself.
@@ -89,11 +91,12 @@ class DataLoader:
         members = members_of(group)
         if members is None:
             raise NotInitialized(f"{CALL}: there is no world: call pc.init() first")
-        more = dict(options or {})
-        collates = collate_fn is not None or more.get("collate_fn") is not None
+        more: dict[str, Any] = {}
         found: list[_Found] = []
 
         def look() -> None:
+            more.update(options or {})
+            collates = collate_fn is not None or more.get("collate_fn") is not None
             only_of_framework = bool(num_workers or options)
             found.append(
                 _look_at(dataset, collates=collates, uneven=uneven, only_of_framework=only_of_framework)
@@ -176,7 +179,7 @@ def _look_at(
     uneven: Uneven,
     only_of_framework: bool,
 ) -> _Found:
-    """How the dataset is read; refuses what cannot be. `only_of_framework`: there are arguments that only one takes."""
+    """Says how the dataset is read, or refuses it. `only_of_framework`: some argument is for a framework's DataLoader."""
     framework = _framework_of(dataset)
     if framework is None:
         if only_of_framework:
@@ -219,11 +222,16 @@ def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: A
             )
         return None
     arrays = _arrays_in(dataset)
+    if any(hasattr(array, "iloc") for array in arrays or ()):
+        raise InvalidArgument(
+            f"{CALL}: what pandas has is indexed by labels: pass x.to_numpy(), or a dict of columns that are arrays"
+        )
     if arrays is None:
-        if any(_is_array(member) for member in _members(dataset)):
+        members = list(_members(dataset))
+        if isinstance(dataset, dict) or any(isinstance(each, list) or _has_array(each) for each in members):
             raise InvalidArgument(
-                f"{CALL}: this {type(dataset).__name__} has arrays beside what is no array: columns are arrays, so "
-                "make them of the others too, with one element per sample; samples come in a list"
+                f"{CALL}: this {type(dataset).__name__} has something that is no array: it holds columns, which are "
+                "arrays with one element per sample, so make arrays of the others too; samples come in a list"
             )
     elif _has_list(dataset):
         raise InvalidArgument(
@@ -252,6 +260,10 @@ def _arrays_in(value: Any) -> list[Any] | None:  # noqa: ANN401
             return None
         found += arrays
     return found or None
+
+
+def _has_array(value: Any) -> bool:  # noqa: ANN401
+    return _is_array(value) or any(_has_array(member) for member in _members(value))
 
 
 def _has_list(value: Any) -> bool:  # noqa: ANN401

@@ -32,7 +32,10 @@ class Bucket:
     Of gradients on a GPU it lies there, and everything is in the order of their library's streams.
     """
 
-    def __init__(self, slots: list[Slot], library: Library, like: Any, compression: str | None) -> None:
+    def __init__(
+        self, slots: list[Slot], library: Library, like: Any, compression: str | None, title: str
+    ) -> None:
+        self.title = title  # for errors
         self.names = tuple(slot.name for slot in slots)
         self.nbytes = sum(slot.nbytes for slot in slots)
         count = sum(math.prod(slot.shape) for slot in slots)

@@ -13,16 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from pycollective._core import Group
+from pycollective._core import Group, Work
 from pycollective.arrays import library_of
 from pycollective.arrays.gpu_arrays import is_on_gpu
-from pycollective.errors import CollectiveMismatch
+from pycollective.errors import CollectiveError, CollectiveMismatch
 
 __all__ = ["ParametersAlike"]
 
 
 class ParametersAlike:
-    """Compares the arrays that have changed since this was made: what was never written may be no parameter."""
+    """Compares the arrays that have changed since this was made: what was never written may be no parameter.
+
+    In the background, and in the group of the buckets: nothing waits for it before the end of the step.
+    """
+
+    title = "the comparison of the parameters, as they were before this step"
 
     def __init__(self, arrays: Mapping[str, Any], group: Group) -> None:
         self._arrays = {
@@ -32,21 +37,27 @@ class ParametersAlike:
         }
         self._before = [_hash(x) for x in self._arrays.values()]
         self._group = group
-        self.compared = False  # in this step
+        self.work: Work[Any] | None = None  # of this step, once it has begun
 
-    def compare(self, timeout: float | None) -> None:
-        """Raises CollectiveMismatch on every rank if a parameter is not the same on all."""
-        self.compared = True
+    def begin(self, timeout: float | None) -> None:
+        """Sends what the parameters are now."""
         hashes = [_hash(x) for x in self._arrays.values()]
         changed = [now != before for now, before in zip(hashes, self._before, strict=True)]
-        mine = np.array([[hashes, changed]], np.uint64)
-        every, changed_somewhere = np.moveaxis(self._group.allgather(mine, timeout=timeout), 1, 0)
+        self.work = self._group.allgather_async(np.array([[hashes, changed]], np.uint64), timeout=timeout)
+
+    def error(self) -> CollectiveError | None:
+        """Waits until the ranks have compared. CollectiveMismatch on every rank if a parameter is not the same on all."""
+        assert self.work is not None
+        try:
+            every, changed_somewhere = np.moveaxis(self.work.wait(), 1, 0)
+        except CollectiveError as error:
+            return error
         differs = (every != every[0]).any(0) & changed_somewhere.any(0)
         if not differs.any():
-            return
+            return None
         at = int(differs.argmax())
         other = int((every[:, at] != every[0, at]).argmax())
-        raise CollectiveMismatch(
+        return CollectiveMismatch(
             f'GradientReducer: the parameter "{list(self._arrays)[at]}" is not the same on rank {other} as on rank 0 '
             "before this step: every rank must step with the gradients that reduce() or finish() has returned, not "
             "with its own, and in the same way. Give all ranks those of rank 0 by pycollective.broadcast()",

@@ -58,8 +58,9 @@ class GradientReducer:
     there, and are queued on the stream of their library: give all gradients of a step on one stream; finish() puts that
     behind the results and does not wait for them. Thread-safety: one thread at a time.
 
-    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves before each step, where they are arrays
-    that can be written, on the host, and have changed: a rank that has stepped with its own gradients is found.
+    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves in each step, as they were before it,
+    where they are arrays that can be written, on the host, and have changed: a rank that has stepped with its own
+    gradients is found. In pc.torch.join() they are not compared.
 
     Raises:
         InvalidArgument: a name or an array comes twice, or an argument cannot be right.
@@ -113,12 +114,14 @@ class GradientReducer:
         assert own is not None
         self._group = own
         self._alike = ParametersAlike(arrays, own) if own._is_strict else None
-        self.compares = True  # with PYCOLLECTIVE_CHECK=strict; the same on all ranks
+        self._compares = self._will_compare = True  # with PYCOLLECTIVE_CHECK=strict, in this step and in the next
         self._buckets: list[Bucket] = []
         self._places: dict[str, Place] = {}
-        for together in cut(slots, bucket_nbytes, first_bucket_nbytes):
+        parts = cut(slots, bucket_nbytes, first_bucket_nbytes)
+        for number, together in enumerate(parts):
             like = arrays[together[0].name]
-            bucket = Bucket(together, _library(like), like, compression)
+            title = f'bucket {number + 1} of {len(parts)}, "{together[0].name}" to "{together[-1].name}"'
+            bucket = Bucket(together, _library(like), like, compression, title)
             begin_nbytes = begin = 0
             for slot in together:
                 like = arrays[slot.name]
@@ -143,6 +146,15 @@ class GradientReducer:
         return any(
             bucket.work is not None or len(bucket.missing) < len(bucket.names) for bucket in self._buckets
         )
+
+    def compare_parameters(self, compares: bool, *, in_a_step: bool) -> None:
+        """Whether PYCOLLECTIVE_CHECK=strict compares them, from now on or, `in_a_step`, from the next step on.
+
+        For the ranks that are in pc.torch.join(). It must be the same on all ranks.
+        """
+        self._will_compare = compares
+        if not in_a_step:
+            self._compares = compares
 
     def close(self) -> None:
         """Give back what the reducer's group has taken: see Group.close(). No gradient can be reduced any more."""
@@ -175,10 +187,8 @@ class GradientReducer:
             InvalidArgument: no such name, another shape or dtype, or it was given before in this step. Nothing of it
                 was taken, and the step goes on.
             As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
-            CollectiveMismatch: with PYCOLLECTIVE_CHECK=strict, if the parameters differ. reset() ends the step.
         """
         self._check_not_given_up()
-        self._compare_parameters()
         place = self._place(name)
         missing = place.bucket.missing
         if name not in missing:
@@ -204,7 +214,6 @@ class GradientReducer:
             As allreduce_async(), if a bucket cannot be begun; finish() tries again.
         """
         self._check_not_given_up()
-        self._compare_parameters()
         for bucket in self._buckets[self._next :]:
             for name in bucket.missing:
                 self._places[name].zero()
@@ -220,19 +229,19 @@ class GradientReducer:
 
         Raises:
             As allreduce(), and of what goes wrong on a GPU later as its next call. The step has ended all the same;
-            gradients are unspecified. CollectiveMismatch also if another rank has given this step up with reset(): the
-            group and all reducers go on.
+            gradients are unspecified. CollectiveMismatch also if another rank has given this step up with reset(), and
+            with PYCOLLECTIVE_CHECK=strict on all ranks if the parameters differ: the group and all reducers go on.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
-        self._compare_parameters(ends_step=True)
         self.launch_all()
-        errors = [bucket.error() for bucket in self._buckets]
+        calls = self._calls()
+        errors = [each.error() for each in calls]
         results = {name: place.result() for name, place in self._places.items()} if not any(errors) else {}
         self._clear()
         failed = next((number for number, error in enumerate(errors) if error is not None), None)
         if failed is not None:
             try:
-                raise _explained(errors[failed], failed, self._buckets)
+                raise _explained(errors[failed], calls[failed].title)
             finally:
                 errors.clear()  # else the error would hold this frame, and this frame the error
         return results
@@ -249,7 +258,6 @@ class GradientReducer:
                 place.check(gradient)
             if self.has(name):
                 raise InvalidArgument(f'GradientReducer: "{name}" was given before in this step')
-        self._compare_parameters(ends_step=True)
         for bucket in self._buckets:
             for name in bucket.names:
                 if name in gradients:
@@ -271,15 +279,12 @@ class GradientReducer:
             KeyboardInterrupt: the step has not been given up yet: call reset() again.
         """
         self._given_up = True
-        if (alike := self._to_compare()) is not None:
-            alike.compared = True
-            self._group.barrier_async(timeout=self._timeout).exception()
-        for bucket in self._buckets:
-            if bucket.work is None:
-                bucket.work = self._group.barrier_async(timeout=self._timeout)
-        for bucket in self._buckets:
-            assert bucket.work is not None
-            bucket.work.exception()
+        for each in self._calls():
+            if each.work is None:
+                each.work = self._group.barrier_async(timeout=self._timeout)
+        for each in self._calls():
+            assert each.work is not None
+            each.work.exception()
         self._clear()
 
     def __repr__(self) -> str:
@@ -297,6 +302,8 @@ class GradientReducer:
     def _launch(self) -> None:
         """Begins the buckets that are complete, up to the first that is not."""
         while self._next < len(self._buckets) and not self._buckets[self._next].missing:
+            if self._next == 0 and (alike := self._compared()) is not None and alike.work is None:
+                alike.begin(self._timeout)
             self._buckets[self._next].launch(self._group, self._op, self._timeout)
             self._next += 1
 
@@ -305,23 +312,18 @@ class GradientReducer:
             bucket.clear()
         self._next = 0
         self._given_up = False
+        self._compares = self._will_compare
         if self._alike is not None:
-            self._alike.compared = False
+            self._alike.work = None
 
-    def _to_compare(self) -> ParametersAlike | None:
-        """What this step has not compared yet."""
-        alike = self._alike
-        return alike if alike is not None and self.compares and not alike.compared else None
+    def _compared(self) -> ParametersAlike | None:
+        """What compares the parameters in this step, if anything does."""
+        return self._alike if self._compares and self._buckets else None
 
-    def _compare_parameters(self, *, ends_step: bool = False) -> None:
-        if (alike := self._to_compare()) is None:
-            return
-        try:
-            alike.compare(self._timeout)
-        except CollectiveMismatch:
-            if ends_step:
-                self.reset()
-            raise
+    def _calls(self) -> list[ParametersAlike | Bucket]:
+        """What makes a call in each step, in the order of the calls."""
+        compared = self._compared()
+        return [*([] if compared is None else [compared]), *self._buckets]
 
     def _check_not_given_up(self) -> None:
         if self._given_up:
@@ -385,11 +387,10 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
         yield name, x
 
 
-def _explained(error: CollectiveError | None, number: int, buckets: list[Bucket]) -> CollectiveError:
+def _explained(error: CollectiveError | None, title: str) -> CollectiveError:
     assert error is not None
-    names = buckets[number].names
-    text = f'{error}\nThis was bucket {number + 1} of {len(buckets)}, "{names[0]}" to "{names[-1]}".'
-    if isinstance(error, CollectiveMismatch):
+    text = f"{error}\nThis was {title}."
+    if isinstance(error, CollectiveMismatch) and "barrier" in str(error):
         text += " A rank that made a barrier instead may have given this step up, with reset()."
     error.args = (text,)
     return error

@@ -35,8 +35,9 @@ SPARSE_FOLLOW = "(sparse gradients follow)"
 # In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
 # on any rank, and gets none: zeros would have weight decay and momentum move it.
 USED = "(parameters that are used)"
-# Likewise, 1 where this rank's gradient is sparse though nothing has said so: it travels as a dense one, and a rank
-# that has none gets a sparse one.
+# In the last bucket as well: one element for each parameter, 1 where this rank's gradient is sparse and the program has
+# not named the parameter as sparse. Such a gradient travels as a dense one, and a rank without a gradient gets a sparse
+# one.
 SPARSE = "(parameters whose gradients are sparse)"
 FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
@@ -199,8 +200,8 @@ class GradientHooks:
         self._launch_all()
 
     def compare_parameters(self, compares: bool) -> None:
-        """Whether PYCOLLECTIVE_CHECK=strict compares them before each step; where it may not, no rank does it."""
-        self._reducer.compares = compares
+        """Whether PYCOLLECTIVE_CHECK=strict compares them in each step that begins after this. The same on all ranks."""
+        self._reducer.compare_parameters(compares, in_a_step=self._open)
 
     @property
     def has_sparse(self) -> bool:
@@ -256,7 +257,7 @@ class GradientHooks:
     def _flagged(self, flags: str, reduced: dict[str, torch.Tensor], *, is_set: bool) -> set[str]:
         """The parameters whose flag is set on some rank, or on none. Empty if this rank has all gradients itself.
 
-        It waits for a GPU only if not.
+        The host waits for a GPU only where this rank lacks a gradient.
         """
         if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
             return set()
@@ -386,6 +387,8 @@ class GradientHooks:
                 f'the gradient of "{name}" was made with create_graph=True, and what it is reduced to would have no '
                 "graph: take torch.autograd.grad() for what is differentiated twice"
             )
+        if gradient.is_cuda:
+            self._go_on_behind_the_last(gradient.device)
         view: torch.Tensor = self._reducer.view(name)
         if gradient.layout is torch.sparse_coo and self._tells_used and not self._once:
             self._reducer.ready(name, _dense(gradient))
@@ -401,8 +404,6 @@ class GradientHooks:
                 f'the gradient of "{name}" was reduced before and not set to zero since, so this would reduce it '
                 "twice: zero_grad() before the next backward, and use_reentrant=False in checkpoints"
             )
-        if gradient.is_cuda:
-            self._go_on_behind_the_last(gradient.device)
         self._reducer.ready(name, gradient)
         return view
 
@@ -426,7 +427,7 @@ class GradientHooks:
             return torch.sparse_coo_tensor(
                 where, parameter.new_zeros(0, *parameter.shape[1:]), parameter.shape
             )
-        return gradient if gradient.sparse_dim() == 1 else gradient.to_dense().to_sparse(1)
+        return gradient if gradient.sparse_dim() == 1 else _dense(gradient).to_sparse(1)
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:
         """Of a sparse one: the indices and values of all ranks, one behind the other, and those of one index added."""

@@ -57,7 +57,8 @@ def join(*models: Joinable) -> Iterator[None]:
 
     Parameters:
         models: each DataParallel and DistributedOptimizer that the block trains, in the same order on all ranks. The
-            block makes no other calls on all ranks, SyncBatchNorm's included.
+            block makes no other calls on all ranks, SyncBatchNorm's included. PYCOLLECTIVE_CHECK=strict compares
+            no parameters in it.
 
     Raises:
         InvalidArgument: there is no model, one is in a block already, or they are on different ranks.
@@ -107,8 +108,9 @@ class _Block:
         self._begun: list[GradientHooks] = []  # steps that were answered and have not ended
 
     def __enter__(self) -> _Block:
-        for each in self._joined:  # ranks that only answer do not step
-            each.hooks.compare_parameters(False)
+        for each in self._joined:
+            each.hooks.recover()  # a step that was left open before the block
+            each.hooks.compare_parameters(False)  # ranks that only answer do not step
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -94,9 +94,34 @@ def a_list_that_may_be_samples_or_columns_is_refused_without_a_collate_fn() -> N
         for more in ({}, {"collate_fn": list}):
             with pytest.raises(pc.InvalidArgument, match="one array if they are samples"):
                 pc.data.DataLoader(inside, **made, **more)
-    for mixed in ((images, ["word"] * N), {"x": images, "y": None}):
-        with pytest.raises(pc.InvalidArgument, match="arrays beside what is no array"):
+    words = ["word"] * N
+    for mixed in (
+        (images, words),
+        {"x": images, "y": None},
+        ((images, images), words),
+        ({"ids": images}, words),
+        (words, words),
+        {"x": {"image": images}, "y": words},
+        {"x": words, "y": words},
+    ):
+        with pytest.raises(pc.InvalidArgument, match="has something that is no array"):
             pc.data.DataLoader(mixed, **made)
+    for batch, rows in zip(pc.data.DataLoader(tuple(words), **made), slices(), strict=True):
+        assert batch == words[rows]
+
+
+class Labelled(np.ndarray[Any, Any]):
+    """An array that is indexed by labels, as those of pandas."""
+
+    iloc = None
+
+
+@CHECKS.on(1, 2)
+def what_is_indexed_by_labels_is_refused() -> None:
+    labelled = np.arange(N).view(Labelled)
+    for dataset in (labelled, {"x": np.arange(N), "y": labelled}):
+        with pytest.raises(pc.InvalidArgument, match=r"indexed by labels: pass x\.to_numpy\(\)"):
+            pc.data.DataLoader(dataset, global_batch_size=4, uneven="drop")
 
 
 @CHECKS.on(1, 2)
@@ -130,6 +155,7 @@ def what_one_rank_refuses_is_raised_on_all() -> None:
         (np.zeros(N), [np.zeros(1)] * N, {}, pc.InvalidArgument, "collate_fn="),
         (np.zeros(N), (np.zeros(3), np.zeros(4)), {}, pc.InvalidArgument, r"lengths \[3, 4\]"),
         (np.zeros(N), np.zeros(N), {"num_workers": 1}, pc.InvalidArgument, "num_workers"),
+        (np.zeros(N), np.zeros(N), {"options": 1}, TypeError, "iterable"),
     ]
     if torch is not None:
         rows.append((TensorDataset(torch.zeros(N)), Stream(), {}, pc.InvalidArgument, "an IterableDataset"))

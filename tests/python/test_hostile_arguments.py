@@ -5,6 +5,7 @@ What used to crash runs in a process of its own.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from arrays import Dlpack
+from arrays import Dlpack, OldDlpack
 
 import pycollective as pc
 from pycollective import testing
@@ -46,6 +47,36 @@ def test_an_exporter_is_asked_not_to_copy_what_is_written(world_of_one: pc.Group
     pc.allreduce(Recording(np.ones(3)))
     pc.broadcast(Recording(np.ones(3)))  # the root is only read
     assert asked == [False, None]
+
+
+CLEAR_ERROR = ctypes.cast(ctypes.pythonapi.PyErr_Clear, ctypes.c_void_p)
+AT_DELETER = 56  # bytes from the start of a DLManagedTensor
+
+
+class Clearing(OldDlpack):
+    """Its capsule's destructor, or its tensor's deleter, clears the error that is set, as those of JAX do."""
+
+    def __init__(self, x: Any, where: str) -> None:
+        super().__init__(x)
+        self.where = where
+
+    def __dlpack__(self) -> Any:
+        capsule = super().__dlpack__()
+        api = ctypes.pythonapi
+        if self.where == "destructor":
+            api.PyCapsule_SetDestructor(ctypes.py_object(capsule), CLEAR_ERROR)
+        else:
+            api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+            tensor = api.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor")
+            ctypes.c_void_p.from_address(tensor + AT_DELETER).value = CLEAR_ERROR.value
+        return capsule
+
+
+@pytest.mark.parametrize("where", ["destructor", "deleter"])
+def test_an_error_outlives_an_exporter_that_clears_errors(world_of_one: pc.Group, where: str) -> None:
+    with pytest.raises(pc.Invalid, match="speaks a DLPack older than 1.0"):
+        pc.allreduce(Clearing(np.ones(3), where))
+    pc.allreduce(np.ones(3))
 
 
 class Interrupting(Dlpack):

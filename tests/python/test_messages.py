@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from arrays import torch
-from waiting import eventually
+from waiting import LATE_S, eventually
 
 import pycollective as pc
 from pycollective import testing
@@ -215,18 +215,24 @@ def in_another_thread(call: Callable[[], object], end: Callable[[], object]) -> 
             errors.append(error)
 
     before = len(pc.debug.dump()["calls"])
-    thread = threading.Thread(target=waits)
+    thread = threading.Thread(target=waits, daemon=True)
     thread.start()
     assert eventually(lambda: len(pc.debug.dump()["calls"]) > before)
     end()
-    thread.join()
+    thread.join(LATE_S)
     (error,) = errors
     return error
 
 
 def interrupted(call: Callable[[], object]) -> None:
-    """Ctrl-C comes while it waits, or before it has begun."""
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    """Ctrl-C comes when it has begun."""
+    before = len(pc.debug.dump()["calls"])
+
+    def interrupt() -> None:
+        assert eventually(lambda: len(pc.debug.dump()["calls"]) > before)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     call()
 
 

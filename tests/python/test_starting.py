@@ -254,7 +254,7 @@ def test_init_makes_the_device_of_the_rank_that_of_torch_and_paddle(monkeypatch:
 def test_gpus_count_as_they_are_when_torch_initializes_cuda(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int, number: int
 ) -> None:
-    """As of a script that sets CUDA_VISIBLE_DEVICES behind init(). The last row: torch sees fewer than it says."""
+    """As of a script that sets CUDA_VISIBLE_DEVICES after init(). In the last row torch sees fewer than that names."""
     present(monkeypatch, 3)
     monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 1)
     cuda = FakeCuda(initialized=False, count=count)

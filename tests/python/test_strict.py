@@ -87,8 +87,10 @@ def steps_with_its_own_gradients() -> None:
         ):
             reducer.reduce({"weight": gradient})
         assert pc.allreduce(1) == pc.size(), again
+    reducer.ready("weight", gradient)  # begins the comparison, and waits for nothing
     with pytest.raises(pc.CollectiveMismatch, match='parameter "weight"'):
-        reducer.ready("weight", gradient)
+        reducer.finish()
+    reducer.ready("weight", gradient)
     reducer.reset()
     pc.broadcast(weight)
     reducer.reduce({"weight": gradient})
@@ -140,3 +142,68 @@ def test_in_join_ranks_that_have_no_batch_are_behind_without_an_error() -> None:
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
 def test_a_model_that_was_changed_on_one_rank_is_found_in_backward() -> None:
     testing.run(trains_a_model_that_is_changed_on_one_rank, 2, env=STRICT)
+
+
+class Halves(torch.nn.Module if torch is not None else object):  # type: ignore[misc]
+    """A model whose backward may raise between its halves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 3), torch.nn.Linear(3, 2)
+        self.breaks = False
+
+    def forward(self, x: Any) -> Any:
+        between = self.first(x)
+        if self.breaks:
+            between.register_hook(self.fail)
+        return self.last(between)
+
+    def fail(self, _: Any) -> None:
+        raise ZeroDivisionError
+
+
+def leaves_join_in_the_middle_of_a_backward() -> None:
+    model = pc.torch.DataParallel(Halves())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+
+    model.module.breaks = pc.rank() == 1
+    with (
+        pytest.raises(ZeroDivisionError if pc.rank() == 1 else pc.CollectiveMismatch),
+        pc.torch.join(model),
+    ):
+        step()
+    model.module.breaks = False
+    for _ in range(2):
+        step()
+    with pc.torch.join(model):
+        step()
+    step()
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+@pytest.mark.parametrize("size", [2, 3])
+def test_after_a_step_of_join_that_was_cut_off_the_ranks_compare_in_step(size: int) -> None:
+    testing.run(leaves_join_in_the_middle_of_a_backward, size, env=STRICT)
+
+
+def makes_collectives_of_its_own_in_backward() -> None:
+    first, last = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    norm = pc.torch.SyncBatchNorm(3)
+    model = pc.torch.DataParallel(
+        torch.nn.Sequential(first, norm, last), bucket_nbytes=1, first_bucket_nbytes=1
+    )
+    x = norm(first(torch.randn(4, 3)))
+    (last(x) if pc.rank() == 0 else x).square().sum().backward()  # elsewhere `last` is sent at the end
+    same = pc.allgather(last.weight.grad[None])
+    assert all(torch.equal(each, same[0]) for each in same)
+    assert model.module is not None
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_the_comparison_stands_in_no_order_to_collectives_of_the_model() -> None:
+    testing.run(makes_collectives_of_its_own_in_backward, 2, env=STRICT)

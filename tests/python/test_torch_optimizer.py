@@ -337,6 +337,7 @@ def a_group_that_cannot_be_added_leaves_the_optimizer_as_it_was() -> None:
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "of no use": open})
     with pytest.raises(ValueError, match="more than one parameter group"):
         optimizer.add_param_group({"params": [model[0].weight]})
+    assert all(len(each._post_accumulate_grad_hooks) == 1 for each in model.parameters())
     model(rows(rank, 0)).sum().backward()
     with pytest.raises(pc.InvalidArgument, match="between steps"):
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]})

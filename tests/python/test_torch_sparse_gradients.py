@@ -45,7 +45,7 @@ def sparse_gradients_are_gathered() -> None:
 
 
 @CHECKS.on(1, 2, 3)
-def sparse_gradients_are_found_and_added_up_by_index() -> None:
+def sparse_gradients_of_an_optimizer_are_averaged_by_row() -> None:
     rank, size = pc.rank(), pc.size()
     for kind in (torch.optim.SGD, torch.optim.SparseAdam):
         table, line = nn.Embedding(10, 2, sparse=True), nn.Linear(2, 1)
@@ -63,13 +63,14 @@ def sparse_gradients_are_found_and_added_up_by_index() -> None:
             uses = [
                 other for other in range(size) if step == 0 or other > 0 or size == 1
             ]  # then rank 0 does not
-            rows = torch.arange(rank + 1 + step)
+            rows = torch.cat((torch.zeros(1, dtype=torch.int64), torch.arange(rank + 1 + step)))  # row 0 twice
             inputs = table(rows) if rank in uses else torch.ones(1, 2)
             (line(inputs).sum() * size).backward()
             optimizer.synchronize()  # for a rank that uses nothing of the optimizer
             expected = torch.zeros(10, 2)
             for other in uses:
                 expected[: other + 1 + step] += weight
+                expected[0] += weight
             assert table.weight.grad.is_sparse
             torch.testing.assert_close(table.weight.grad.to_dense(), expected)
             optimizer.step()
@@ -86,6 +87,12 @@ def sparse_gradients_are_found_and_added_up_by_index() -> None:
     for other in range(size):
         expected[slice(None) if other == 1 else 2] += 1
     torch.testing.assert_close(tied.weight.grad.to_dense(), expected / size)
+    optimizer.close()
+    twice = nn.Embedding(4, 1, sparse=True)
+    optimizer = DistributedOptimizer(torch.optim.SGD(twice.parameters(), lr=0.25), backward_passes_per_step=2)
+    for passed in range(2):
+        (twice(torch.tensor([0, 0, 1 + passed])).sum() * (rank + 1)).backward()
+    assert (twice.weight.grad.to_dense()[:, 0] == torch.tensor([4.0, 1.0, 1.0, 0.0]) * (size + 1) / 2).all()
     optimizer.close()
     summed = DistributedOptimizer(
         torch.optim.SGD(nn.Embedding(3, 1, sparse=True).parameters(), lr=0.25), op="sum"
