@@ -103,7 +103,7 @@ if typing.TYPE_CHECKING:
     from pycollective.heap import empty, empty_like, heap_arrays, zeros
     from pycollective.launching.from_python import launch, run
     from pycollective.one_rank import main_first, single_process
-    from pycollective.remote_calls import call, serving
+    from pycollective.remote_calls import call, call_async, serving
     from pycollective.seeding import seed
     from pycollective.speaking import print as print
     from pycollective.speaking import progress
@@ -147,6 +147,7 @@ __all__ = [
     "broadcast_async",
     "broadcast_object",
     "call",
+    "call_async",
     "coalesce",
     "device",
     "empty",
@@ -207,6 +208,7 @@ _LATER = {
     "Info": "facts",
     "available": "availability",
     "call": "remote_calls",
+    "call_async": "remote_calls",
     "device": "devices",
     "empty": "heap",
     "empty_like": "heap",

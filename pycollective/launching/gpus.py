@@ -1,12 +1,22 @@
-"""Whether the GPUs that `pycollective run --gpus` names are there: else ranks would compute on the CPU, silently."""
+"""The GPUs of this machine as launchers see them.
+
+Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. And how
+many ranks there are where nothing says it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pycollective import devices
+from pycollective.launching.environment import usable_cores
 
-__all__ = ["missing"]
+__all__ = ["missing", "ranks_by_default"]
+
+
+def ranks_by_default() -> int:
+    """A rank for each GPU that this process may use; where there is none, for each core."""
+    return devices.visible_gpus() or usable_cores()
 
 
 def missing(named: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pycollective.launching.environment import usable_cores
+from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
 GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # as CUDA_VISIBLE_DEVICES takes them
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-np",
         "--ranks",
         type=positive,
-        help="how many, on each machine (default: as many as --gpus, else usable cores)",
+        help="how many, on each machine (default: as many as --gpus, else as there are GPUs, else usable cores)",
     )
     add("--gpus", type=gpus, metavar="0,1", help="what the ranks see of this machine's GPUs, in this order")
     add(
@@ -160,7 +160,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
     if given.local_rank_arg and command[0] != sys.executable:
         parser.error(f"--local-rank-arg is for script.py or -m module; where would {command[0]} take it?")
     options = Options(
-        ranks=given.ranks or len(given.gpus or ()) or usable_cores(),
+        ranks=given.ranks or len(given.gpus or ()) or ranks_by_default(),
         command=command,
         arguments=arguments,
         local_rank_arg=given.local_rank_arg,

@@ -13,6 +13,7 @@ from test_launch import program, run
 
 from pycollective import cli, devices
 from pycollective.launching import gpus, report
+from pycollective import devices
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
@@ -87,18 +88,20 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("words", "ranks"),
+    ("words", "gpus", "ranks"),
     [
-        ("", usable_cores()),
-        ("-n 3", 3),
-        ("--gpus 0,1,5", 3),
-        ("--gpus 0 -n 2", 2),
-        ("--nnodes 2 --node-rank 0 --master x --gpus 0", 1),
+        ("", 0, usable_cores()),
+        ("", 7, 7),
+        ("-n 3", 7, 3),
+        ("--gpus 0,1,5", 7, 3),
+        ("--gpus 0 -n 2", 7, 2),
+        ("--nnodes 2 --node-rank 0 --master x --gpus 0", 7, 1),
     ],
 )
 def test_there_are_as_many_ranks_as_gpus_or_cores_unless_told_otherwise(
-    asked: Asked, words: str, ranks: int
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, words: str, gpus: int, ranks: int
 ) -> None:
+    monkeypatch.setattr(devices, "visible_gpus", lambda: gpus)
     assert asked(*words.split(), "x.py").ranks == ranks
 
 
