@@ -13,7 +13,6 @@ from test_launch import program, run
 
 from pycollective import cli, devices
 from pycollective.launching import gpus, report
-from pycollective import devices
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
