@@ -20,7 +20,6 @@ from pycollective.foreign_words import advised
 from pycollective.launching import worker
 from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port
-from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import (
     SETTLE_S,
@@ -31,6 +30,7 @@ from pycollective.launching.failures.culprit import (
     signal_name,
 )
 from pycollective.launching.failures.memory_cgroup import Counts
+from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
 from pycollective.launching.key import new_key

@@ -1,7 +1,7 @@
 """The GPUs of this machine as launchers see them.
 
-Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. And how
-many ranks there are where nothing says it.
+Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. And
+how many ranks there are where nothing says it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ class Service:
         self._leaving = False
         self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
         self._over = threading.Event()
-        self._background = ThreadPoolExecutor(MOST_IN_BACKGROUND, "pc-call")  # starts no thread before it has a call
+        self._background = ThreadPoolExecutor(
+            MOST_IN_BACKGROUND, "pc-call"
+        )  # starts no thread before it has a call
         self._receiver = threading.Thread(target=self._receive, name="pc-serving-receiver", daemon=True)
 
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -316,7 +317,8 @@ def max_has_no_gradient_compiled() -> None:
 
 def _extremum(wrap: Callable[..., Any]) -> None:
     rank, size = pc.rank(), pc.size()
-    call = wrap(lambda x, op: functional().allreduce(x, op))
+    f = functional()
+    call = wrap(lambda x, op: f.allreduce(x, op))
     total = torch.stack([numbers(each, 3) for each in range(size)]).sum(0)
     for op, owner, others in (("max", size - 1, 0), ("min", 0, size - 1)):
         x = torch.tensor([rank, 1.0, -rank], dtype=torch.float64, requires_grad=True)
@@ -406,6 +408,22 @@ def tokens_require_grad_as_what_is_sent() -> None:
         assert not f.send(x.detach(), 1).requires_grad
     else:
         f.recv(x, 0), f.recv(x, 0)
+
+
+@CHECKS.on(2)
+def a_token_that_goes_without_backward_is_told() -> None:
+    f, x = functional(), torch.ones(2, requires_grad=True)
+    if pc.rank() == 1:
+        for _ in range(3):
+            f.recv(None, 0, requires_grad=False)
+        return
+    with pytest.warns(RuntimeWarning, match="message to rank 1 went without backward"):
+        f.send(x, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.send(x.detach(), 1)
+        with torch.no_grad():
+            f.send(x, 1)
 
 
 @CHECKS.on(2)

@@ -19,9 +19,9 @@
 | send | recv of the gradient |
 | recv | send of the gradient |
 
-So a gradient is that of the sum of all ranks' losses. The other ops (prod, ...; min and max but in allreduce) have no gradient here, and
-are refused where one would be wanted, as is forward mode (jvp). Adjoints can be differentiated again, except those of
-send and recv.
+So a gradient is that of the sum of all ranks' losses. Other ops (prod, ..., and min and max but in allreduce)
+have no gradient here, and are refused where one would be wanted, as is forward mode (jvp). Adjoints can be
+differentiated again, except those of send and recv.
 
 **Order.** All ranks make the same calls in the same order, as always; and so do their adjoints in backward(), if a
 tensor requires grad on all ranks or on none, and results are used on all ranks or on none: a call from which no way

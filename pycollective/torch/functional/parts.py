@@ -225,7 +225,9 @@ def alltoall(
     if concat_axis is None:
         return result
     _check_axis("alltoall", x, concat_axis)
-    parts = recv_counts if recv_counts is not None else [result.shape[axis] // size_at(number)] * size_at(number)
+    parts = (
+        recv_counts if recv_counts is not None else [result.shape[axis] // size_at(number)] * size_at(number)
+    )
     return torch.cat(result.split(list(parts), axis), concat_axis)
 
 
