@@ -33,6 +33,7 @@ AS_RANK = "MANY_RANKS_FOLDER"  # the folder where the ranks leave what they saw
 
 def on_a_rank(folder: Path) -> None:
     """Calls, and is then killed on one rank; every other one writes down which rank it heard is dead, and when."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, when the first rank has ended
     pc.init(timeout=CALL_S)
     rank, size = pc.rank(), pc.size()
     x = np.empty(1000)
@@ -47,7 +48,7 @@ def on_a_rank(folder: Path) -> None:
     try:
         pc.barrier()
     except pc.PeerFailure as error:
-        (folder / f"rank{rank}").write_text(json.dumps([error.rank, time.monotonic()]))
+        (folder / f"rank{rank}").write_text(json.dumps([error.peer, time.monotonic()]))
 
 
 def one_round(ranks: int) -> str:
