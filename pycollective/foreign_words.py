@@ -117,7 +117,8 @@ NAMES: dict[str, str] = {
     "accuracy": "pc.metrics.accuracy(scores, labels, topk=(1, 5))",
     "ProgressMeter": "pc.progress(loader)",
     "convert_sync_batchnorm convert_syncbn_model": "pc.torch.SyncBatchNorm.convert(model)",
-    "init_rpc rpc_sync rpc_async rpc remote RRef": "with pc.serving(function): and pc.call(function, rank=0)",
+    "init_rpc rpc_sync rpc_async rpc remote RRef": "with pc.serving(function): and pc.call(function, rank=0), or "
+    "pc.call_async",
     "get_worker_info": "pc.rank(): functions are called by pc.call(function, rank=0)",
     "set_timeout": "pc.init(timeout=60), or timeout= of a call",
     "DebugLevel get_debug_level set_debug_level": "pc.debug.dump(): calls are always checked and recorded",
