@@ -111,10 +111,11 @@ bool to_op(const State& state, const char* function, PyObject* value, Reduction*
     return true;
   }
   if (!PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError,
-                 "%s(): op must be a string or what scaled() gives, not %s: write op=\"sum\", \"prod\", \"min\", "
-                 "\"max\" or \"avg\"",
-                 function, Py_TYPE(value)->tp_name);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s(): op must be a string or what scaled() gives, not %s: write op=\"sum\", \"prod\", \"min\", "
+        "\"max\" or \"avg\"",
+        function, Py_TYPE(value)->tp_name);
     return false;
   }
   Py_ssize_t length = 0;
