@@ -252,8 +252,8 @@ OPTIONS: dict[str, str] = {
     "--run_mode --run-mode --servers --trainers --server_num --trainer_num": "nothing: there are no parameter servers; "
     "a small one is `with pc.serving(function):` and pc.call(function, rank=0)",
     "--with_gloo --gloo_port --local-addr --local_addr --sort_ip --event-log-handler --event_log_handler "
-    "--log_overwrite --enable_gpu_log --auto_parallel_config --auto_tuner_json --legacy --elastic_timeout --logs-specs --logs_specs "
-    "--signals-to-handle --virtual-local-rank --virtual_local_rank": "nothing: leave it out",
+    "--log_overwrite --enable_gpu_log --auto_parallel_config --auto_tuner_json --legacy --elastic_timeout "
+    "--logs-specs --logs_specs --signals-to-handle --virtual-local-rank --virtual_local_rank": "nothing: leave it out",
     "--no-python --no_python": "nothing: a program that does not end in .py is run as it is",
     "--use-env --use_env": "nothing: LOCAL_RANK is always set",
     "--local_rank --local-rank": "--local-rank-arg, for scripts that take --local_rank",
