@@ -30,14 +30,17 @@ __all__ = [
 
 # Functions and classes. On the left several may share a line.
 NAMES: dict[str, str] = {
-    "get_rank world_rank process_index": "pc.rank()",
-    "get_world_size world_size process_count num_ranks": "pc.size()",
+    "get_rank Get_rank world_rank global_rank comm_rank my_rank process_index": "pc.rank()",
+    "get_world_size Get_size world_size process_count num_ranks": "pc.size()",
     "get_node_local_rank get_local_rank get_local_device_id LOCAL_RANK": "pc.local_rank()",
     "get_local_world_size": "pc.local_size()",
+    "cross_rank cross_size node_rank": "rank and size of pc.world().split(pc.local_rank()), which has "
+    "one rank of each host",
     "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env": "pc.init()",
     "destroy_process_group finalize Finalize gloo_release": "pc.shutdown()",
-    "is_available is_nccl_available is_gloo_available is_mpi_available is_torchelastic_launched nccl_built mpi_enabled "
-    "gloo_enabled": "pc.available(), or `pycollective doctor`",
+    "is_available is_nccl_available is_gloo_available is_mpi_available is_torchelastic_launched nccl_built mpi_built "
+    "gloo_built cuda_built rocm_built ccl_built ddl_built mpi_enabled gloo_enabled is_backend_available "
+    "mpi_threads_supported": "pc.available(), or `pycollective doctor`",
     "get_backend": "pc.info().transport",
     "override_backend": 'pc.init(backend="tcp"): a world has one for all its calls',
     "ParallelEnv ParallelMode": "pc.info(), pc.rank(), pc.size()",
@@ -47,6 +50,9 @@ NAMES: dict[str, str] = {
     "get_state set_state": "pc.group([pc.rank()]), a group of one, whose calls stay here",
     "WORLD COMM_WORLD get_group get_default_group ProcessSet global_process_set": "pc.world()",
     "new_group add_process_set Group_incl": "pc.group([0, 2])",
+    "shrink_group": "pc.group(range(pc.size() - 1)), with the ranks that stay",
+    "remove_process_set Free": "close() of the group",
+    "ProcessGroup": "pc.Group",
     "new_subgroups new_subgroups_by_enumeration split_group Split Comm_split": "pc.world().split(color)",
     "get_process_group_ranks": "g.ranks, of a group g",
     "get_group_rank": "g.ranks.index(rank), of a group g",
@@ -54,21 +60,22 @@ NAMES: dict[str, str] = {
     "get_pg_count": "pc.info().groups",
     "DeviceMesh init_device_mesh ProcessMesh": 'pc.Mesh((2, -1), ("dp", "tp"))',
     "fleet": 'pc.Mesh((2, -1), ("dp", "tp")) for the topology, and the DataParallel of pc.torch or pc.paddle',
-    "ReduceOp ReduceOptions Sum Average Adasum Min Max Product SUM MAX MIN PROD": 'a text: pc.allreduce(x, "sum"), '
-    '"prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor"',
+    "ReduceOp ReduceOptions reduce_op Sum Average Adasum Min Max Product SUM MAX MIN PROD": "a text: "
+    'pc.allreduce(x, "sum"), "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor"',
     "all_reduce all_reduce_ allreduce_ Allreduce all_reduce_sum all_reduce_max all_reduce_min mpi_all_reduce "
     "var_all_reduce all_reduce_coalesced grouped_allreduce grouped_allreduce_": "pc.allreduce(x), which also takes a "
     "list of arrays",
     "pack_allreduce_split param_pack_split param_pack_concat get_offsets": "pc.allreduce(params): a list of arrays is "
     "packed by itself",
     "reduce_mean": 'pc.allreduce(x, "avg"), or pc.metrics.mean(x, weight=samples)',
-    "all_reduce_async allreduce_async_ Iallreduce": "pc.allreduce_async(x)",
-    "all_gather all_gather_into_tensor Allgather Allgatherv all_gather_v all_gather_coalesced mpi_all_gather "
-    "grouped_allgather": 'pc.allgather(x), uneven: pc.allgather(x, counts="auto")',
-    "reduce_scatter_tensor reduce_scatter_sum Reduce_scatter reducescatter grouped_reducescatter": (
-        "pc.reduce_scatter(x)"
-    ),
-    "all_to_all all_to_all_single alltoall_single Alltoall Alltoallv": "pc.alltoall(x)",
+    "all_reduce_async allreduce_async_ Iallreduce grouped_allreduce_async": "pc.allreduce_async(x)",
+    "Ibcast Igather Iscatter Iallgather Ialltoall Ireduce Iscan Iexscan Ibarrier allgather_async_ broadcast_async_ "
+    "alltoall_async_": "the call of its own that ends in _async, as pc.allgather_async(x)",
+    "all_gather all_gather_into_tensor Allgather Allgatherv all_gather_v allgatherv all_gather_single "
+    "all_gather_coalesced mpi_all_gather grouped_allgather": 'pc.allgather(x), uneven: pc.allgather(x, counts="auto")',
+    "reduce_scatter_tensor reduce_scatter_single reduce_scatter_sum Reduce_scatter reducescatter "
+    "grouped_reducescatter": "pc.reduce_scatter(x)",
+    "all_to_all all_to_all_single alltoall_single Alltoall Alltoallv alltoallv": "pc.alltoall(x)",
     "broadcast_ bcast Bcast mpi_broadcast var_broadcast broadcast_coalesced bcast_list_": "pc.broadcast(x), which also "
     "takes a list of arrays",
     "Reduce reduce_sum mpi_reduce var_reduce": "pc.reduce(x)",
@@ -103,7 +110,7 @@ NAMES: dict[str, str] = {
     "broadcast_parameters broadcast_optimizer_state broadcast_variables broadcast_global_variables mpi_param_broadcast "
     "sync_params_buffers": "pc.broadcast(model.state_dict()), which DataParallel and DistributedOptimizer do by "
     "themselves",
-    "DistributedGradientTape make_allreduce_cb AllreduceCallback allreduce_gradients fused_allreduce_gradients "
+    "DistributedGradientTape Reducer make_allreduce_cb AllreduceCallback allreduce_gradients fused_allreduce_gradients "
     "apply_collective_grads": 'pc.GradientReducer(parameters), or pc.allreduce(gradients, "avg")',
     "Compression": 'compression="f16" or "bf16"',
     "Sampler DistributedSampler ElasticSampler SequentialSampler RandomSampler ReplacementSampler MapSampler "
@@ -120,8 +127,8 @@ NAMES: dict[str, str] = {
     "init_rpc rpc_sync rpc_async rpc remote RRef": "with pc.serving(function): and pc.call(function, rank=0), or "
     "pc.call_async",
     "get_worker_info": "pc.rank(): functions are called by pc.call(function, rank=0)",
-    "set_timeout": "pc.init(timeout=60), or timeout= of a call",
-    "DebugLevel get_debug_level set_debug_level": "pc.debug.dump(): calls are always checked and recorded",
+    "set_timeout default_pg_timeout": "pc.init(timeout=60), or timeout= of a call",
+    "DebugLevel get_debug_level set_debug_level record_comm": "pc.debug.dump(): calls are always checked and recorded",
     "set_global_seed set_seed manual_seed": "pc.seed(7)",
     "single_process_scope": "@pc.single_process",
     "synchronized": "pc.barrier() behind the call; where one rank calls it for all, @pc.single_process",
