@@ -325,7 +325,7 @@ def _extremum(wrap: Callable[..., Any]) -> None:
         y = call(x, op)
         assert y.tolist() == [owner, 1, -others]
         y.backward(numbers(rank, 3))
-        close(x.grad, total * torch.tensor([rank == owner, 1 / size, rank == others]))
+        close(x.grad, total * torch.tensor([rank == owner, 1, rank == others]) / torch.tensor([1, size, 1]))
 
 
 @CHECKS.on(2, 3)
