@@ -125,8 +125,10 @@ def init(
         lambda: _placement(address, rank, size), timeout=timeout, backend=backend, asked=asked
     )
     from pycollective.devices import make_default
+    from pycollective.paddles_place import tell
 
     make_default()
+    tell(world)
     return world
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -321,3 +323,45 @@ def loads_batches() -> None:
 
 def test_a_dataset_of_paddle_is_read_by_its_loader() -> None:
     testing.run(loads_batches, 2)
+
+
+class Numbered(paddle.io.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(2, index, "float32")
+
+
+def paddles_own_words() -> tuple[int, int, list[list[int]], str]:
+    import paddle.distributed as dist
+
+    with pytest.raises(AssertionError) as raised, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paddle.DataParallel(nn.Linear(2, 1))
+    sampler = paddle.io.DistributedBatchSampler(Numbered(), batch_size=2)
+    return dist.get_rank(), dist.get_world_size(), list(sampler), str(raised.value)
+
+
+def words_after_a_world_by_hand(address: str) -> tuple[int, int, list[list[int]], str]:
+    """As under mpirun: Paddle is asked before and after."""
+    place = int(os.environ["PYCOLLECTIVE_RANK"])
+    for name in [name for name in os.environ if name.startswith("PADDLE_")]:
+        del os.environ[name]
+    paddle.distributed.parallel._global_parallel_env = None
+    assert (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) == (0, 1)
+    pc.init(address, rank=1 - place, size=2)
+    words = paddles_own_words()
+    pc.shutdown()
+    return words
+
+
+def test_paddles_own_words_know_the_world_and_do_not_train_apart(tmp_path: Path) -> None:
+    launched = testing.run(paddles_own_words, 2)
+    by_hand = testing.run(words_after_a_world_by_hand, 2, f"file://{tmp_path}/meeting", init=False)
+    for words in (launched, by_hand[::-1]):
+        assert [each[:3] for each in words] == [
+            (0, 2, [[0, 1], [4, 5]]),
+            (1, 2, [[2, 3], [6, 7]]),
+        ]
+        assert all("init_parallel_env" in each[3] for each in words)
