@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,40 @@ def test_what_travels_is_on_the_cpu_whatever_device_paddle_computes_on(
     wrapped = pc.paddle.DataParallel(model)
     wrapped(x).sum().backward()
     assert places == ["Place(cpu)"] * 2
+
+
+class OnAGpu(paddle.base.framework.EagerParamBase):  # type: ignore[misc,name-defined]
+    """What says so: a build for the CPU makes no other."""
+
+    class Place:
+        def is_cpu_place(self) -> bool:
+            return False
+
+        is_cuda_pinned_place = is_cpu_place
+
+        def __str__(self) -> str:
+            return "Place(gpu:0)"
+
+    place = Place()
+
+
+def test_what_lies_on_a_gpu_is_refused_by_name(world_of_one: pc.Group) -> None:
+    model = net()
+    wrapped = pc.paddle.DataParallel(model)
+    model.left.weight.__class__ = OnAGpu
+    said = r'"left.weight" lies on Place\(gpu:0\), and pc.paddle trains on the CPU alone: call paddle.set_device'
+    with pytest.raises(pc.Unsupported, match=said):
+        wrapped(batch(0, 0))
+    with pytest.raises(pc.Unsupported, match=said):
+        pc.paddle.DataParallel(model)
+    several: Any = SimpleNamespace(size=2)
+    layer = pc.paddle.SyncBatchNorm(3, group=several)
+    with pytest.raises(pc.Unsupported, match=r'SyncBatchNorm: "input" lies on Place\(gpu:0\)'):
+        layer(SimpleNamespace(shape=[2, 3], place=OnAGpu.place))
+    buffered = nn.Linear(2, 1)
+    buffered._buffers["table"] = SimpleNamespace(place=OnAGpu.place)
+    with pytest.raises(pc.Unsupported, match='"table" lies on'):
+        pc.paddle.DataParallel(buffered)
 
 
 SHAPES: list[tuple[Any, tuple[int, ...], str]] = [
