@@ -1,12 +1,15 @@
-"""Whether the GPUs that `pycollective run --gpus` names are there: else ranks would compute on the CPU, silently."""
+"""The GPUs of the ranks: whether those that `pycollective run --gpus` names are there, and whose each is.
+
+If they were not there, ranks would compute on the CPU, silently.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pycollective import devices
 
-__all__ = ["missing"]
+__all__ = ["missing", "of_ranks"]
 
 
 def missing(named: Sequence[str]) -> str:
@@ -26,3 +29,17 @@ def missing(named: Sequence[str]) -> str:
         f"--gpus {asked}: this machine has no GPU {named[there]}: CUDA shows the ranks only those before it, "
         f"{','.join(named[:there])}"
     )
+
+
+def of_ranks(named: Sequence[str], env: Mapping[str, str], ranks: range) -> dict[int, str]:
+    """The GPU of each rank of this machine, as nvidia-smi calls it; nothing where there are none. See devices.device().
+
+    `named`: by --gpus, which comes before CUDA_VISIBLE_DEVICES.
+    """
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    names = named or (None if visible is None else visible.split(","))
+    count = devices.gpus_of(names)
+    if not count:
+        return {}
+    places = {rank: (rank - ranks.start) % count for rank in ranks}
+    return {rank: str(place) if names is None else names[place].strip() for rank, place in places.items()}

@@ -14,7 +14,7 @@ from pycollective.launching.detect.variables import integer, rank_of, require
 RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS"
 LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
 NAMES = (RANK, SIZE, ENDPOINTS)
-# By these Paddle's own functions know the place: get_rank(), DistributedBatchSampler. Our launchers and init() set them.
+# By these Paddle's own functions, such as get_rank(), know the place. Our launchers and init() set them.
 TOLD = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
 # What else Paddle's launcher says of a place, for its own ranks.
 OF_PLACE = frozenset(
