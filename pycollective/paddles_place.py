@@ -1,7 +1,8 @@
 """Paddle's own words for rank and size, in a world that its launcher did not start.
 
-`paddle.distributed.get_rank()`, `DistributedBatchSampler` and `paddle.DataParallel` ask variables of the environment. Where
-they are not there, each rank is 0 of 1: it gets the whole dataset, and trains apart from the others without an error.
+`paddle.distributed.get_rank()`, `DistributedBatchSampler` and `paddle.DataParallel` ask variables of the environment.
+Where they are not there, each rank is 0 of 1: it gets the whole dataset, and trains apart from the others without an
+error.
 """
 
 from __future__ import annotations

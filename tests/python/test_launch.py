@@ -420,7 +420,11 @@ def test_what_an_outer_launcher_has_set_for_its_own_ranks_does_not_reach_ours() 
 
 
 def test_paddles_functions_are_told_the_place_and_nothing_of_an_outer_launcher_of_its() -> None:
-    outer = {"PADDLE_TRAINER_ID": "7", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2", "PADDLE_CURRENT_ENDPOINT": "b:2"}
+    outer = {
+        "PADDLE_TRAINER_ID": "7",
+        "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2",
+        "PADDLE_CURRENT_ENDPOINT": "b:2",
+    }
     for store in ("127.0.0.1:1", None):  # with a store of the launcher, or over several machines
         world = World(size=4, store=store, master_port=2, store_port=2, first=2, local_size=2)
         inside = rank_environment({**outer, "PADDLE_HOME": "/"}, world, 3, 3)

@@ -1,4 +1,4 @@
-"""Paddle's functions are told the world that init() makes. Here without Paddle; test_paddle_training.py has the real one."""
+"""Paddle's functions are told the world that init() makes. Here without Paddle; test_paddle_training.py has it."""
 
 from __future__ import annotations
 
@@ -64,4 +64,3 @@ def test_nothing_is_said_where_there_is_no_paddle(
     monkeypatch.delitem(sys.modules, "paddle")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert tell(2, 3, 1) == [None, None, None]
-
