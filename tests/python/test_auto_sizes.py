@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import launchers
+import numpy as np
 import pytest
 
+import pycollective as pc
 from pycollective import testing
 
 if launchers.torch() is not None:
@@ -316,6 +318,38 @@ def told_nothing() -> list[str]:
 
 def test_the_warnings_can_be_turned_off() -> None:
     assert testing.run(told_nothing, 2) == [[], []]
+
+
+def accuracies_of_whole_batches() -> list[float]:
+    """As docs/auto.md has it."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(2, 1).double()
+    inputs = torch.linspace(-1, 1, 30, dtype=torch.float64).reshape(15, 2).sin()
+    data = TensorDataset(inputs, (inputs.sum(1, keepdim=True) > 0.3).double())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    accuracies = []
+    for _ in range(2):
+        for x, y in DataLoader(data, batch_size=5):
+            scores = model(x)
+            loss = (scores - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            accuracies.append(pc.metrics.mean(((scores > 0.5) == y).double().mean(), weight=len(y)))
+    return accuracies
+
+
+def those_of_one_process() -> None:
+    alone = accuracies_of_whole_batches()
+    with warnings.catch_warnings(), applied():
+        warnings.simplefilter("ignore")
+        together = accuracies_of_whole_batches()
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    assert len(set(alone)) > 1
+
+
+def test_a_mean_over_the_ranks_is_that_of_the_whole_batch_also_of_the_first() -> None:
+    testing.run(those_of_one_process, 2)
 
 
 LOOP = """
