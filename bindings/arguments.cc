@@ -52,6 +52,17 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                  keyword);
 }
 
+// What "SUM", "PRODUCT" or "Average" means, as other systems have it.
+std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
+  std::string lower(name);
+  for (char& each : lower) {
+    if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
+  }
+  if (lower == "product") return ReduceOp::kProd;
+  if (lower == "average") return ReduceOp::kAvg;
+  return op_from_name(lower);
+}
+
 }  // namespace
 
 bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
@@ -100,8 +111,11 @@ bool to_op(const State& state, const char* function, PyObject* value, Reduction*
     return true;
   }
   if (!PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "%s(): op must be a string such as \"sum\" or what scaled() gives, not %s",
-                 function, Py_TYPE(value)->tp_name);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s(): op must be a string or what scaled() gives, not %s: write op=\"sum\", \"prod\", \"min\", "
+        "\"max\" or \"avg\"",
+        function, Py_TYPE(value)->tp_name);
     return false;
   }
   Py_ssize_t length = 0;
@@ -120,6 +134,8 @@ bool to_op(const State& state, const char* function, PyObject* value, Reduction*
   std::string message = std::string(function) + ": op \"" + std::string(name) + "\" is not one of";
   for (int i = 0; i < kNamedOpCount; ++i)
     message += std::string(i == 0 ? " " : ", ") + std::string(name_of(static_cast<ReduceOp>(i)));
+  if (const std::optional<ReduceOp> meant = op_of_elsewhere(name))
+    message += ": write op=\"" + std::string(name_of(*meant)) + "\"";
   return refuse(state, std::move(message));
 }
 

@@ -67,6 +67,7 @@ from pycollective._core import (
     world,
 )
 from pycollective._version import __version__
+from pycollective.advice import elsewhere as _elsewhere
 from pycollective.coalesce import coalesce
 from pycollective.errors import (
     Aborted,
@@ -103,7 +104,7 @@ if typing.TYPE_CHECKING:
     from pycollective.heap import empty, empty_like, heap_arrays, zeros
     from pycollective.launching.from_python import launch, run
     from pycollective.one_rank import main_first, single_process
-    from pycollective.remote_calls import call, serving
+    from pycollective.remote_calls import call, call_async, serving
     from pycollective.seeding import seed
     from pycollective.speaking import print as print
     from pycollective.speaking import progress
@@ -147,6 +148,7 @@ __all__ = [
     "broadcast_async",
     "broadcast_object",
     "call",
+    "call_async",
     "coalesce",
     "device",
     "empty",
@@ -199,6 +201,9 @@ __all__ = [
     "zeros",
 ]
 
+# What they have elsewhere, by ATTRIBUTES of foreign_words.
+_elsewhere("key", "is_single_machine", "proc_ranks", "process_ids", "nranks", "world_size")(Group)
+_elsewhere("is_completed", "is_success", "get_future", "synchronize", "source_rank")(Work)
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
@@ -207,6 +212,7 @@ _LATER = {
     "Info": "facts",
     "available": "availability",
     "call": "remote_calls",
+    "call_async": "remote_calls",
     "device": "devices",
     "empty": "heap",
     "empty_like": "heap",

@@ -1,15 +1,18 @@
-"""Errors for arguments that a call does not take say what to write. The tables are read when there is such an error."""
+"""Errors for arguments and attributes that are not there say what to write.
+
+The tables of foreign_words are read when there is such an error.
+"""
 
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["advised"]
+__all__ = ["Elsewhere", "advised", "elsewhere", "is_of_the_call"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,15 +26,42 @@ def advised(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            if _is_of_the_call(error.__traceback__):
+            if is_of_the_call(error.__traceback__):
                 from pycollective.foreign_words import advise
 
-                advise(error, function)
+                advise(error, function, kwargs)
             raise
 
     return call
 
 
-def _is_of_the_call(traceback: TracebackType | None) -> bool:
+class Elsewhere:
+    """An attribute that a class has elsewhere and not here: asking for it says what to write.
+
+    Unlike a __getattr__ it makes nothing else slower.
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        from pycollective.foreign_words import missing_in
+
+        raise missing_in(owner, self._kind, self._name)
+
+
+def elsewhere(*names: str, kind: str = "") -> Callable[[type[T]], type[T]]:
+    """Decorates a class that has these attributes elsewhere and not here. `kind`: what users call it."""
+
+    def decorate(owner: type[T]) -> type[T]:
+        for name in names:
+            setattr(owner, name, Elsewhere(kind or owner.__name__, name))
+        return owner
+
+    return decorate
+
+
+def is_of_the_call(traceback: TracebackType | None) -> bool:
     """Whether nothing of the function has run."""
     return traceback is not None and traceback.tb_next is None

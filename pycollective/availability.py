@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import overload
 
 from pycollective import _core
 from pycollective.errors import Unsupported
@@ -34,18 +36,24 @@ class Availability:
         return f"{self.name} is {'' if self.usable else 'not '}available: {self.found}"
 
 
-def available(name: str) -> Availability:
+@overload
+def available() -> dict[str, Availability]: ...
+@overload
+def available(name: str) -> Availability: ...
+def available(name: str | None = None) -> Availability | dict[str, Availability]:
     """Say whether this process could use `name`, and what was found or is missing. Nobody else is asked.
 
     Parameters:
         name: "tcp" or "shm": a way between ranks; "cuda": the driver and at least one GPU; "nccl": NCCL's library, and
-            "cuda" besides.
+            "cuda" besides. Default: all of them.
 
     Returns:
-        an Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`.
+        an Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`; without a name a dict of all, by
+        name.
 
-    For "cuda" and "nccl" the driver is opened and started, which takes up to a second and makes GPUs unusable in
-    processes that are forked afterwards; pc.device() does not. Nothing is opened before somebody asks.
+    For "cuda" and "nccl", so also without a name, the driver is opened and started, which takes up to a second and
+    makes GPUs unusable in processes that are forked afterwards; pc.device() does not. Nothing is opened before somebody
+    asks.
 
     Raises:
         Unsupported: there is no such name.
@@ -54,16 +62,14 @@ def available(name: str) -> Availability:
         >>> import pycollective as pc
         >>> bool(pc.available("tcp"))
         True
+        >>> sorted(pc.available())
+        ['cuda', 'nccl', 'shm', 'tcp']
     """
-    if name == "tcp":
-        return Availability(name, True, "the network of this host")
-    if name == "shm":
-        return _shared_memory()
-    if name == "cuda":
-        return _cuda()
-    if name == "nccl":
-        return _nccl()
-    raise Unsupported(f"available({name!r}): the names are tcp, shm, cuda and nccl")
+    if name is None:
+        return {each: ask() for each, ask in _ASK.items()}
+    if (ask := _ASK.get(name)) is None:
+        raise Unsupported(f"available({name!r}): the names are tcp, shm, cuda and nccl")
+    return ask()
 
 
 def wheel_folders() -> list[str]:
@@ -73,6 +79,10 @@ def wheel_folders() -> list[str]:
     except (ImportError, ValueError):
         return []
     return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
+def _network() -> Availability:
+    return Availability("tcp", True, "the network of this host")
 
 
 def _shared_memory() -> Availability:
@@ -97,3 +107,11 @@ def _nccl() -> Availability:
         return Availability("nccl", False, library["why_not"])
     found = f"NCCL {library['version']} from {library['path']} ({library['how']})"
     return Availability("nccl", cuda.usable, found if cuda else f"there is {found}, but {cuda}")
+
+
+_ASK: dict[str, Callable[[], Availability]] = {
+    "tcp": _network,
+    "shm": _shared_memory,
+    "cuda": _cuda,
+    "nccl": _nccl,
+}

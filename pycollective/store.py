@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from pycollective import _core, lifetime, store_codec
 from pycollective.errors import InvalidArgument
 from pycollective.store_codec import Value
@@ -69,6 +71,13 @@ class Store:
     def __init__(self, native: _core.Store, prefix: str) -> None:
         self._native = native
         self._prefix = prefix
+
+    if not TYPE_CHECKING:  # to which every attribute would seem to be there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from pycollective.foreign_words import missing_in
+
+            raise missing_in(Store, "Store", name)
 
     def __repr__(self) -> str:
         return f"<pycollective.Store prefix={self._prefix!r}>"

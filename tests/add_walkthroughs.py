@@ -106,8 +106,8 @@ def algorithm(copy: Copy) -> None:
 
 
 def array_library(copy: Copy) -> None:
-    (module,) = (PACKAGES / "pycollective").glob("_core*.so")  # no C++ changes
-    shutil.copy(module, copy.tree / "pycollective")
+    for built in (PACKAGES / "pycollective").glob("*.so"):  # no C++ changes
+        shutil.copy(built, copy.tree / "pycollective")
     for name, text in PROGRAMS["array_library"].items():
         (copy.tree / name).write_text(text)
     copy.run(PYTHON, "boxes_test.py")

@@ -33,6 +33,7 @@ AS_RANK = "MANY_RANKS_FOLDER"  # the folder where the ranks leave what they saw
 
 def on_a_rank(folder: Path) -> None:
     """Calls, and is then killed on one rank; every other one writes down which rank it heard is dead, and when."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, when the first rank has ended
     pc.init(timeout=CALL_S)
     rank, size = pc.rank(), pc.size()
     x = np.empty(1000)
@@ -47,7 +48,7 @@ def on_a_rank(folder: Path) -> None:
     try:
         pc.barrier()
     except pc.PeerFailure as error:
-        (folder / f"rank{rank}").write_text(json.dumps([error.rank, time.monotonic()]))
+        (folder / f"rank{rank}").write_text(json.dumps([error.peer, time.monotonic()]))
 
 
 def one_round(ranks: int) -> str:
@@ -66,20 +67,20 @@ def one_round(ranks: int) -> str:
         took_s = time.monotonic() - began
         heard = [json.loads(file.read_text()) for file in Path(name).glob("rank*")]
         killed = Path(name) / "killed"
-        assert killed.exists() and len(heard) == ranks - 1, (
+        assert (killed.exists(), len(heard)) == (True, ranks - 1), (
             f"{len(heard)} of {ranks - 1} ranks named the killed one; the launcher's exit code is {world.returncode}:\n"
             + world.stdout[-4000:]
         )
         named = {rank for rank, _ in heard}
         assert named == {ranks // 2}, f"rank {ranks // 2} was killed, and ranks named {sorted(named)}"
         first, last = (pick(at for _, at in heard) - float(killed.read_text()) for pick in (min, max))
-        return (
-            f"{took_s:.0f} s, right; the killed rank was named after {first:.2f} s first and {last:.2f} s last"
-        )
+        return f"{took_s:.0f} s, right; the killed rank was named after {first:.2f} s first and {last:.2f} s last"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=128)
     parser.add_argument("--busy", type=int, default=8)
     parser.add_argument("--times", type=int, default=1)

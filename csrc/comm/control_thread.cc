@@ -118,8 +118,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   bool stopping = false;
   std::thread thread;
 
-  std::mutex mutex;         // guards what follows
-  bool takes_mail = true;   // until the thread has taken its last
+  std::mutex mutex;        // guards what follows
+  bool takes_mail = true;  // until the thread has taken its last
   std::vector<Mail> mail;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;

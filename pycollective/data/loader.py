@@ -179,7 +179,7 @@ def _look_at(
     uneven: Uneven,
     only_of_framework: bool,
 ) -> _Found:
-    """Says how the dataset is read, or refuses it. `only_of_framework`: some argument is for a framework's DataLoader."""
+    """Says how the dataset is read, or refuses it. `only_of_framework`: an argument is for a framework's DataLoader."""
     framework = _framework_of(dataset)
     if framework is None:
         if only_of_framework:

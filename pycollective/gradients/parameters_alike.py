@@ -46,7 +46,7 @@ class ParametersAlike:
         self.work = self._group.allgather_async(np.array([[hashes, changed]], np.uint64), timeout=timeout)
 
     def error(self) -> CollectiveError | None:
-        """Waits until the ranks have compared. CollectiveMismatch on every rank if a parameter is not the same on all."""
+        """Waits until the ranks have compared. CollectiveMismatch on every rank if a parameter differs."""
         assert self.work is not None
         try:
             every, changed_somewhere = np.moveaxis(self.work.wait(), 1, 0)

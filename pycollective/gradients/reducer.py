@@ -114,7 +114,9 @@ class GradientReducer:
         assert own is not None
         self._group = own
         self._alike = ParametersAlike(arrays, own) if own._is_strict else None
-        self._compares = self._will_compare = True  # with PYCOLLECTIVE_CHECK=strict, in this step and in the next
+        self._compares = self._will_compare = (
+            True  # with PYCOLLECTIVE_CHECK=strict, in this step and in the next
+        )
         self._buckets: list[Bucket] = []
         self._places: dict[str, Place] = {}
         parts = cut(slots, bucket_nbytes, first_bucket_nbytes)

@@ -19,7 +19,7 @@ from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure,
 from pycollective.foreign_words import advised
 from pycollective.launching import worker
 from pycollective.launching.addresses import split
-from pycollective.launching.environment import World, free_port, usable_cores
+from pycollective.launching.environment import World, free_port
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import (
     SETTLE_S,
@@ -30,6 +30,7 @@ from pycollective.launching.failures.culprit import (
     signal_name,
 )
 from pycollective.launching.failures.memory_cgroup import Counts
+from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
 from pycollective.launching.key import new_key
@@ -70,7 +71,7 @@ def run(
             lambda, or one that was typed in: they travel as copies.
         args: what it is called with. Arguments and results are pickled.
         kwargs: its keyword arguments.
-        n: how many ranks; default the cores that this process may use.
+        n: how many ranks; default the GPUs that this process may use, or its cores where there is none.
         init: whether each rank calls pycollective.init() before and shutdown() after.
         timeout: seconds for the whole call, after which ranks print the stacks of all their threads and are ended;
             default as long as it takes.
@@ -94,7 +95,7 @@ def run(
         >>> pc.run(pc.rank, n=2)
         [0, 1]
     """
-    n = usable_cores() if n is None else whole_number("run", "n", n)
+    n = ranks_by_default() if n is None else whole_number("run", "n", n)
     over_hosts = _world_over_hosts(n, world_size, rank_start, master)
     lifetime.check_timeout(timeout)
     job = describe(function, args, kwargs or {}, timeout_s=timeout, init=init, by_value=True)

@@ -1,6 +1,7 @@
-"""The GPUs of the ranks: whether those that `pycollective run --gpus` names are there, and whose each is.
+"""The GPUs of this machine as launchers see them.
 
-If they were not there, ranks would compute on the CPU, silently.
+Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. Whose
+each is, and how many ranks there are where nothing says it.
 """
 
 from __future__ import annotations
@@ -8,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pycollective import devices
+from pycollective.launching.environment import usable_cores
 
-__all__ = ["missing", "of_ranks"]
+__all__ = ["missing", "of_ranks", "ranks_by_default"]
+
+
+def ranks_by_default() -> int:
+    """A rank for each GPU that this process may use; where there is none, for each core."""
+    return devices.visible_gpus() or usable_cores()
 
 
 def missing(named: Sequence[str]) -> str:

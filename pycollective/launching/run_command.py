@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pycollective.launching.environment import usable_cores
+from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
 GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # as CUDA_VISIBLE_DEVICES takes them
@@ -25,6 +25,27 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
+
+
+def ranks(text: str) -> int | None:
+    """`4`, or `auto`: the default, which is None."""
+    if text == "auto":
+        return None
+    if text in ("gpu", "cpu"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number: leave -n out, or write auto, for as many as there are GPUs, or cores without any"
+        )
+    return positive(text)
+
+
+def machine_count(text: str) -> int:
+    """A number; torchrun takes ranges."""
+    if re.fullmatch(r"\d+:\d+", text):
+        raise argparse.ArgumentTypeError(
+            f"ranges such as {text} are not supported: a world has a fixed number of machines, as --nnodes "
+            f"{text.partition(':')[2]}. Where it shall change, torchrun --nnodes {text} starts our ranks, too"
+        )
+    return positive(text)
 
 
 def count(text: str) -> int:
@@ -85,12 +106,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-n",
         "-np",
         "--ranks",
-        type=positive,
-        help="how many, on each machine (default: as many as --gpus, else usable cores)",
+        type=ranks,
+        metavar="N",
+        help="how many, on each machine (default, and auto: as many as --gpus, else as there are GPUs, else usable "
+        "cores)",
     )
     add("--gpus", type=gpus, metavar="0,1", help="what the ranks see of this machine's GPUs, in this order")
     add(
-        "--nnodes", type=positive, metavar="N", help="how many machines; each has a launcher with the same -n"
+        "--nnodes",
+        type=machine_count,
+        metavar="N",
+        help="how many machines; each has a launcher with the same -n",
     )
     add("--node-rank", type=int, metavar="R", help="which of them this is, from 0 to N-1")
     add(
@@ -160,7 +186,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
     if given.local_rank_arg and command[0] != sys.executable:
         parser.error(f"--local-rank-arg is for script.py or -m module; where would {command[0]} take it?")
     options = Options(
-        ranks=given.ranks or len(given.gpus or ()) or usable_cores(),
+        ranks=given.ranks or len(given.gpus or ()) or ranks_by_default(),
         command=command,
         arguments=arguments,
         local_rank_arg=given.local_rank_arg,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import re
 import sys
 import time
 import traceback
 from dataclasses import dataclass
 from typing import IO
 
+from pycollective.advice import is_of_the_call
 from pycollective.launching.job import Job
 
+LACKS = re.compile(r"\S+\(\) missing \d+ required positional arguments?: ")
 is_rank = False  # this process was started to run a job
 
 
@@ -67,7 +70,15 @@ def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
     function = job.find()
     if job.init:
         pc.init()
-    result = function()
+    try:
+        result = function()
+    except TypeError as error:
+        if LACKS.match(str(error)) and is_of_the_call(error.__traceback__):
+            error.args = (
+                f"{error}: run() hands over what follows the function, as in run(main, 1, 2, n=4), and no rank: write "
+                "pc.rank() in it",
+            )
+        raise
     try:
         outcome.result = job.pickle_result(result)
     except Exception as error:

@@ -27,7 +27,7 @@ def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[M
 
     Parameters:
         output: scores, of shape (samples, classes): a NumPy or JAX array, or a torch tensor on any device.
-        target: the right classes, integers of shape (samples,).
+        target: the right classes, integers of shape (samples,), or (samples, 1) as Paddle has them.
         topk: how many classes count.
 
     Raises:
@@ -50,6 +50,8 @@ def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[M
         xp, where = np, {}
         output, target = np.asarray(output), np.asarray(target)
         is_whole = target.dtype.kind in "iu"
+    if target.ndim == 2 and target.shape[1] == 1:
+        target = target[:, 0]
     _check(tuple(output.shape), tuple(target.shape), is_whole, topk)
     samples, classes = output.shape
     target = xp.asarray(target, dtype=xp.int64)

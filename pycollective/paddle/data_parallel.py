@@ -16,7 +16,7 @@ import paddle
 from paddle import nn
 
 from pycollective import _core
-from pycollective.advice import advised
+from pycollective.advice import advised, elsewhere
 from pycollective.arrays import by_name
 from pycollective.errors import InvalidArgument
 from pycollective.gradients.reducer import GradientReducer
@@ -32,6 +32,7 @@ __all__ = ["DataParallel"]
 USED = "(parameters that are used)"
 
 
+@elsewhere("scale_loss", "apply_collective_grads")
 class DataParallel(nn.Layer):  # type: ignore[misc]
     """Trains one model on all ranks of a group, each with its own part of every batch.
 

@@ -15,7 +15,7 @@ from paddle.autograd import PyLayer
 from paddle.nn.layer.norm import _BatchNormBase
 
 from pycollective import _core
-from pycollective.advice import advised
+from pycollective.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
 from pycollective.paddle.places import refuse_gpus
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SyncBatchNorm"]
 
 
+@elsewhere("convert_sync_batchnorm")
 class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
     """nn.BatchNorm1D, 2D or 3D whose training batch is that of all ranks of a group, concatenated.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar, overload
 
 from pycollective import _core, lifetime, objects
@@ -18,7 +19,7 @@ from pycollective.errors import CollectiveMismatch, InvalidArgument
 from pycollective.remote_calls.service import Service
 from pycollective.remote_error import raised_again, told
 
-__all__ = ["call", "serving"]
+__all__ = ["call", "call_async", "serving"]
 
 T = TypeVar("T")
 FIRST_TAG = 0xFE00_0000  # of the messages of a block: each has a tag of its own
@@ -179,18 +180,75 @@ def call(
         6
         >>> pc.shutdown()
     """
+    service, name, peer = _found("call", function, rank, timeout)
+    return service.call(name, args, kwargs, peer, timeout)
+
+
+@overload
+def call_async(
+    function: Callable[..., T], /, *args: object, rank: int, timeout: float | None = None, **kwargs: object
+) -> Future[T]: ...
+@overload
+def call_async(
+    function: str, /, *args: object, rank: int, timeout: float | None = None, **kwargs: object
+) -> Future[Any]: ...
+@advised
+def call_async(
+    function: Callable[..., T] | str,
+    /,
+    *args: object,
+    rank: int,
+    timeout: float | None = None,
+    **kwargs: object,
+) -> Future[T] | Future[Any]:
+    """Run a function on another rank, as call() does, and go on meanwhile.
+
+    The arguments are copied before this returns. A rank runs its functions one at a time, so calls to several ranks run
+    at once, and calls to one rank one after the other. The end of the block waits for all of them.
+
+    Parameters:
+        function, args, kwargs: as for call().
+        rank: as for call(). On this rank it runs in a thread of its own, with the arguments themselves.
+        timeout: seconds from now to the result, 0 or more; default that of serving().
+
+    Returns:
+        a concurrent.futures.Future: `result()` returns what call() returns, or raises what it raises.
+        `asyncio.wrap_future()` makes it one that can be awaited.
+
+    Raises:
+        InvalidArgument: as call(), but for a result that cannot be sent.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> def square(x):
+        ...     return x * x
+        >>> with pc.serving(square):
+        ...     futures = [pc.call_async(square, rank, rank=rank) for rank in range(pc.size())]
+        ...     [future.result() for future in futures] == [rank * rank for rank in range(pc.size())]
+        True
+        >>> pc.shutdown()
+    """
+    service, name, peer = _found("call_async", function, rank, timeout)
+    return service.call_async(name, args, kwargs, peer, timeout)
+
+
+def _found(
+    caller: str, function: Callable[..., Any] | str, rank: int, timeout: float | None
+) -> tuple[Service, str, int]:
+    """Who is to be asked for what. Raises InvalidArgument."""
     service = _service
     name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
     if service is None:
         raise InvalidArgument(
-            f"call({name}): this process serves nothing. All ranks need to be in a block of `with pc.serving(...)`"
+            f"{caller}({name}): this process serves nothing. All ranks need to be in a block of `with pc.serving(...)`"
         )
     if name not in service.functions or not (
         isinstance(function, str) or service.functions[name] == function
     ):
-        raise InvalidArgument(f"call({name}): it is not served here, only {', '.join(service.functions)}")
+        raise InvalidArgument(f"{caller}({name}): it is not served here, only {', '.join(service.functions)}")
     peer, last = operator.index(rank), service.group.size - 1
     if not 0 <= peer <= last:
-        raise InvalidArgument(f"call({name}): rank must be between 0 and {last}, not {peer}")
+        raise InvalidArgument(f"{caller}({name}): rank must be between 0 and {last}, not {peer}")
     lifetime.check_timeout(timeout)
-    return service.call(name, args, kwargs, peer, timeout)
+    return service, name, peer

@@ -18,16 +18,20 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pycollective import _core
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveTimeout, InvalidArgument
 from pycollective.lifetime import LONGEST_S
+from pycollective.object_codec import Bytes
 from pycollective.remote_calls.post import Letter, Post, opened, sealed
 from pycollective.remote_error import raised_again, told
 
 __all__ = ["Service"]
+
+MOST_IN_BACKGROUND = 32  # calls of call_async() that are under way at once; later ones wait for these
 
 
 class Service:
@@ -50,6 +54,9 @@ class Service:
         self._leaving = False
         self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
         self._over = threading.Event()
+        self._background = ThreadPoolExecutor(
+            MOST_IN_BACKGROUND, "pc-call"
+        )  # starts no thread before it has a call
         self._receiver = threading.Thread(target=self._receive, name="pc-serving-receiver", daemon=True)
 
     def start(self) -> None:
@@ -61,18 +68,44 @@ class Service:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Any:  # noqa: ANN401
         """The result of that function on that rank."""
-        clock = Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
-        is_served = self._runs_in == threading.get_ident()  # who calls
+        clock = self._clock(timeout)
         if rank == self.group.rank:
-            counted = contextlib.nullcontext() if is_served else self._under_way(name, rank)
-            with counted, self._alone(name, clock):
-                return self.functions[name](*args, **kwargs)
-        if is_served:
+            return self._run_here(name, args, kwargs, clock)
+        self._refuse_if_served(name, rank)
+        return self._ask(name, sealed((args, kwargs), f"call({name}): (args, kwargs)"), rank, clock)
+
+    def call_async(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
+    ) -> Future[Any]:
+        """The same in a thread of its own. What cannot be sent is refused here."""
+        clock = self._clock(timeout)
+        self._check(name)
+        self._refuse_if_served(name, rank)
+        if rank == self.group.rank:
+            return self._background.submit(self._run_here, name, args, kwargs, clock)
+        value = sealed((args, kwargs), f"call({name}): (args, kwargs)")
+        return self._background.submit(self._ask, name, value, rank, clock)
+
+    def _clock(self, timeout: float | None) -> Clock:
+        return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
+
+    def _is_served(self) -> bool:
+        """Whether this thread runs a function for a call."""
+        return self._runs_in == threading.get_ident()
+
+    def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
+        counted = contextlib.nullcontext() if self._is_served() else self._under_way(name, self.group.rank)
+        with counted, self._alone(name, clock):
+            return self.functions[name](*args, **kwargs)
+
+    def _refuse_if_served(self, name: str, rank: int) -> None:
+        if self._is_served():
             raise InvalidArgument(
                 f"call({name}, rank={rank}) inside a function that is being served: that rank may be waiting for this "
                 "one. Return first, or let the caller make both calls"
             )
-        value = sealed((args, kwargs), f"call({name}): (args, kwargs)")
+
+    def _ask(self, name: str, value: Bytes, rank: int, clock: Clock) -> Any:  # noqa: ANN401
         with self._under_way(name, rank) as (number, answer):
             try:
                 self._post.send(rank, Letter("call", number, name, value), clock.left_s())
@@ -89,6 +122,7 @@ class Service:
 
     def leave(self) -> None:
         """Waits until all ranks have come here, and raises what failed on any of them meanwhile."""
+        self._background.shutdown()
         with self._changed:
             self._leaving = True
             self._changed.wait_for(lambda: self._failure is not None or not self._calls)

@@ -158,6 +158,14 @@ class DataParallel(nn.Module):
         """A block in which ranks may train on differently many batches: see pycollective.torch.join()."""
         return join(self)
 
+    def register_comm_hook(self, state: object, hook: object) -> NoReturn:
+        """Raises Unsupported, which says what there is in the place of torch's communication hooks."""
+        raise Unsupported(
+            "DataParallel takes no communication hooks: leave it out, and for those that compress write "
+            'pc.torch.DataParallel(model, compression="f16") or "bf16". torch\'s own DistributedDataParallel takes '
+            'them over our backend, after torch.distributed.init_process_group("pycollective")'
+        )
+
     def _joined(self) -> Joined:
         return Joined(
             self._hooks,

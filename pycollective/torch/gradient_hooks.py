@@ -200,7 +200,7 @@ class GradientHooks:
         self._launch_all()
 
     def compare_parameters(self, compares: bool) -> None:
-        """Whether PYCOLLECTIVE_CHECK=strict compares them in each step that begins after this. The same on all ranks."""
+        """Whether PYCOLLECTIVE_CHECK=strict compares them in the steps that begin after this; the same on all ranks."""
         self._reducer.compare_parameters(compares, in_a_step=self._open)
 
     @property

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
@@ -64,6 +64,7 @@ class _Arrangement:
         ]
 
 
+@elsewhere("backward", kind="DistributedOptimizer")  # of Jittor's
 class _Distributed(Optimizer):
     """What the class of an optimizer gets in front of it."""
 
@@ -75,6 +76,11 @@ class _Distributed(Optimizer):
         """One step with the gradients of all ranks. A closure is run once, before it."""
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise InvalidArgument(
+                    f"DistributedOptimizer: step() takes nothing, or a function that returns the loss, not a "
+                    f"{type(closure).__name__}: write loss.backward() and then optimizer.step()"
+                )
             with torch.enable_grad():
                 loss = closure()
         if self._gradients.recover():

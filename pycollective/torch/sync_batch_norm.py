@@ -9,14 +9,14 @@ is exact; what is done to every element is float32 (float64 for float64).
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pycollective.advice import advised
+from pycollective.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.groups import group_of
@@ -29,16 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SyncBatchNorm"]
 
 
-class _NameOfTorch:
-    """What torch's class has under this name is called otherwise here."""
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise AttributeError(
-            "SyncBatchNorm has no convert_sync_batchnorm: write pc.torch.SyncBatchNorm.convert(model), with group= for "
-            "process_group="
-        )
-
-
+@elsewhere("convert_sync_batchnorm")
 class SyncBatchNorm(_BatchNorm):
     """nn.BatchNorm1d, 2d or 3d whose training batch is that of all ranks of a group, concatenated.
 
@@ -94,8 +85,6 @@ class SyncBatchNorm(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.group = group
-
-    convert_sync_batchnorm = _NameOfTorch()
 
     @classmethod
     @advised

@@ -58,6 +58,14 @@ def test_the_ways_between_ranks_are_there() -> None:
     assert "memfd" in str(pc.available("shm"))
 
 
+def test_without_a_name_all_are_told() -> None:
+    told = pc.available()
+    assert list(told) == ["tcp", "shm", "cuda", "nccl"]
+    assert told["tcp"] == pc.available("tcp")
+    assert told["nccl"].name == "nccl"
+    assert told["nccl"].usable == pc.available("nccl").usable
+
+
 def test_a_name_that_nobody_knows_is_refused() -> None:
     with pytest.raises(pc.Unsupported, match=r"available\('mpi'\): the names are tcp, shm, cuda and nccl"):
         pc.available("mpi")

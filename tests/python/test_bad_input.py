@@ -189,8 +189,9 @@ OUTS = [
 
 ARGUMENTS = [
     Row("op", lambda x: pc.allreduce(x, "total"), Invalid, 'op "total" is not one of sum, prod, min, max, avg'),
-    Row("op in capitals", lambda x: pc.allreduce(x, "SUM"), Invalid, 'op "SUM" is not one of'),
-    Row("op type", lambda x: pc.allreduce(x, 1), TypeError, "op must be a string"),
+    Row("op in capitals", lambda x: pc.allreduce(x, "SUM"), Invalid, 'op "SUM" is not one of .*: write op="sum"$'),
+    Row("op of torch", lambda x: pc.allreduce(x, "PRODUCT"), Invalid, ': write op="prod"$'),
+    Row("op type", lambda x: pc.allreduce(x, 1), TypeError, 'op must be a string .*, not int: write op="sum"'),
     Row("op None", lambda x: pc.reduce(x, None), TypeError, "op must be a string"),
     Row("op that is no Unicode", lambda x: pc.allreduce(x, "\udcff"), Invalid, "is not one of"),
     Row("root n", lambda x: pc.broadcast(x, root=pc.size()), Invalid, "root must be between 0 and LAST, not "),

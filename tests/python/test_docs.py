@@ -99,5 +99,6 @@ def test_no_docstring_denies_that_arrays_on_a_gpu_are_moved() -> None:
 
 
 def test_a_denial_is_found() -> None:
-    assert denials("x: array,\n in CPU memory, of any shape") and denials("This version moves no arrays of GPUs.")
+    assert denials("x: array,\n in CPU memory, of any shape")
+    assert denials("This version moves no arrays of GPUs.")
     assert not denials("x: array, in CPU memory or\n    on a GPU")

@@ -70,7 +70,8 @@ def runs_of(lines: list[str], ranks: int) -> list[dict[str, float]]:
 
 @functools.cache
 def each_seed(ranks: int) -> list[dict[str, float]]:
-    return runs_of(train(ranks, *SHORT, "--seed", *SEEDS), ranks)
+    """In float64: a training in float32 goes another way where the last bit decides a maximum."""
+    return runs_of(train(ranks, *SHORT, "--dtype", "float64", "--seed", *SEEDS), ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 4] if FULL else [2])
@@ -78,7 +79,7 @@ def test_accuracy_with_each_seed_is_that_of_one_process(ranks: int) -> None:
     for one, many in zip(each_seed(1), each_seed(ranks), strict=True):
         assert one["top1"] > LEARNED
         assert many["top1"] == pytest.approx(one["top1"], abs=0.01)
-        assert many["loss"] == pytest.approx(one["loss"], abs=1e-3)  # SyncBN: the slices do not matter
+        assert many["loss"] == pytest.approx(one["loss"], abs=1e-9)  # SyncBN: the slices do not matter
 
 
 def test_seeds_are_different_trainings() -> None:

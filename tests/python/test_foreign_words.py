@@ -18,7 +18,7 @@ from pycollective import foreign_words, testing
 from pycollective.cli import main, make_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = (foreign_words.NAMES, foreign_words.ARGUMENTS, foreign_words.OPTIONS)
+TABLES = (foreign_words.NAMES, foreign_words.ATTRIBUTES, foreign_words.ARGUMENTS, foreign_words.OPTIONS)
 
 
 def test_the_page_has_the_tables_and_no_word_stands_twice() -> None:
@@ -58,6 +58,15 @@ def _run_options() -> list[Any]:
         ("pycollective", "all_reduce", r"write pc\.allreduce\(x\)"),
         ("pycollective", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
         ("pycollective", "allreduse", r"did you mean allreduce\?"),
+        ("pycollective", "pack_allreduce_split", r"write pc\.allreduce\(params\)"),
+        ("pycollective", "var_all_reduce", r"write pc\.allreduce\(x\)"),
+        ("pycollective", "get_global_rank", r"write g\.ranks\[rank\]"),
+        ("pycollective", "global_rank", r"write pc\.rank\(\)"),
+        ("pycollective", "Reducer", r"write pc\.GradientReducer\(parameters\)"),
+        ("pycollective", "reduce_mean", r'write pc\.allreduce\(x, "avg"\)'),
+        ("pycollective", "mpi", r"write pc itself: pc\.rank\(\)"),
+        ("pycollective", "Sampler", r"write pc\.data\.Sampler"),
+        ("pycollective", "compile_extern", "leave it out"),
         ("pycollective.torch", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
         ("pycollective.torch", "broadcast_parameters", r"pc\.broadcast\(model\.state_dict\(\)\)"),
         ("pycollective.data", "DistributedSampler", r"pc\.data\.Sampler"),
@@ -76,6 +85,69 @@ def test_what_nobody_knows_is_told_as_python_does() -> None:
     assert not hasattr(pc, "__wrapped__")
 
 
+@pytest.mark.parametrize("name", ["rank_of", "local_devices", "size_of_world"])
+def test_what_is_only_a_little_alike_is_no_guess(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+        getattr(pc, name)
+
+
+WORDS = """
+    override_backend synchronized param_pack_split param_pack_concat get_offsets functional TensorFuture
+    get_py_server_addr get_mm_server_addr SequentialSampler RandomSampler ReplacementSampler MapSampler
+    StreamSampler Infinite DataLoader ParallelEnv ParallelMode gloo_init_parallel_env gloo_barrier gloo_release
+    fleet rpc group_sharded_parallel SyncBatchNorm DataParallel get_process_group_ranks get_group_rank
+    get_pg_count RRef get_worker_info set_timeout DebugLevel ProcessRaisedException get_state set_state
+    AverageMeter ProgressMeter compile_extern all_gather_coalesced
+    args= split_axis= concat_axis= dest_rank= device_type= sampler= pin_memory= param_sync_iter= dim= init_sync=
+    check_reduction= delay_all_reduce_named_params= device_mesh= mixed_precision= dataset= async_op=
+    --log_level --with_gloo --log_overwrite --servers --auto_parallel_config --numa-binding --run_mode
+    --local-ranks-filter --local-addr --event-log-handler --sort_ip
+"""
+
+
+@pytest.mark.parametrize("word", WORDS.split())
+def test_a_word_that_somebody_has_typed_has_an_answer(word: str) -> None:
+    if word.startswith("--"):
+        answer = foreign_words.of_option(word)
+    elif word.endswith("="):
+        answer = foreign_words.of_argument(word.rstrip("="), ["group", "timeout"])
+    else:
+        answer = str(foreign_words.missing("pycollective", word)).partition(": ")[2]
+    assert re.match(rf"write |leave it out|for {word} write |{word}: ", answer), answer
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "from pycollective import all_reduce",
+            r"cannot import name 'all_reduce' from 'pycollective': write pc\.all",
+        ),
+        ("from pycollective import allreduse", r"did you mean allreduce\?"),
+        (
+            "from pycollective.torch import DistributedDataParallel",
+            r"write pc\.torch\.DataParallel\(model\)",
+        ),
+        ("from pycollective import xyzzy", r"cannot import name 'xyzzy' from 'pycollective' \("),
+        ("import pycollective.distributed as dist", r"write `import pycollective as pc`, then pc\.init\(\)"),
+        (
+            "from pycollective.distributed import all_reduce",
+            r"write `import pycollective as pc`, then pc\.init\(\)",
+        ),
+    ],
+)
+def test_an_import_of_elsewhere_is_answered_by_ours(line: str, told: str) -> None:
+    with pytest.raises(ImportError, match=told):
+        exec(line, {})
+
+
+def test_what_can_be_imported_or_not_is_an_attribute_or_not() -> None:
+    assert not hasattr(pc, "all_reduce")
+    assert getattr(pc, "get_rank", None) is None
+    with pytest.raises(AttributeError):
+        exec("import pycollective; pycollective.all_reduce", {})
+
+
 def linear() -> Any:
     return torch.nn.Linear(2, 1)
 
@@ -92,6 +164,19 @@ ARGUMENTS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         r'pc\.init\("host:port", rank=0, size=2\)',
     ),
     (lambda _, **given: pc.run(abs, 1, **given), {"nprocs": 2}, "write n="),
+    (
+        lambda _, **given: pc.run(abs, **given),
+        {"args": (1,)},
+        r"write the arguments themselves.*pc\.run\(main, 1, 2",
+    ),
+    (
+        lambda _, **given: pc.data.Sampler(**given),
+        {"dataset": [1]},
+        "write the dataset, or its length, as the first",
+    ),
+    (lambda _, **given: pc.metrics.Meter(**given), {"name": "loss"}, "leave it out: a Meter has none"),
+    (pc.allreduce, {"dim": 0}, "leave it out"),
+    (pc.allgather, {"dim": 0}, "write axis="),
     (lambda _, **given: pc.launch(**given), {"n_gpus": 2}, "write n="),
     (lambda _, **given: pc.launch(**given), {"master_ip": "a"}, 'master="host:port"'),
     (lambda _, **given: testing.run(abs, 2, 1, **given), {"timeout": 2}, r"did you mean timeout_s\?"),
@@ -196,6 +281,45 @@ def test_every_public_call_answers_words_of_elsewhere(world_of_one: pc.Group, na
         call(static_graph=True)
 
 
+def test_all_arguments_of_elsewhere_are_answered_at_once(world_of_one: pc.Group) -> None:
+    launch: Any = pc.launch
+    with pytest.raises(TypeError) as error:
+        launch(n=2, n_gpus=2, master_ip="a", port=3, xyzzy=1)
+    assert re.fullmatch(
+        r"launch\(\) got an unexpected keyword argument 'n_gpus': write n=; 'master_ip': write master=.*; "
+        "'port': write the port behind the host.*; 'xyzzy': there is none either",
+        str(error.value),
+    )
+    with pytest.raises(TypeError, match=r"argument 'xyzzy': there is none; 'n_gpus': write n=$"):
+        launch(xyzzy=1, n_gpus=2)
+
+
+def test_a_meter_takes_no_name_and_says_so() -> None:
+    meter: Any = pc.metrics.Meter
+    with pytest.raises(
+        TypeError, match=r"but 3 were given: leave them out: a Meter has no name and no format"
+    ):
+        meter("Loss", ":.4e")
+
+
+def wants_a_rank(rank: int, world_size: int) -> int:
+    return rank + world_size
+
+
+def takes_nothing() -> None:
+    wants_a_rank(1)  # type: ignore[call-arg]
+
+
+def test_a_function_that_waits_for_its_rank_is_told_where_it_is() -> None:
+    """torch's spawn passes one before the arguments."""
+    with pytest.raises(
+        TypeError, match=r"missing 1 required positional argument: 'world_size': run\(\) .*write pc\.rank\(\)"
+    ):
+        pc.run(wants_a_rank, 2, n=1)
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'world_size'$"):
+        pc.run(takes_nothing, n=1)
+
+
 def test_no_hint_is_a_name_that_nobody_can_pass() -> None:
     def call(self: int, *args: int, other: int = 0, **kwargs: int) -> None: ...
 
@@ -261,6 +385,9 @@ def test_an_error_from_inside_is_left_alone() -> None:
         ("--log_dir x", "write --log-dir"),
         ("--max-restart 3", "write --max-restarts"),
         ("--gpuss 1", r"did you mean --gpus\?"),
+        ("--local-ranks-filter 0", "write --only-rank 0,1"),
+        ("--run_mode=ps", "--run_mode: there are no parameter servers"),
+        ("--sort_ip", "--sort_ip: leave it out"),
     ],
 )
 def test_an_option_of_elsewhere_is_answered_by_ours(

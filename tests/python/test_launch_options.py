@@ -56,7 +56,12 @@ SECOND = "--nnodes 2 --node-rank 1"
         ("--node-rank 0 x.py", "say how many, --nnodes N"),
         ("--master node1 x.py", "say how many, --nnodes N"),
         ("--nnodes 0 x.py", "must be at least 1"),
-        ("--nnodes 1:4 x.py", "invalid positive value: '1:4'"),
+        (
+            "--nnodes 1:4 x.py",
+            "ranges such as 1:4 are not supported: a world has a fixed number of machines, as --nnodes 4",
+        ),
+        ("--nnodes some x.py", "invalid machine_count value: 'some'"),
+        ("-n gpu x.py", "'gpu' is no number: leave -n out, or write auto"),
         (
             "--nnodes 2 --master node1 -n 1 x.py",
             "needs --node-rank R: which of the machines this is, from 0 to 1",
@@ -87,18 +92,23 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("words", "ranks"),
+    ("words", "gpus", "ranks"),
     [
-        ("", usable_cores()),
-        ("-n 3", 3),
-        ("--gpus 0,1,5", 3),
-        ("--gpus 0 -n 2", 2),
-        ("--nnodes 2 --node-rank 0 --master x --gpus 0", 1),
+        ("", 0, usable_cores()),
+        ("", 7, 7),
+        ("-n auto", 0, usable_cores()),
+        ("-n auto", 7, 7),
+        ("-n auto --gpus 0,1", 7, 2),
+        ("-n 3", 7, 3),
+        ("--gpus 0,1,5", 7, 3),
+        ("--gpus 0 -n 2", 7, 2),
+        ("--nnodes 2 --node-rank 0 --master x --gpus 0", 7, 1),
     ],
 )
 def test_there_are_as_many_ranks_as_gpus_or_cores_unless_told_otherwise(
-    asked: Asked, words: str, ranks: int
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, words: str, gpus: int, ranks: int
 ) -> None:
+    monkeypatch.setattr(devices, "visible_gpus", lambda: gpus)
     assert asked(*words.split(), "x.py").ranks == ranks
 
 

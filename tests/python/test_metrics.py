@@ -289,6 +289,12 @@ def test_accuracy_is_that_of_a_stable_sort(library: str) -> None:
     holds()
 
 
+def test_labels_may_stand_in_a_column() -> None:
+    for of in makers().values():
+        (top1,) = pc.metrics.accuracy(of(np.eye(3)), of(np.array([[0], [2], [2]])))
+        assert (top1.total, top1.weight) == (2, 3)
+
+
 def test_nan_scores_are_never_right() -> None:
     scores = np.array([[np.nan, 1.0], [1.0, np.nan], [np.nan, np.nan]])
     for of in makers().values():
@@ -312,6 +318,8 @@ def test_outputs_that_require_grad_and_half_precision_are_counted() -> None:
         (np.zeros((2, 3)), np.array([-100, 1]), (1,), "the target -100 is no class"),
         (np.zeros((2, 3)), np.zeros(3, int), (1,), "target integers of shape"),
         (np.zeros((2, 3)), np.zeros(2), (1,), "others of"),
+        (np.zeros((2, 3)), np.zeros((2, 2), int), (1,), "target integers of shape"),
+        (np.zeros((2, 3)), np.zeros((2, 1)), (1,), "others of"),
         (np.zeros(3), np.zeros(3, int), (1,), "shape"),
     ],
 )

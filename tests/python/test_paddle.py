@@ -356,7 +356,9 @@ def test_a_tensor_on_another_device_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert library.shape(FarAway()) == (3,)
     place = SimpleNamespace(is_cpu_place=lambda: False, is_cuda_pinned_place=lambda: False)
     monkeypatch.setattr(FarAway, "place", place)
-    with pytest.raises(pc.Unsupported, match=r"of Paddle pycollective takes tensors on the CPU alone: pass x\.cpu\(\)"):
+    with pytest.raises(
+        pc.Unsupported, match=r"of Paddle pycollective takes tensors on the CPU alone: pass x\.cpu\(\)"
+    ):
         library.shape(FarAway())
     assert library.is_block(FarAway())  # the core's to refuse
 

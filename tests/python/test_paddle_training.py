@@ -331,6 +331,19 @@ def test_a_batch_is_normalized_over_all_ranks(size: int) -> None:
     testing.run(normalizes_all_batches_together, size)
 
 
+def test_names_of_paddles_classes_are_answered_by_ours(world_of_one: pc.Group) -> None:
+    with pytest.raises(
+        AttributeError, match=r"write pc\.torch\.SyncBatchNorm\.convert\(model\), or that of pc\.paddle"
+    ):
+        pc.paddle.SyncBatchNorm.convert_sync_batchnorm(net())
+    model: Any = pc.paddle.DataParallel(net())
+    with pytest.raises(AttributeError, match="leave it out: the mean over ranks needs no scaled loss"):
+        model.scale_loss(1)
+    with pytest.raises(AttributeError, match="leave it out: backward.. averages gradients"):
+        model.apply_collective_grads()
+    assert not hasattr(model, "scale_loss")
+
+
 def test_convert_keeps_parameters_and_a_layer_in_two_places_one(world_of_one: pc.Group) -> None:
     norm = nn.BatchNorm1D(3)
     model = nn.Sequential(nn.Linear(2, 3), norm, nn.Sequential(norm))

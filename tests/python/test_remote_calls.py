@@ -81,6 +81,28 @@ def a_function_may_call_its_arguments_as_call_does() -> None:
         assert pc.call(named_so, function="f", rank=rank) == ["f", 0]
 
 
+@CHECKS.on(2, 3)
+@in_a_block(until_told, echo, fails)
+def calls_go_on_in_the_background() -> None:
+    me, last = pc.rank(), pc.size() - 1
+    array = np.ones(3)
+    if me == 0:
+        waiting = [pc.call_async(until_told, peer, rank=peer) for peer in range(1, last + 1)]
+        assert not any(future.done() for future in waiting)
+        for peer in range(1, last + 1):
+            pc.store().set(f"told {peer}", True)
+        assert [future.result() for future in waiting] == [f"late {peer}" for peer in range(1, last + 1)]
+    copied = pc.call_async(echo, array, rank=last)
+    array[:] = 7
+    _, (back,), _ = copied.result()
+    assert (back == (7 if me == last else 1)).all(), "on this rank it is the array itself"
+    with pytest.raises(FileNotFoundError):
+        pc.call_async(fails, "nowhere", rank=0).result()
+    with pytest.raises(pc.InvalidArgument, match=r"call_async\(echo\): rank must be"):
+        pc.call_async(echo, rank=pc.size())
+    pc.call_async(echo, 1, rank=0)  # the end of the block waits for it
+
+
 @CHECKS.on(2)
 @in_a_block(echo)
 def values_travel_as_objects_do() -> None:

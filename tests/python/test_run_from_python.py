@@ -66,7 +66,7 @@ def test_results_come_in_rank_order_and_arguments_reach_every_rank() -> None:
 
 
 def test_there_are_as_many_ranks_as_cores_if_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(from_python, "usable_cores", lambda: 2)
+    monkeypatch.setattr(from_python, "ranks_by_default", lambda: 2)
     assert on_all_cores() == [True, True]
 
 

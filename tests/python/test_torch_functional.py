@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,8 +87,11 @@ def parts(n: int) -> dict[str, Case]:
     def scattered(axis: int, x: Tensors) -> Tensors:
         return list(torch.stack(x).sum(0).chunk(n, axis))
 
-    def exchanged(axis: int, x: Tensors) -> Tensors:
-        return [torch.cat([each.chunk(n, axis)[rank] for each in x], axis) for rank in range(n)]
+    def exchanged(axis: int, concat_axis: int, x: Tensors) -> Tensors:
+        return [torch.cat([each.chunk(n, axis)[rank] for each in x], concat_axis) for rank in range(n)]
+
+    def at_root(x: Tensors) -> Tensors:
+        return [each if rank == 1 else torch.zeros_like(each) for rank, each in enumerate(x)]
 
     return {
         "allgather": Case(
@@ -103,10 +107,25 @@ def parts(n: int) -> dict[str, Case]:
             lambda x: [each / n for each in scattered(0, x)],
             lambda g: [each / n for each in joined(0, g)],
         ),
+        "gather": Case(
+            lambda f, x, g: f.gather(x, 1, axis=1, group=g),
+            lambda x: at_root(joined(1, x)),
+            lambda g: list(g[1].chunk(n, 1)),
+        ),
+        "scatter": Case(
+            lambda f, x, g: f.scatter(x, 1, group=g),
+            lambda x: list(x[1].chunk(n)),
+            lambda g: at_root(joined(0, g)),
+        ),
         "alltoall": Case(
             lambda f, x, g: f.alltoall(x, axis=1, group=g),
-            lambda x: exchanged(1, x),
-            lambda g: exchanged(1, g),
+            lambda x: exchanged(1, 1, x),
+            lambda g: exchanged(1, 1, g),
+        ),
+        "alltoall_to_another_axis": Case(
+            lambda f, x, g: f.alltoall(x, axis=1, concat_axis=0, group=g),
+            lambda x: exchanged(1, 0, x),
+            lambda g: exchanged(0, 1, g),
         ),
     }
 
@@ -281,7 +300,7 @@ def _other_op_refused(op: str, call: str) -> None:
 
 for _op in OTHER_OPS:
     CHECKS.add(f"{_op}_without_gradient", functools.partial(_other_op, _op, False), 2)
-    for _call in ("allreduce", "reduce", "reduce_scatter"):
+    for _call in ("reduce", "reduce_scatter", *(["allreduce"] if _op == "prod" else [])):
         CHECKS.add(f"{_call}_{_op}_has_no_gradient", functools.partial(_other_op_refused, _op, _call), 2)
 CHECKS.add("max_without_gradient_compiled", functools.partial(_other_op, "max", True), 2)
 
@@ -290,10 +309,33 @@ CHECKS.add("max_without_gradient_compiled", functools.partial(_other_op, "max", 
 def max_has_no_gradient_compiled() -> None:
     f = functional()
     torch.compiler.reset()
-    with pytest.raises(pc.Unsupported, match="allreduce: .*'max' has no gradient"):
-        torch.compile(lambda x: f.allreduce(2 * x, "max"), backend="aot_eager")(
+    with pytest.raises(pc.Unsupported, match="reduce: .*'max' has no gradient"):
+        torch.compile(lambda x: f.reduce(2 * x, "max"), backend="aot_eager")(
             torch.ones(2, requires_grad=True)
         )
+
+
+def _extremum(wrap: Callable[..., Any]) -> None:
+    rank, size = pc.rank(), pc.size()
+    f = functional()
+    call = wrap(lambda x, op: f.allreduce(x, op))
+    total = torch.stack([numbers(each, 3) for each in range(size)]).sum(0)
+    for op, owner, others in (("max", size - 1, 0), ("min", 0, size - 1)):
+        x = torch.tensor([rank, 1.0, -rank], dtype=torch.float64, requires_grad=True)
+        y = call(x, op)
+        assert y.tolist() == [owner, 1, -others]
+        y.backward(numbers(rank, 3))
+        close(x.grad, total * torch.tensor([rank == owner, 1 / size, rank == others]))
+
+
+@CHECKS.on(2, 3)
+def the_gradient_of_min_and_max_goes_to_the_ranks_that_have_the_element() -> None:
+    _extremum(lambda call: call)
+
+
+@CHECKS.on(2)
+def the_gradient_of_min_and_max_compiled() -> None:
+    _extremum(compiled)
 
 
 def _pipeline(wrap: Callable[..., Any]) -> None:
@@ -366,6 +408,22 @@ def tokens_require_grad_as_what_is_sent() -> None:
         assert not f.send(x.detach(), 1).requires_grad
     else:
         f.recv(x, 0), f.recv(x, 0)
+
+
+@CHECKS.on(2)
+def a_token_that_goes_without_backward_is_told() -> None:
+    f, x = functional(), torch.ones(2, requires_grad=True)
+    if pc.rank() == 1:
+        for _ in range(3):
+            f.recv(None, 0, requires_grad=False)
+        return
+    with pytest.warns(RuntimeWarning, match="message to rank 1 went without backward"):
+        f.send(x, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.send(x.detach(), 1)
+        with torch.no_grad():
+            f.send(x, 1)
 
 
 @CHECKS.on(2)
@@ -555,6 +613,8 @@ OPERATIONS = {
     "broadcast": (0,),
     "allgather": (1,),
     "reduce_scatter": ("sum", 0),
+    "gather": (1, 0),
+    "scatter": (0, 0),
     "alltoall": (0, [2], [2]),
 }
 
@@ -578,6 +638,8 @@ def test_a_shape_depends_on_arguments_alone_as_caches_on_disk_need(world_of_one:
 
 WRONG: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "no axis at all": (lambda f, x: f.allgather(x[0]), "0 axes, and no axis 0"),
+    "no other axis": (lambda f, x: f.alltoall(x, concat_axis=1), "no axis 1"),
+    "no axis to scatter": (lambda f, x: f.scatter(x, axis=1), "no axis 1"),
     "no such axis": (lambda f, x: f.alltoall(x, axis=1), "no axis 1"),
     "counts alone": (lambda f, x: f.alltoall(x, counts=[3]), "go together"),
     "a negative tag": (lambda f, x: f.send(x, 0, tag=-1), "tag must be between"),

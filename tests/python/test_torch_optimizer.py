@@ -56,6 +56,22 @@ def sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
 
 
+@CHECKS.on(1)
+def a_loss_is_no_closure() -> None:
+    model = net()
+    optimizer: Any = DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    loss = model(rows(0, 0)).sum()
+    with pytest.raises(
+        pc.InvalidArgument, match=r"not a Tensor: write loss\.backward\(\) and then optimizer\.step"
+    ):
+        optimizer.step(loss)
+    with pytest.raises(AttributeError, match=r"write loss\.backward\(\), and optimizer\.step\(\)"):
+        optimizer.backward(loss)
+    loss.backward()
+    optimizer.step()
+    check(model, [[0]], sgd)
+
+
 @CHECKS.on(1, 2, 3)
 def every_step_is_that_of_one_process() -> None:
     torch.set_num_threads(1)

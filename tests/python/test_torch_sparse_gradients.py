@@ -63,7 +63,9 @@ def sparse_gradients_of_an_optimizer_are_averaged_by_row() -> None:
             uses = [
                 other for other in range(size) if step == 0 or other > 0 or size == 1
             ]  # then rank 0 does not
-            rows = torch.cat((torch.zeros(1, dtype=torch.int64), torch.arange(rank + 1 + step)))  # row 0 twice
+            rows = torch.cat(
+                (torch.zeros(1, dtype=torch.int64), torch.arange(rank + 1 + step))
+            )  # row 0 twice
             inputs = table(rows) if rank in uses else torch.ones(1, 2)
             (line(inputs).sum() * size).backward()
             optimizer.synchronize()  # for a rank that uses nothing of the optimizer

@@ -8,17 +8,20 @@
 | Call | Its adjoint |
 |---|---|
 | allreduce sum, avg | itself |
+| allreduce min, max | the summed gradient, where the element is this rank's |
 | reduce sum | broadcast; of avg divided by the size |
 | broadcast | reduce sum, zeros off the root |
 | allgather | reduce_scatter sum |
 | reduce_scatter sum | allgather; of avg divided by the size |
+| gather | scatter |
+| scatter | gather, zeros off the root |
 | alltoall | alltoall, with the counts exchanged |
 | send | recv of the gradient |
 | recv | send of the gradient |
 
-So a gradient is that of the sum of all ranks' losses. The other ops (prod, min, max, ...) have no gradient here, and
-are refused where one would be wanted, as is forward mode (jvp). Adjoints can be differentiated again, except those of
-send and recv.
+So a gradient is that of the sum of all ranks' losses. Other ops (prod, ..., and min and max but in allreduce)
+have no gradient here, and are refused where one would be wanted, as is forward mode (jvp). Adjoints can be
+differentiated again, except those of send and recv.
 
 **Order.** All ranks make the same calls in the same order, as always; and so do their adjoints in backward(), if a
 tensor requires grad on all ranks or on none, and results are used on all ranks or on none: a call from which no way
@@ -35,10 +38,21 @@ from typing import TYPE_CHECKING
 
 from pycollective.foreign_words import missing
 from pycollective.torch.functional.messages import recv, send
-from pycollective.torch.functional.parts import allgather, alltoall, reduce_scatter
+from pycollective.torch.functional.parts import allgather, alltoall, gather, reduce_scatter, scatter
 from pycollective.torch.functional.reductions import allreduce, broadcast, reduce
 
-__all__ = ["allgather", "allreduce", "alltoall", "broadcast", "recv", "reduce", "reduce_scatter", "send"]
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "send",
+]
 
 if not TYPE_CHECKING:  # to which every name would seem to be there
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,7 +51,8 @@ def send(
 
     Returns:
         A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is backward through `x`:
-        call `token.backward()` or add it to a loss. Which gradient the token itself gets does not matter.
+        call `token.backward()` or add it to a loss. Which gradient the token itself gets does not matter. A token that
+        goes without backward is a RuntimeWarning.
 
     Raises:
         InvalidArgument: a tag that is too large; and as pycollective.send().
@@ -73,7 +76,10 @@ def send(
         >>> pc.shutdown()
     """
     _check_tag("send", tag)
-    return _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
+    token = _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
+    if token.requires_grad and not torch.compiler.is_compiling():
+        token.register_hook(_Awaited(peer))
+    return token
 
 
 @advised
@@ -131,6 +137,28 @@ def recv(
     differentiable = requires_grad and (dtype.is_floating_point or dtype.is_complex)
     anchor = _ANCHOR if differentiable else _ANCHOR.detach()
     return _recv(anchor, shape, dtype, peer, tag, number, within, timeout)
+
+
+class _Awaited:
+    """A hook of a token, which lives as long as the graph: it says so if that goes before a gradient has come."""
+
+    def __init__(self, peer: int) -> None:
+        self._peer = peer
+        self._came = False
+
+    def __call__(self, gradient: Tensor) -> None:
+        self._came = True
+
+    def __del__(self) -> None:
+        if self._came or sys.is_finalizing():
+            return
+        warnings.warn(
+            f"pycollective.torch.functional.send: the token of a message to rank {self._peer} went without backward(), "
+            "so what was sent got no gradient: call token.backward() or add the token to the loss. Send x.detach() "
+            "where no gradient is wanted",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 @torch.compiler.disable

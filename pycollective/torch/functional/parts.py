@@ -1,10 +1,11 @@
-"""allgather and reduce_scatter, which are each other's adjoint, and alltoall, which is its own."""
+"""allgather and reduce_scatter, gather and scatter, which are each other's adjoints, and alltoall, which is its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from pycollective.advice import advised
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pycollective._core import Group, OpName
 
-__all__ = ["allgather", "alltoall", "reduce_scatter"]
+__all__ = ["allgather", "alltoall", "gather", "reduce_scatter", "scatter"]
 
 
 @advised
@@ -97,12 +98,92 @@ def reduce_scatter(
 
 
 @advised
+def gather(
+    x: Tensor,
+    root: int = 0,
+    *,
+    axis: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Join the tensors of all ranks along an axis; the root gets the result.
+
+    Args:
+        x: the same shape and dtype on every rank, with one axis at least. It is only read.
+        root: the rank that gets the result.
+        axis: along which they are joined, in the order of the ranks.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
+        timeout: seconds, for the call and for its adjoint each; default that of init().
+
+    Returns:
+        A new contiguous tensor, `size` times as long in `axis`: the result on the root, zeros elsewhere. Its adjoint is
+        scatter() from the root; gradients of the zeros count for nothing.
+
+    Raises:
+        InvalidArgument: `x` is 0-d, or has no such axis.
+        CollectiveError: as pycollective.gather().
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> x = torch.ones(2, 3, requires_grad=True)
+        >>> F.gather(x, axis=1).sum().backward()
+        >>> x.grad.shape
+        torch.Size([2, 3])
+        >>> pc.shutdown()
+    """
+    _check_axis("gather", x, axis)
+    return _gather(x, axis, root, number_of(group), timeout)
+
+
+@advised
+def scatter(
+    x: Tensor,
+    root: int = 0,
+    *,
+    axis: int = 0,
+    group: Group | ProcessGroup | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """Give every rank its part of the root's tensor.
+
+    Args:
+        x: the same shape and dtype on every rank; off the root its values do not matter. Its length in `axis` is a
+            multiple of `size`. It is only read.
+        root: the rank whose tensor it is.
+        axis: along which it is cut into equal parts, in the order of the ranks.
+        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
+        timeout: seconds, for the call and for its adjoint each; default that of init().
+
+    Returns:
+        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is gather() to the root, and zeros for the
+        others, whose `x` must require grad if the root's does.
+
+    Raises:
+        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut into equal parts.
+        CollectiveError: as pycollective.scatter().
+
+    Example:
+        >>> import torch, pycollective as pc
+        >>> from pycollective.torch import functional as F
+        >>> _ = pc.init()
+        >>> F.scatter(torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+        >>> pc.shutdown()
+    """
+    _check_axis("scatter", x, axis)
+    return _scatter(x, axis, root, number_of(group), timeout)
+
+
+@advised
 def alltoall(
     x: Tensor,
     *,
     counts: Sequence[int] | None = None,
     recv_counts: Sequence[int] | None = None,
     axis: int = 0,
+    concat_axis: int | None = None,
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
@@ -113,12 +194,13 @@ def alltoall(
         counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
         recv_counts: given with `counts`, or not at all.
         axis: along which `x` is cut and the result joined, in the order of the ranks.
+        concat_axis: along which the result is joined, where that is another axis, as between heads and positions.
         group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
-        A new contiguous tensor; in `axis` it is as long as `x`, or as the sum of `recv_counts`. Its adjoint is
-        alltoall() with the counts exchanged.
+        A new contiguous tensor; in `axis` it is as long as `x`, or as the sum of `recv_counts`. With `concat_axis` it
+        has the parts side by side there. Its adjoint is alltoall() with the counts exchanged.
 
     Raises:
         InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut so; one of the counts is missing.
@@ -138,7 +220,15 @@ def alltoall(
             "alltoall: counts and recv_counts go together: a graph has no place for a result whose size the call "
             "finds out"
         )
-    return _alltoall(x, axis, counts, recv_counts, number_of(group), timeout)
+    number = number_of(group)
+    result = _alltoall(x, axis, counts, recv_counts, number, timeout)
+    if concat_axis is None:
+        return result
+    _check_axis("alltoall", x, concat_axis)
+    parts = (
+        recv_counts if recv_counts is not None else [result.shape[axis] // size_at(number)] * size_at(number)
+    )
+    return torch.cat(result.split(list(parts), axis), concat_axis)
 
 
 def _check_axis(call: str, x: Tensor, axis: int) -> None:
@@ -158,6 +248,30 @@ def _run_allgather(x: Tensor, axis: int, group: int, timeout: float | None) -> T
 
 def _run_reduce_scatter(x: Tensor, op: OpName, axis: int, group: int, timeout: float | None) -> Tensor:
     return group_at(group).reduce_scatter(x, op, axis=axis, timeout=timeout)
+
+
+def _run_gather(x: Tensor, axis: int, root: int, group: int, timeout: float | None) -> Tensor:
+    joined: Tensor | None = group_at(group).gather(x, root, axis=axis, timeout=timeout)
+    return _joined(x, axis, root, group, timeout).zero_() if joined is None else joined
+
+
+def _joined(x: Tensor, axis: int, root: int, group: int, timeout: float | None) -> Tensor:
+    return _of_length(x, axis, x.shape[axis] * size_at(group))
+
+
+def _run_scatter(x: Tensor, axis: int, root: int, group: int, timeout: float | None) -> Tensor:
+    ranks = group_at(group)
+    if x.shape[axis] % ranks.size:
+        raise InvalidArgument(
+            f"scatter: x has length {x.shape[axis]} in axis {axis}, which {ranks.size} ranks cannot share equally"
+        )
+    part = _part(x, axis, root, group, timeout)
+    ranks.scatter(x if ranks.rank == root else None, root, out=part, axis=axis, timeout=timeout)
+    return part
+
+
+def _part(x: Tensor, axis: int, root: int, group: int, timeout: float | None) -> Tensor:
+    return _of_length(x, axis, x.shape[axis] // size_at(group))
 
 
 def _all_parts(g: Tensor, op: str, axis: int, group: int, timeout: float | None) -> Tensor:
@@ -193,6 +307,18 @@ _reduce_scatter: Operation = Operation(
     run=_run_reduce_scatter,
     fake=lambda x, op, axis, group, timeout: _of_length(x, axis, x.shape[axis] // size_at(group)),
     adjoint=_all_parts,
+)
+_gather: Operation = Operation(
+    "gather(Tensor x, int axis, int root, int group, float? timeout) -> Tensor",
+    run=_run_gather,
+    fake=_joined,
+    adjoint=lambda g, *parameters: _scatter(g, *parameters),
+)
+_scatter: Operation = Operation(
+    "scatter(Tensor x, int axis, int root, int group, float? timeout) -> Tensor",
+    run=_run_scatter,
+    fake=_part,
+    adjoint=lambda g, *parameters: _gather(g, *parameters),
 )
 _alltoall: Operation = Operation(
     "alltoall(Tensor x, int axis, SymInt[]? counts, SymInt[]? recv_counts, int group, float? timeout) -> Tensor",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -44,12 +44,13 @@ def allreduce(
 
     Args:
         x: the same shape and dtype on every rank. It is only read.
-        op: as for pycollective.allreduce(); "sum" and "avg" have a gradient.
+        op: as for pycollective.allreduce(); "sum", "avg", "min" and "max" have a gradient.
         group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
         timeout: seconds, for the call and for its adjoint each; default that of init().
 
     Returns:
-        A new contiguous tensor of the shape and dtype of `x`. Its adjoint is the same allreduce.
+        A new contiguous tensor of the shape and dtype of `x`. Its adjoint is the same allreduce; of "min" and "max" it
+        gives the summed gradient to the rank whose element it is, in equal shares where several have it.
 
     Raises:
         Unsupported: `x` requires grad and `op` has no gradient.
@@ -65,6 +66,9 @@ def allreduce(
         tensor([2., 4.])
         >>> pc.shutdown()
     """
+    if op in ("min", "max") and x.requires_grad and torch.is_grad_enabled():
+        result: Tensor = _Extremum.apply(x, op, number_of(group), timeout)
+        return result
     return _allreduce(x, linear("allreduce", x, op), number_of(group), timeout)
 
 
@@ -139,6 +143,24 @@ def broadcast(
         >>> pc.shutdown()
     """
     return _broadcast(x, root, number_of(group), timeout)
+
+
+class _Extremum(torch.autograd.Function):
+    """allreduce of min and max, whose gradient depends on what came out."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, op: str, group: int, timeout: float | None) -> Tensor:  # noqa: ANN401
+        result = _allreduce(x, op, group, timeout)
+        ctx.save_for_backward(x == result)
+        ctx.parameters = "sum", group, timeout
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        (is_mine,) = ctx.saved_tensors
+        owners = _allreduce(is_mine.to(gradient.dtype), *ctx.parameters)
+        total = _allreduce(gradient, *ctx.parameters)
+        return torch.where(is_mine, total / owners, 0), None, None, None
 
 
 def _like(x: Tensor, *parameters: object) -> Tensor:

@@ -1,0 +1,8 @@
+"""What `import torch.distributed as dist` becomes for who guesses the name: an error that says which words to write."""
+
+raise ImportError(
+    "there is no pycollective.distributed: write `import pycollective as pc`, then pc.init(), pc.rank(), pc.size(), "
+    "pc.allreduce(x) and so on. A script that is to keep its torch.distributed calls does so after "
+    'torch.distributed.init_process_group("pycollective"). docs/coming-from.md has every call, and ours',
+    name="pycollective.distributed",
+)
