@@ -60,7 +60,7 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
     }
     place = (rank, world.size, rank - world.first, len(world.ranks))
     env |= {name: str(value) for name, value in zip(PLACE, place, strict=True)}
-    env |= paddle.told(rank, world.size, rank - world.first)
+    env |= paddle.variables_of(rank, world.size, rank - world.first)
     if world.store is not None:
         env |= {PREFIX + name: env[name] for name in PLACE}
         env |= {STORE: world.store, KEY_FD: str(key_fd)}

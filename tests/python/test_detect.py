@@ -12,7 +12,7 @@ from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.launching.addresses import is_usable, split
 from pycollective.launching.detect import DETECTORS, Placement, detect
 from pycollective.launching.detect.derived_ports import ports
-from pycollective.launching.detect.paddle import told
+from pycollective.launching.detect.paddle import variables_of
 from pycollective.launching.interfaces import interfaces
 from pycollective.launching.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
@@ -199,7 +199,7 @@ def test_paddles_spawn_leaves_local_places_to_the_endpoints() -> None:
 
 def test_what_tells_paddles_functions_the_place_is_not_taken_for_its_launcher(pmi_fd: str) -> None:
     """Our launchers and init() set it for ranks, whose children have it, too, with or without our own variables."""
-    mine = told(2, 3, 1)
+    mine = variables_of(2, 3, 1)
     assert detect(mine) == detect({})
     for launcher in set(ALL) - {"paddle"}:
         alone = detect(environment_of(launcher, pmi_fd))

@@ -15,7 +15,7 @@ RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAI
 LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
 NAMES = (RANK, SIZE, ENDPOINTS)
 # By these Paddle's own functions, such as get_rank(), know the place. Our launchers and init() set them.
-TOLD = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
+VARIABLES = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
 # What else Paddle's launcher says of a place, for its own ranks.
 OF_PLACE = frozenset(
     (
@@ -32,19 +32,19 @@ OF_PLACE = frozenset(
 )
 
 
-def told(rank: int, size: int, local_rank: int) -> dict[str, str]:
-    """The variables that tell Paddle's functions a place which its launcher has not given."""
-    return dict(zip(TOLD, map(str, (rank, size, local_rank)), strict=True))
+def variables_of(rank: int, size: int, local_rank: int) -> dict[str, str]:
+    """The variables by which Paddle's functions know a place that its launcher has not given."""
+    return dict(zip(VARIABLES, map(str, (rank, size, local_rank)), strict=True))
 
 
-def is_told(env: Mapping[str, str]) -> bool:
-    """Whether they are ours: Paddle's launcher, which sets all of TOLD, too, always gives the endpoints."""
-    return all(env.get(name) for name in TOLD) and not env.get(ENDPOINTS)
+def are_ours(env: Mapping[str, str]) -> bool:
+    """Whether they are ours: Paddle's launcher, which sets all of VARIABLES as well, always gives the endpoints."""
+    return all(env.get(name) for name in VARIABLES) and not env.get(ENDPOINTS)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
     """Without a board: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
-    if not env.get(RANK) or not env.get(SIZE) or is_told(env):
+    if not env.get(RANK) or not env.get(SIZE) or are_ours(env):
         return None
     rank, size = rank_of(env, RANK, SIZE)
     if size == 1:

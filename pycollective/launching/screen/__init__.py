@@ -14,7 +14,7 @@ from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
-from pycollective.launching.screen.paddles_stop import without_block
+from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tail import Tail
 from pycollective.launching.screen.tracebacks import Ending, Tracebacks
 

@@ -1,4 +1,4 @@
-"""Paddle's functions are told the world that init() makes. Here without Paddle; test_paddle_training.py has it."""
+"""Paddle's functions know the world that init() makes. Here without Paddle; test_paddle_training.py has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pycollective import paddles_place
+from pycollective import paddle_environment
 
 NAMES = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE")
 
@@ -26,36 +26,36 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return module
 
 
-def tell(rank: int, size: int, local_rank: int) -> list[str | None]:
+def variables_after(rank: int, size: int, local_rank: int) -> list[str | None]:
     world: Any = SimpleNamespace(rank=rank, size=size, local_rank=local_rank)
-    paddles_place.tell(world)
+    paddle_environment.set_variables(world)
     return [os.environ.get(name) for name in NAMES]
 
 
-def test_a_world_that_no_launcher_of_ours_made_is_told_and_what_paddle_has_kept_is_forgotten(
+def test_a_world_that_no_launcher_of_ours_made_has_paddles_variables_and_what_paddle_has_kept_is_forgotten(
     parallel: SimpleNamespace,
 ) -> None:
-    assert tell(2, 3, 1) == ["2", "3", "1"]
+    assert variables_after(2, 3, 1) == ["2", "3", "1"]
     assert parallel._global_parallel_env is None
 
 
-def test_the_next_world_is_told_anew_and_a_world_of_one_is_nothing_new(parallel: SimpleNamespace) -> None:
-    assert tell(0, 1, 0) == [None, None, None]
+def test_the_next_world_gets_them_anew_and_a_world_of_one_is_nothing_new(parallel: SimpleNamespace) -> None:
+    assert variables_after(0, 1, 0) == [None, None, None]
     assert parallel._global_parallel_env is not None
-    assert tell(2, 3, 1) == ["2", "3", "1"]
-    assert tell(1, 2, 1) == ["1", "2", "1"]
-    assert tell(0, 1, 0) == ["0", "1", "0"]
+    assert variables_after(2, 3, 1) == ["2", "3", "1"]
+    assert variables_after(1, 2, 1) == ["1", "2", "1"]
+    assert variables_after(0, 1, 0) == ["0", "1", "0"]
 
 
 def test_what_paddles_launcher_or_the_user_has_said_stays(
     parallel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PADDLE_TRAINER_ID", "7")
-    assert tell(2, 3, 1) == ["7", None, None]
+    assert variables_after(2, 3, 1) == ["7", None, None]
     for name, value in zip(NAMES, ("1", "2", "1"), strict=True):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "a:1,b:1")
-    assert tell(2, 3, 1) == ["1", "2", "1"]
+    assert variables_after(2, 3, 1) == ["1", "2", "1"]
 
 
 def test_nothing_is_said_where_there_is_no_paddle(
@@ -63,4 +63,4 @@ def test_nothing_is_said_where_there_is_no_paddle(
 ) -> None:
     monkeypatch.delitem(sys.modules, "paddle")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert tell(2, 3, 1) == [None, None, None]
+    assert variables_after(2, 3, 1) == [None, None, None]

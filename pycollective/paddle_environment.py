@@ -12,20 +12,20 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pycollective.launching.detect.paddle import RANK, SIZE, is_told, told
+from pycollective.launching.detect.paddle import RANK, SIZE, are_ours, variables_of
 
 if TYPE_CHECKING:
     from pycollective._core import Group
 
-__all__ = ["tell"]
+__all__ = ["set_variables"]
 
 
-def tell(world: Group) -> None:
-    """Says to Paddle, if it is there, what this world says. What Paddle's launcher has said stays."""
-    ours = is_told(os.environ)
+def set_variables(world: Group) -> None:
+    """Gives Paddle, if it is there, the rank and size of this world. What Paddle's launcher has set stays."""
+    ours = are_ours(os.environ)
     if not ours and (world.size == 1 or os.environ.get(RANK) or os.environ.get(SIZE) or not _is_there()):
         return
-    os.environ |= told(world.rank, world.size, world.local_rank)
+    os.environ |= variables_of(world.rank, world.size, world.local_rank)
     # Paddle keeps what it has found there first.
     parallel = sys.modules.get("paddle.distributed.parallel")
     kept = getattr(parallel, "_global_parallel_env", None)
