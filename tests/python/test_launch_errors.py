@@ -24,7 +24,7 @@ from pycollective.launching.failures.absent_ranks import groups_with_others
 from pycollective.launching.failures.culprit import is_consequence
 from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import tracebacks
-from pycollective.launching.screen.paddles_stop import without_block
+from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
 from pycollective.launching.worker import Outcome
 
