@@ -81,10 +81,10 @@ def visible_gpus() -> int:
     return present if named is None or not present else _usable(named.split(","), present)
 
 
-def gpus_of(names: Sequence[str]) -> int:
-    """How many GPUs a process sees with these in CUDA_VISIBLE_DEVICES."""
+def gpus_of(names: Sequence[str] | None) -> int:
+    """How many GPUs a process sees with these in CUDA_VISIBLE_DEVICES, or without that variable."""
     present = _present()
-    return _usable(names, present) if present else 0
+    return present if names is None or not present else _usable(names, present)
 
 
 def _present() -> int:

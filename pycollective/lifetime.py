@@ -125,8 +125,10 @@ def init(
         lambda: _placement(address, rank, size), timeout=timeout, backend=backend, asked=asked
     )
     from pycollective.devices import make_default
+    from pycollective.paddle_environment import set_variables
 
     make_default()
+    set_variables(world)
     return world
 
 

@@ -1,4 +1,4 @@
-"""Paddle's own tensors: its model, its loss, its optimizer, and gradients that are reduced in place.
+"""Paddle's own tensors: its layers, its loss, its optimizer; gradients travel while backward() computes.
 
 pycollective run -n 2 examples/paddle/tensors.py        (or paddle.distributed.launch, mpirun, srun, python)
 """
@@ -22,28 +22,27 @@ options = parser.parse_args()
 pc.init()
 digits = load_digits()
 pixels = (digits.data / 16 - 0.5).astype("float32")
-images, test_images, labels, test_labels = train_test_split(
-    pixels, digits.target, test_size=357, random_state=0
-)
+split = train_test_split(pixels, digits.target, test_size=357, random_state=0)
+images, test_images, labels, test_labels = map(paddle.to_tensor, split)
 
 
 def train(seed: int) -> float:
     paddle.seed(pc.seed(seed) % 2**32)  # another one on every rank
-    model = paddle.nn.Sequential(paddle.nn.Linear(64, 48), paddle.nn.ReLU(), paddle.nn.Linear(48, 10))
-    pc.broadcast(list(model.parameters()))  # now all have rank 0's
+    layers = paddle.nn.Sequential(paddle.nn.Linear(64, 48), paddle.nn.ReLU(), paddle.nn.Linear(48, 10))
+    model = pc.paddle.DataParallel(layers)  # now all have rank 0's parameters
     optimizer = paddle.optimizer.SGD(learning_rate=0.3, parameters=model.parameters())
-    sampler = pc.data.BatchSampler(images, global_batch_size=options.batch, shuffle=True, seed=seed)
+    data = (images, labels)
+    loader = pc.data.DataLoader(data, global_batch_size=options.batch, shuffle=True, seed=seed)
     for epoch in range(options.epochs):
-        for batch in sampler:
-            scores = model(paddle.to_tensor(images[batch]))
-            loss = paddle.nn.functional.cross_entropy(scores, paddle.to_tensor(labels[batch]))
-            loss.backward()
-            pc.allreduce([parameter.grad for parameter in model.parameters()], "avg")
+        for x, y in loader:  # this rank's part of each batch
+            loss = paddle.nn.functional.cross_entropy(model(x), y)
+            loss.backward()  # gradients are the mean over all ranks when it returns
             optimizer.step()
             optimizer.clear_grad()
-        pc.print(f"epoch {epoch + 1}", pc.metrics.mean({"loss": loss.item()}, weight=len(batch)))
+        pc.print(f"epoch {epoch + 1}", pc.metrics.mean({"loss": loss}, weight=len(y)))
     mine = list(pc.data.Sampler(test_images, uneven="exact"))
-    scores = model(paddle.to_tensor(test_images[mine])).numpy()
+    with paddle.no_grad():
+        scores = model(test_images[mine])
     return pc.metrics.compute(pc.metrics.accuracy(scores, test_labels[mine])[0])
 
 

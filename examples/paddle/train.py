@@ -1,4 +1,4 @@
-"""Paddle's day in PyTorch's tensors: init_parallel_env, DataParallel, a small ResNet on synthetic images.
+"""Paddle's words in PyTorch: a small ResNet on synthetic images. With Paddle's own tensors: tensors.py.
 
 pycollective run -n 2 examples/paddle/train.py        (or paddle.distributed.launch, torchrun, mpirun, srun, python)
 """
@@ -56,9 +56,9 @@ def train(seed: int) -> float:
     pc.seed(seed, per_rank=False)
     model = pc.torch.DataParallel(pc.torch.SyncBatchNorm.convert(resnet()))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    sampler = pc.data.BatchSampler(training, global_batch_size=options.batch, shuffle=True, seed=seed)
+    loader = pc.data.DataLoader(training, global_batch_size=options.batch, shuffle=True, seed=seed)
     for epoch in range(options.epochs):
-        for x, y in DataLoader(training, batch_sampler=sampler):
+        for x, y in loader:
             optimizer.zero_grad()
             loss = cross_entropy(model(x), y)
             loss.backward()

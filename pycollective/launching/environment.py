@@ -7,12 +7,14 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pycollective.launching.detect import paddle
+
 PREFIX = "PYCOLLECTIVE_"
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
 ATTEMPT = PREFIX + "RESTART_COUNT"
 # Another launcher's name is not ours, and an outer launcher's place is not that of our ranks.
-OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER"))
+OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER", *paddle.OF_PLACE))
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
     }
     place = (rank, world.size, rank - world.first, len(world.ranks))
     env |= {name: str(value) for name, value in zip(PLACE, place, strict=True)}
+    env |= paddle.variables_of(rank, world.size, rank - world.first)
     if world.store is not None:
         env |= {PREFIX + name: env[name] for name in PLACE}
         env |= {STORE: world.store, KEY_FD: str(key_fd)}

@@ -1,17 +1,17 @@
 """The GPUs of this machine as launchers see them.
 
-Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. And
-how many ranks there are where nothing says it.
+Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. Whose
+each is, and how many ranks there are where nothing says it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pycollective import devices
 from pycollective.launching.environment import usable_cores
 
-__all__ = ["missing", "ranks_by_default"]
+__all__ = ["missing", "of_ranks", "ranks_by_default"]
 
 
 def ranks_by_default() -> int:
@@ -36,3 +36,17 @@ def missing(named: Sequence[str]) -> str:
         f"--gpus {asked}: this machine has no GPU {named[there]}: CUDA shows the ranks only those before it, "
         f"{','.join(named[:there])}"
     )
+
+
+def of_ranks(named: Sequence[str], env: Mapping[str, str], ranks: range) -> dict[int, str]:
+    """The GPU of each rank of this machine, as nvidia-smi calls it; nothing where there are none. See devices.device().
+
+    `named`: by --gpus, which comes before CUDA_VISIBLE_DEVICES.
+    """
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    names = named or (None if visible is None else visible.split(","))
+    count = devices.gpus_of(names)
+    if not count:
+        return {}
+    places = {rank: (rank - ranks.start) % count for rank in ranks}
+    return {rank: str(place) if names is None else names[place].strip() for rank, place in places.items()}

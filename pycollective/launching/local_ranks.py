@@ -186,6 +186,7 @@ class LocalRanks:
             return
         self.stopping = True
         if not self.asked:  # else they were signalled already and may be saving their work
+            self.screen.stopping = True
             self.signal_running(signal.SIGTERM)
         self.loop.call_later(self.options.grace_s, self.signal_running, signal.SIGKILL)
 

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pycollective._version import __version__
+from pycollective.launching import gpus
 from pycollective.launching.addresses import join
 from pycollective.launching.child import descriptors_hint
-from pycollective.launching.environment import threads_per_rank
+from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import Failure, culprit
 from pycollective.launching.failures.last_error import error_lines
@@ -56,16 +57,29 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
     return "; ".join(facts)
 
 
-def settings(options: Options, env: Mapping[str, str]) -> list[bytes]:
-    """A row for each setting of this launcher, and for each variable that decides about the ranks."""
+def settings(options: Options, world: World, env: Mapping[str, str]) -> list[bytes]:
+    """A row for each setting of this launcher, for where the ranks meet, and for each variable that decides about them.
+
+    The addresses are those of this attempt.
+    """
     first, last = options.here[0], options.here[-1]
+    owners = gpus.of_ranks(options.gpus, env, options.here)
     rows = {
+        "world size": str(options.size),
         "ranks here": f"{first} to {last} of {options.size}" if options.size > 1 else "0 of 1",
         "host": socket.gethostname(),
         "Python": f"{sys.executable} ({sys.version.split()[0]})",
         "pycollective": __version__,
         "program": shlex.join([*options.command, *options.arguments]),
+        "rank 0's store": world.store or join(world.master, world.store_port),
+        "MASTER_ADDR": world.master,
+        "MASTER_PORT": f"{world.master_port} (for torch.distributed; nothing of ours is there)",
         "GPUs": ",".join(options.gpus) or "as they are",
+        **(
+            {"GPU of each rank": ", ".join(f"rank {rank}: {owners[rank]}" for rank in owners)}
+            if owners
+            else {}
+        ),
         "output": f"of rank {', '.join(map(str, sorted(options.only)))}" if options.only else "of all ranks",
         "standard input": "none" if options.stdin is None else f"of rank {options.stdin}",
         "logs": str(options.log_dir or "none"),

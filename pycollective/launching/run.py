@@ -43,10 +43,6 @@ def run(options: Options) -> int:
             report.say(awaited)
         if options.banner:
             report.say(report.banner(options, os.environ))
-        if options.settings:
-            report.show(report.settings(options, os.environ))
-        if missing := gpus.missing(options.gpus):
-            report.say(missing)
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)
@@ -85,10 +81,20 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
             world = World(
                 size=options.ranks, store=store.addresses[0], master_port=free_port(), attempt=attempt
             )
+        if attempt == 0:
+            say_more(options, world)
         ranks = asyncio.run(ran(options, world, key, logs, report_absent))
     for number in filter(heard, USER_SIGNALS):
         signal.signal(number, ignored)  # between two attempts it must not end us
     return ranks
+
+
+def say_more(options: Options, world: World) -> None:
+    """Below the banner."""
+    if options.settings:
+        report.show(report.settings(options, world, os.environ))
+    if missing := gpus.missing(options.gpus):
+        report.say(missing)
 
 
 async def ran(

@@ -5,7 +5,8 @@
     pc.init()
     model = pc.paddle.DataParallel(model)
 
-Calls take Paddle's tensors without any of this: `pc.allreduce(tensor)`.
+Models and batches lie on the CPU; what lies on a GPU is refused. Calls take Paddle's tensors without any of this:
+`pc.allreduce(tensor)`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from pycollective.advice import advised, elsewhere
 from pycollective.arrays import by_name
 from pycollective.errors import InvalidArgument
 from pycollective.gradients.reducer import GradientReducer
+from pycollective.paddle.places import refuse_gpus
 
 if TYPE_CHECKING:
     from pycollective._core import Group
@@ -56,6 +57,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
     Raises:
         InvalidArgument: `layers` is no Layer of Paddle, or has nothing to train. When called: a parameter that stopped
             gradients here does so no more.
+        Unsupported: a parameter or a buffer lies on a GPU, here or when called.
         CollectiveMismatch: the ranks' models differ.
         SystemError, OSError: from backward(), with a CollectiveError as its cause or in its text: Paddle calls what is
             Python's in the middle of its own.
@@ -86,6 +88,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         super().__init__()
         self._layers = layers
         named = dict(layers.named_parameters())
+        refuse_gpus("DataParallel", {**named, **dict(layers.named_buffers())})
         self._trained = {name: each for name, each in named.items() if not each.stop_gradient}
         self._frozen = {name: each for name, each in named.items() if each.stop_gradient}
         if not self._trained:
@@ -161,6 +164,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             raise InvalidArgument("this DataParallel was ended by its close()")
         if self._backward is not None:  # it has raised
             self.reset()
+        refuse_gpus("DataParallel", self._trained)
         self._check_frozen()
 
     def _check_frozen(self) -> None:

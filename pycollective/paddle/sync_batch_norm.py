@@ -17,6 +17,7 @@ from paddle.nn.layer.norm import _BatchNormBase
 from pycollective import _core
 from pycollective.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
+from pycollective.paddle.places import refuse_gpus
 
 if TYPE_CHECKING:
     from pycollective._core import Group
@@ -42,6 +43,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
 
     Raises:
         InvalidArgument: when called: the input has another number of channels.
+        Unsupported: when called: the input lies on a GPU.
         ValueError: when called, on every rank: there is one value per channel on all ranks together. Where there is
             none on any rank, the output is empty and the running statistics stay as they are, as in nn.BatchNorm.
         CollectiveError: when called, as pycollective.allgather().
@@ -127,6 +129,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
                 f"SyncBatchNorm: expected an input with {self._num_features} channels on axis {axis}, got one of shape "
                 f"{tuple(input.shape)}"
             )
+        refuse_gpus("SyncBatchNorm", {"input": input})
         place = _Place(axis, len(input.shape))
         count, mean, variance = place.statistics(input, group)
         if count == 1:

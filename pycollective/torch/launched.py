@@ -2,12 +2,14 @@
 
 torch's env:// wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where RANK is missing and the launcher is one that
 init() knows, the ranks become a world of ours first, over the launcher's own means, and its store is the store that
-torch asks for: no address and no port are needed.
+torch asks for: no address and no port are needed. Programs choose their GPU by LOCAL_RANK, as torchrun sets it, so that
+and LOCAL_WORLD_SIZE are set then, where they are missing.
 """
 
 # ruff: noqa: D102  methods of torch's class
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -17,7 +19,7 @@ from pycollective import _core, lifetime
 
 __all__ = ["WorldStore", "rendezvous"]
 
-NO_LAUNCHER = "single"
+NO_LAUNCHER, BY_HAND = "single", "by hand"
 
 
 def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | None:
@@ -37,6 +39,9 @@ _kept: list[WorldStore] = []  # C++ holds its own half of a store alone
 
 def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
     world = _core.world()
+    if lifetime.launcher() not in (NO_LAUNCHER, BY_HAND):  # who would take them for a place said in part
+        os.environ.setdefault("LOCAL_RANK", str(world.local_rank))
+        os.environ.setdefault("LOCAL_WORLD_SIZE", str(world.local_size))
     number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"

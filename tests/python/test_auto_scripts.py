@@ -78,7 +78,8 @@ def launched(ranks: int, script: Path, folder: Path, launcher: launchers.Launche
     if not sampled.FULL:
         return programs.run(ranks, script, str(folder), auto=True)[0]
     (command, *_) = launcher.start(ranks, ["-m", "pycollective.torch.auto", str(script), str(folder)])
-    env = {**os.environ, **command.env, "OMP_NUM_THREADS": "1"}
+    unsaid = "ignore:pycollective.torch.auto"  # what numbers are of
+    env = {**os.environ, **command.env, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": unsaid}
     done = subprocess.run(command.words, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

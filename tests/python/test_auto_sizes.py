@@ -1,16 +1,20 @@
-"""pycollective.torch.auto: a script that weighs by the size of a batch is told so, and no other."""
+"""pycollective.torch.auto: a script is told which numbers are of a part, and where it weighs by the size of one."""
 
 from __future__ import annotations
 
 import linecache
+import re
 import sysconfig
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import launchers
+import numpy as np
 import pytest
 
+import pycollective as pc
 from pycollective import testing
 
 if launchers.torch() is not None:
@@ -112,24 +116,240 @@ def told(train: Callable[[], None]) -> list[str]:
         warnings.simplefilter("always")
         train()
         train()
-    return [str(each.message) for each in caught if "size of a batch" in str(each.message)]
+    return [f"{Path(each.filename).name}: {each.message}" for each in caught]
 
 
-@pytest.mark.parametrize("train", [weighed_by_len, weighed_by_a_meter, counted_by_shape])
-def test_one_warning_names_the_line(train: Callable[[], None]) -> None:
-    first, second = testing.run(told, 2, train)
+# What no text shows for certain, or that is no matter of sizes: the warning that all training has tells of these.
+
+
+def returned_by_the_step() -> None:
+    model, optimizer, loader = parts()
+
+    def step(batch: Any) -> tuple[float, int]:
+        x, y = batch
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        return float(loss.item()), len(x)  # may
+
+    total = count = 0.0
+    for batch in loader:
+        value, n = step(batch)
+        total += value * n
+        count += n
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.model, self.optimizer, self.loader = parts()
+        self.total = self.count = 0.0
+
+    def fit(self) -> None:
+        for _, (x, y) in enumerate(self.loader):
+            self.step(x, y)
+
+    def step(self, x: Any, y: Any) -> None:
+        loss = (self.model(x) - y).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.log(loss.item(), x)
+
+    def log(self, loss: float, x: Any) -> None:
+        self.total += loss * x.shape[0]  # may
+        self.count += x.shape[0]
+
+
+def kept_by_a_trainer() -> None:
+    Trainer().fit()
+
+
+def in_a_branch(chosen: bool = False) -> None:
+    model, optimizer, loader = parts()
+    total = 0.0
+    for x, y in loader:
+        total += step(model, optimizer, x, y) if chosen else 1
+        step(model, optimizer, x, y)
+        if chosen:
+            total += len(x)  # may
+
+
+def in_a_branch_that_is_never_taken() -> None:
+    model, optimizer, loader = parts()
+    total = 0.0
+    for x, y in loader:
+        if True:
+            step(model, optimizer, x, y)
+        else:
+            total += len(x)
+        if False:
+            total += len(x)
+
+
+def read_before_backward() -> None:
+    model, optimizer, loader = parts()
+    total = 0.0
+    for x, y in loader:
+        loss = (model(x) - y).square().mean()
+        total += loss.item()
+        loss.backward()
+        optimizer.step()
+
+
+def terms_of_the_loss() -> None:
+    model, optimizer, loader = parts()
+    total = 0.0
+    for x, y in loader:
+        first, second = (model(x) - y).square().mean(), model(x).square().mean()
+        (first + second).backward()
+        optimizer.step()
+        total += first.item() + second.item()
+
+
+def right_answers() -> None:
+    model, optimizer, loader = parts()
+    accuracy = 0.0
+    for x, y in loader:
+        step(model, optimizer, x, y)
+        accuracy += ((model(x) > 0) == (y > 0)).double().mean().item()
+
+
+def counted_by_a_library() -> None:
+    """As torchmetrics does."""
+    model, optimizer, loader = parts()
+    seen: list[Any] = []
+    for x, y in loader:
+        step(model, optimizer, x, y)
+        seen.append(model(x).argmax(1) == y)
+
+
+def in_the_branch_that_trains() -> None:
+    model, optimizer, loader = parts()
+    total = 0.0
+    for x, y in loader:
+        if len(x) > 1:
+            step(model, optimizer, x, y)
+            total += len(x)
+
+
+class Counting(Trainer):
+    def step(self, x: Any, y: Any) -> None:
+        loss = (self.model(x) - y).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.count += x.size(0)
+
+
+def kept_in_the_function_that_steps() -> None:
+    Counting().fit()
+
+
+WEIGHING = [
+    weighed_by_len,
+    weighed_by_a_meter,
+    counted_by_shape,
+    in_the_branch_that_trains,
+    kept_in_the_function_that_steps,
+]
+
+
+OTHERS = [read_before_backward, terms_of_the_loss, right_answers, counted_by_a_library]
+RIGHT = [divided_by_batches, shown_with_its_place, counted_elsewhere, in_a_branch_that_is_never_taken]
+MAYBE = [returned_by_the_step, kept_by_a_trainer, in_a_branch]
+Heard = dict[str, tuple[list[str], list[str]]]
+
+
+def told_of_all() -> list[list[str]]:
+    return [told(each) for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
+
+
+@pytest.fixture(scope="module")
+def heard() -> Heard:
+    """What each of two ranks says, by what it trains."""
+    names = [each.__name__ for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
+    return dict(zip(names, zip(*testing.run(told_of_all, 2, timeout_s=120), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("train", WEIGHING)
+def test_one_warning_names_the_line(train: Callable[[], None], heard: Heard) -> None:
+    first, second = heard[train.__name__]
     assert second == []
     (warning,) = first
-    assert "test_auto_sizes.py:" in warning
-    line = int(warning.partition("test_auto_sizes.py:")[2].split()[0])
-    with open(__file__) as file:
-        text = file.read().splitlines()[line - 1]
-    assert any(size in text for size in ("len(x)", "inputs.size(0)", "x.shape[0]"))
+    assert "adds up or weighs by the size of a batch" in warning
+    assert any(size in line_in(warning) for size in ("len(x)", "inputs.size(0)", "x.shape[0]", "x.size(0)"))
 
 
-@pytest.mark.parametrize("train", [divided_by_batches, shown_with_its_place, counted_elsewhere])
-def test_what_is_right_or_only_shown_is_no_reason_for_a_warning(train: Callable[[], None]) -> None:
-    assert testing.run(told, 2, train) == [[], []]
+def line_in(warning: str) -> str:
+    """That the warning names."""
+    number = re.search(r"test_auto_sizes\.py:(\d+)", warning)
+    assert number is not None, warning
+    return Path(__file__).read_text().splitlines()[int(number.group(1)) - 1]
+
+
+@pytest.mark.parametrize("train", [*OTHERS, *RIGHT])
+def test_with_the_first_part_one_rank_says_once_what_is_of_the_whole_batch_and_what_is_not(
+    train: Callable[[], None], heard: Heard
+) -> None:
+    first, second = heard[train.__name__]
+    assert second == []
+    (warning,) = first
+    assert warning.startswith("test_auto_sizes.py: pycollective.torch.auto: from here on each rank computes")
+    assert "pc.metrics.mean()" in warning
+    assert "\n" not in warning
+    assert "the size of a batch" not in warning
+
+
+@pytest.mark.parametrize("train", MAYBE)
+def test_what_may_weigh_by_sizes_is_named_as_what_may(train: Callable[[], None], heard: Heard) -> None:
+    first, second = heard[train.__name__]
+    assert second == []
+    (warning,) = first
+    assert "from here on" in warning
+    assert "may add up or weigh by the size of a batch" in warning
+    assert line_in(warning).endswith("# may")
+
+
+def told_nothing() -> list[str]:
+    with warnings.catch_warnings(record=True) as caught, applied():
+        warnings.filterwarnings("ignore", "pycollective.torch.auto")
+        right_answers()
+        weighed_by_len()
+    return [str(each.message) for each in caught]
+
+
+def test_the_warnings_can_be_turned_off() -> None:
+    assert testing.run(told_nothing, 2) == [[], []]
+
+
+def accuracies_of_whole_batches() -> list[float]:
+    """As docs/auto.md has it."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(2, 1).double()
+    inputs = torch.linspace(-1, 1, 30, dtype=torch.float64).reshape(15, 2).sin()
+    data = TensorDataset(inputs, (inputs.sum(1, keepdim=True) > 0.3).double())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    accuracies = []
+    for _ in range(2):
+        for x, y in DataLoader(data, batch_size=5):
+            scores = model(x)
+            loss = (scores - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            accuracies.append(pc.metrics.mean(((scores > 0.5) == y).double().mean(), weight=len(y)))
+    return accuracies
+
+
+def those_of_one_process() -> None:
+    alone = accuracies_of_whole_batches()
+    with warnings.catch_warnings(), applied():
+        warnings.simplefilter("ignore")
+        together = accuracies_of_whole_batches()
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    assert len(set(alone)) > 1
+
+
+def test_a_mean_over_the_ranks_is_that_of_the_whole_batch_also_of_the_first() -> None:
+    testing.run(those_of_one_process, 2)
 
 
 LOOP = """
@@ -142,20 +362,20 @@ def count(loader, look):
 """
 
 
-def found_in(name: str, text: str) -> str:
+def found_in(name: str, text: str) -> sizes.Place | None:
     """What weighing() finds in the loop above, when the text of its file is that."""
     space: dict[str, Any] = {}
     exec(compile(LOOP, name, "exec"), space)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     try:
-        found: str = space["count"]([[1]], sizes.weighing)
+        found: sizes.Place | None = space["count"]([[1]], sizes.weighing)
     finally:
         del linecache.cache[name]
     return found
 
 
 def test_only_texts_of_the_program_are_read_and_none_of_them_stops_it() -> None:
-    assert found_in("/home/me/train.py", LOOP) == "train.py:6"
-    assert found_in(f"{sysconfig.get_path('purelib')}/lightning/loop.py", LOOP) == ""
+    assert found_in("/home/me/train.py", LOOP) == ("train.py:6", True)
+    assert found_in(f"{sysconfig.get_path('purelib')}/lightning/loop.py", LOOP) is None
     for number, text in enumerate(("-" * 100_000 + "1", '"""', "def (", "\0", "")):
-        assert found_in(f"/home/me/broken{number}.py", text) == ""
+        assert found_in(f"/home/me/broken{number}.py", text) is None

@@ -40,7 +40,8 @@ SYSTEMS = {
         init_parallel_env destroy_process_group new_group ReduceOp all_reduce reduce_scatter alltoall_single
         batch_isend_irecv wait is_completed all_gather_object communication.stream gloo_init_parallel_env
         num_partitions comm_buffer_size no_sync sync_params_buffers spawn --master --log_dir --max_restart
-        --start_port -QueueDataset -auto_tuner_json PADDLE_TRAINER_ID DistributedBatchSampler
+        --start_port -QueueDataset -auto_tuner_json PADDLE_TRAINER_ID
+        paddle.distributed.get_rank() DistributedBatchSampler
         convert_sync_batchnorm shard_tensor save_state_dict group_sharded_parallel fleet rpc_sync
     """,
     "PyTorch": """

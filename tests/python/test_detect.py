@@ -12,6 +12,7 @@ from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.launching.addresses import is_usable, split
 from pycollective.launching.detect import DETECTORS, Placement, detect
 from pycollective.launching.detect.derived_ports import ports
+from pycollective.launching.detect.paddle import variables_of
 from pycollective.launching.interfaces import interfaces
 from pycollective.launching.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
@@ -194,6 +195,22 @@ def test_paddles_spawn_leaves_local_places_to_the_endpoints() -> None:
     assert (detect(short).local_rank, detect(short).local_size) == (0, 1)
     first = detect({**short, "PADDLE_TRAINER_ID": "1"})
     assert (first.local_rank, first.local_size) == (1, 2)
+
+
+def test_what_tells_paddles_functions_the_place_is_not_taken_for_its_launcher(pmi_fd: str) -> None:
+    """Our launchers and init() set it for ranks, whose children have it, too, with or without our own variables."""
+    mine = variables_of(2, 3, 1)
+    assert detect(mine) == detect({})
+    for launcher in set(ALL) - {"paddle"}:
+        alone = detect(environment_of(launcher, pmi_fd))
+        place = detect({**environment_of(launcher, pmi_fd), **mine})
+        assert (place.launcher, place.rank, place.job) == (alone.launcher, alone.rank, alone.job)
+    assert detect({**mine, **PADDLE}).launcher == "Paddle"  # its launcher started by a rank
+    with pytest.raises(InvalidArgument, match="did not start this process"):
+        detect({**mine, "PYCOLLECTIVE_LAUNCHER": "paddle"})
+    by_hand = {name: mine[name] for name in list(mine)[:2]}
+    with pytest.raises(InvalidArgument, match="PADDLE_TRAINER_ENDPOINTS missing"):
+        detect(by_hand)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pytest
 
 from pycollective import cli
 from pycollective.launching import child
+from pycollective.launching.detect import detect
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.failures.culprit import Failure, culprit, is_consequence
 from pycollective.launching.failures.last_error import HEADER
@@ -416,6 +417,25 @@ def test_what_an_outer_launcher_has_set_for_its_own_ranks_does_not_reach_ours() 
     inside = rank_environment(base, World(size=2, store="127.0.0.1:1", master_port=2), 0, 3)
     assert inside["HOME"] == "/"
     assert not {"TORCHELASTIC_RUN_ID", "PYCOLLECTIVE_LAUNCHER"} & set(inside)
+
+
+def test_paddles_functions_are_told_the_place_and_nothing_of_an_outer_launcher_of_its() -> None:
+    outer = {
+        "PADDLE_TRAINER_ID": "7",
+        "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2",
+        "PADDLE_CURRENT_ENDPOINT": "b:2",
+    }
+    for store in ("127.0.0.1:1", None):  # with a store of the launcher, or over several machines
+        world = World(size=4, store=store, master_port=2, store_port=2, first=2, local_size=2)
+        inside = rank_environment({**outer, "PADDLE_HOME": "/"}, world, 3, 3)
+        paddles = {name: value for name, value in inside.items() if name.startswith("PADDLE_")}
+        assert paddles == {
+            "PADDLE_TRAINER_ID": "3",
+            "PADDLE_TRAINERS_NUM": "4",
+            "PADDLE_RANK_IN_NODE": "1",
+            "PADDLE_HOME": "/",
+        }
+    assert (detect(inside).launcher, detect(inside).rank) == ("torch variables", 3)
 
 
 def test_log_files_have_what_each_rank_wrote(program: Callable[..., str], tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pycollective.launching.failures.absent_ranks import groups_with_others
 from pycollective.launching.failures.culprit import is_consequence
 from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
 from pycollective.launching.worker import Outcome
 
@@ -198,6 +199,51 @@ def test_what_ranks_say_of_one_call_that_failed_on_all_is_one_error(program: Cal
     said = merged("-n", "3", script)
     assert said.count(HEAD) == 1, said
     assert "rank 1" in said.split("CollectiveMismatch: ")[1]
+
+
+def paddles_block(sender: int) -> list[bytes]:
+    text = f"""
+
+--------------------------------------
+C++ Traceback (most recent call last):
+--------------------------------------
+No stack trace in paddle, may be caused by external reasons.
+
+----------------------
+Error Message Summary:
+----------------------
+FatalError: `Termination signal` is detected by the operating system.
+  [TimeInfo: *** Aborted at 1795816945 (unix time) try "date -d @1795816945" if you are using GNU date ***]
+  [SignalInfo: *** SIGTERM (@0x3ab) received by PID 979 (TID 0x7f6b86fd8b80) from PID {sender} ***]
+"""
+    return text.encode().split(b"\n")
+
+
+def test_what_paddle_says_of_our_own_signal_is_left_out_and_of_another_one_is_not() -> None:
+    mine, other = paddles_block(os.getpid()), paddles_block(os.getpid() + 1)
+    assert without_block([b"epoch 1", *mine, b"saved"]) == [b"epoch 1", b"saved"]
+    assert without_block(mine[3:]) == []  # what comes before has been shown
+    assert without_block(other) == other
+    crash = [line.replace(b"SIGTERM", b"SIGSEGV") for line in mine]
+    assert without_block(crash) == crash
+    assert without_block(mine[:-2]) == mine[:-2]  # the end, which says whose it is, is still to come
+
+
+def test_what_a_stopped_rank_prints_is_shown_but_for_that_block(program: Callable[..., str]) -> None:
+    block = b"\n".join(paddles_block(0)).decode().replace("from PID 0", "from PID %d")
+    script = program(
+        "if rank == 1:",
+        "    sys.exit('the cause')",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
+        "sent = signal.sigwaitinfo({signal.SIGTERM}).si_pid",
+        f"sys.stdout.write('saved\\n' + {block!r} % sent + {block!r} % 1)",
+        "sys.stdout.flush()",
+    )
+    done = run("-n", "2", script)
+    assert "the cause" in done.stderr
+    assert done.stdout.count("Termination signal") == 1
+    assert "[0] saved" in done.stdout
+    assert "from PID 1 " in done.stdout
 
 
 def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:

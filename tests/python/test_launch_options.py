@@ -12,7 +12,7 @@ import pytest
 from test_launch import program, run
 
 from pycollective import cli, devices
-from pycollective.launching import gpus, report
+from pycollective.launching import gpus, machines, report
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
@@ -210,6 +210,11 @@ def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], 
     )
     table = dict(re.split(" {2,}", row.strip(), maxsplit=1) for row in rows)
     assert table["ranks here"] == "0 to 1 of 2"
+    assert table["world size"] == "2"
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", table["rank 0's store"])
+    assert table["MASTER_ADDR"] == "127.0.0.1"
+    assert re.match(r"\d+ \(for torch", table["MASTER_PORT"])
+    assert ("GPU of each rank" in table) == (not told)
     assert table["program"] == f"{sys.executable} {script} 'an arg'"
     assert (table["GPUs"], table["restarts"], table["OMP_NUM_THREADS"]) == ("1", "0", "3")
     assert run(*words, script).stderr == missing  # nobody is at a terminal
@@ -219,6 +224,31 @@ def test_the_banner_of_one_of_several_machines_says_which(asked: Asked) -> None:
     options = asked("-n", "2", *SECOND.split(), "--master", "node1:80", "--", "true")
     said = report.banner(options, {"OMP_NUM_THREADS": "1"})
     assert said == "4 ranks, 2 to 3 on machine 1 of 2, rank 0 at node1:80: true; threads per rank: 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "expected"),
+    [
+        ("", {}, "rank 4: 0, rank 5: 1, rank 6: 2, rank 7: 0"),
+        ("--gpus 2,0", {}, "rank 4: 2, rank 5: 0, rank 6: 2, rank 7: 0"),
+        ("", {"CUDA_VISIBLE_DEVICES": "1, 2"}, "rank 4: 1, rank 5: 2, rank 6: 1, rank 7: 2"),
+        ("--gpus 1", {"CUDA_VISIBLE_DEVICES": "2"}, "rank 4: 1, rank 5: 1, rank 6: 1, rank 7: 1"),
+        ("", {"CUDA_VISIBLE_DEVICES": ""}, None),
+    ],
+)
+def test_the_table_says_where_the_ranks_meet_and_whose_each_gpu_is(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, words: str, env: dict[str, str], expected: str | None
+) -> None:
+    monkeypatch.setattr(devices, "_present", lambda: 3)
+    options = asked("-n", "4", *SECOND.split(), *words.split(), "--master", "node1:80", "--", "true")
+    assert options.machines is not None
+    world = machines.world_of(options.machines, options.here)
+    rows = [row.decode().strip() for row in report.settings(options, world, env)]
+    table = dict(re.split(" {2,}|$", row, maxsplit=1) for row in rows)
+    assert (table["world size"], table["ranks here"]) == ("8", "4 to 7 of 8")
+    assert (table["rank 0's store"], table["MASTER_ADDR"]) == ("node1:80", "node1")
+    assert table["MASTER_PORT"].split()[0] == "81"
+    assert table.get("GPU of each rank") == expected
 
 
 def test_on_a_terminal_there_is_a_banner_unless_it_is_not_wanted(

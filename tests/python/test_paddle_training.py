@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,6 +193,43 @@ def test_what_travels_is_on_the_cpu_whatever_device_paddle_computes_on(
     assert places == ["Place(cpu)"] * 2
 
 
+class OnAGpu(paddle.base.framework.EagerParamBase):  # type: ignore[misc,name-defined]
+    """What says so: a build for the CPU makes no other."""
+
+    class Place:
+        def is_cpu_place(self) -> bool:
+            return False
+
+        is_cuda_pinned_place = is_cpu_place
+
+        def __str__(self) -> str:
+            return "Place(gpu:0)"
+
+    place = Place()
+
+
+def test_what_lies_on_a_gpu_is_refused_by_name(world_of_one: pc.Group) -> None:
+    model = net()
+    wrapped = pc.paddle.DataParallel(model)
+    model.left.weight.__class__ = OnAGpu
+    said = (
+        r'"left.weight" lies on Place\(gpu:0\), and pc.paddle trains on the CPU alone: call paddle.set_device'
+    )
+    with pytest.raises(pc.Unsupported, match=said):
+        wrapped(batch(0, 0))
+    with pytest.raises(pc.Unsupported, match=said):
+        pc.paddle.DataParallel(model)
+    several: Any = SimpleNamespace(size=2)
+    layer = pc.paddle.SyncBatchNorm(3, group=several)
+    with pytest.raises(pc.Unsupported, match=r'SyncBatchNorm: "input" lies on Place\(gpu:0\)'):
+        layer(SimpleNamespace(shape=[2, 3], place=OnAGpu.place))
+    buffered = nn.Linear(2, 1)
+    buffered._buffers["table"] = SimpleNamespace(place=OnAGpu.place)
+    buffered.named_buffers = buffered._buffers.items
+    with pytest.raises(pc.Unsupported, match='"table" lies on'):
+        pc.paddle.DataParallel(buffered)
+
+
 SHAPES: list[tuple[Any, tuple[int, ...], str]] = [
     (nn.BatchNorm1D, (5, 3), "NCHW"),
     (nn.BatchNorm2D, (5, 3, 2, 2), "NCHW"),
@@ -334,3 +374,45 @@ def loads_batches() -> None:
 
 def test_a_dataset_of_paddle_is_read_by_its_loader() -> None:
     testing.run(loads_batches, 2)
+
+
+class Numbered(paddle.io.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(2, index, "float32")
+
+
+def paddles_own_words() -> tuple[int, int, list[list[int]], str]:
+    import paddle.distributed as dist
+
+    layer = nn.Linear(2, 1)
+    with pytest.raises(AssertionError) as raised:
+        paddle.DataParallel(layer)
+    sampler = paddle.io.DistributedBatchSampler(Numbered(), batch_size=2)
+    return dist.get_rank(), dist.get_world_size(), list(sampler), str(raised.value)
+
+
+def words_after_a_world_by_hand(address: str) -> tuple[int, int, list[list[int]], str]:
+    """As under mpirun: Paddle is asked before and after."""
+    place = int(os.environ["PYCOLLECTIVE_RANK"])
+    for name in [name for name in os.environ if name.startswith("PADDLE_")]:
+        del os.environ[name]
+    paddle.distributed.parallel._global_parallel_env = None
+    assert (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) == (0, 1)
+    pc.init(address, rank=1 - place, size=2)
+    words = paddles_own_words()
+    pc.shutdown()
+    return words
+
+
+def test_paddles_own_words_know_the_world_and_do_not_train_apart(tmp_path: Path) -> None:
+    launched = testing.run(paddles_own_words, 2)
+    by_hand = testing.run(words_after_a_world_by_hand, 2, f"file://{tmp_path}/meeting", init=False)
+    for words in (launched, by_hand[::-1]):
+        assert [each[:3] for each in words] == [
+            (0, 2, [[0, 1], [4, 5]]),
+            (1, 2, [[2, 3], [6, 7]]),
+        ]
+        assert all("init_parallel_env" in each[3] for each in words)

@@ -127,6 +127,21 @@ def test_an_unchanged_ddp_program_trains_on_pycollective_by_the_variable_alone()
         assert found == [[[1.5, 1.5]], [0, 1], "ProcessGroupPycollective", 2, rank == 0]
 
 
+def reduced_by_torchs_own_hook() -> list[float]:
+    dist.init_process_group("pycollective", timeout=timedelta(seconds=20))
+    model = torch.nn.Linear(2, 1, bias=False)
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+    ddp(torch.full((1, 2), dist.get_rank() + 1.0)).sum().backward()
+    dist.destroy_process_group()
+    return model.weight.grad.flatten().tolist()
+
+
+def test_ddps_built_in_hooks_go_by_pycollective() -> None:
+    of_ranks = testing.run(reduced_by_torchs_own_hook, 2, init=False, timeout_s=DEADLINE_S)
+    assert of_ranks == [[1.5, 1.5], [1.5, 1.5]]
+
+
 def quorums(folder: str) -> list[float]:
     """Three ranks, then the two that are left, beside a world that stays as it is."""
     rank = pc.rank()
@@ -170,6 +185,34 @@ def caught() -> bool:
 
 def test_errors_are_runtime_errors_as_those_of_torch_are() -> None:
     assert testing.run(caught, 2, init=False, timeout_s=DEADLINE_S) == [True, True]
+
+
+LOCAL = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+
+def without_torchs_variables(address: str, asked: dict[str, str]) -> list[str | None]:
+    """As under mpirun: rank and size are said by variables of the launcher's own. `asked`: what the user has set."""
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *LOCAL):
+        os.environ.pop(name, None)
+    os.environ.update(asked)
+    if address:
+        pc.init(address, rank=int(os.environ["PYCOLLECTIVE_RANK"]), size=2)
+    dist.init_process_group("pycollective", timeout=timedelta(seconds=20))
+    assert [dist.get_rank(), dist.get_world_size()] == [pc.rank(), 2]
+    found = [os.environ.get(name) for name in LOCAL]
+    dist.destroy_process_group()
+    return found
+
+
+def test_a_program_finds_its_local_rank_where_the_launcher_does_not_set_torchs_variables(
+    tmp_path: Path,
+) -> None:
+    def found(address: str = "", **asked: str) -> list[list[str | None]]:
+        return testing.run(without_torchs_variables, 2, address, asked, init=False, timeout_s=DEADLINE_S)
+
+    assert found() == [["0", "2"], ["1", "2"]]
+    assert found(LOCAL_RANK="5") == [["5", "2"], ["5", "2"]]
+    assert found(f"file://{tmp_path}/meeting") == [[None, None]] * 2  # nobody has launched these
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,37 @@ from pycollective.launching.detect.variables import integer, rank_of, require
 RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS"
 LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
 NAMES = (RANK, SIZE, ENDPOINTS)
+# By these Paddle's own functions, such as get_rank(), know the place. Our launchers and init() set them.
+VARIABLES = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
+# What else Paddle's launcher says of a place, for its own ranks.
+OF_PLACE = frozenset(
+    (
+        *NAMES,
+        LOCAL_RANK,
+        LOCAL_SIZE,
+        "PADDLE_RANK_IN_NODE",
+        "PADDLE_CURRENT_ENDPOINT",
+        "PADDLE_MASTER",
+        "PADDLE_GLOBAL_RANK",
+        "PADDLE_GLOBAL_SIZE",
+        "PADDLE_NNODES",
+    )
+)
+
+
+def variables_of(rank: int, size: int, local_rank: int) -> dict[str, str]:
+    """The variables by which Paddle's functions know a place that its launcher has not given."""
+    return dict(zip(VARIABLES, map(str, (rank, size, local_rank)), strict=True))
+
+
+def are_ours(env: Mapping[str, str]) -> bool:
+    """Whether they are ours: Paddle's launcher, which sets all of VARIABLES as well, always gives the endpoints."""
+    return all(env.get(name) for name in VARIABLES) and not env.get(ENDPOINTS)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
     """Without a board: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
-    if not env.get(RANK) or not env.get(SIZE):
+    if not env.get(RANK) or not env.get(SIZE) or are_ours(env):
         return None
     rank, size = rank_of(env, RANK, SIZE)
     if size == 1:

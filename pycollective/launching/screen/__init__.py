@@ -14,6 +14,7 @@ from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
+from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tail import Tail
 from pycollective.launching.screen.tracebacks import Ending, Tracebacks
 
@@ -39,6 +40,7 @@ class Screen:
         self.on_closed = on_closed  # called once, when nobody reads us any more
         self.on_failed = on_failed  # called when something cannot be written for any other reason
         self.closed = False
+        self.stopping = False  # whether the ranks that run have got our SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
@@ -74,6 +76,8 @@ class Screen:
         if self.prefix:
             if name == "err":
                 lines = self.but_for_errors(rank, lines)
+            elif self.stopping:
+                lines = without_block(lines)
             return self.show_lines(rank, name, lines)
         return self.write(name, text)
 

@@ -24,11 +24,15 @@ import torch
 from torch.utils.data import DataLoader
 
 from pycollective.errors import InvalidArgument
-from pycollective.torch.auto.sizes import weighing
+from pycollective.torch.auto.sizes import Place, weighing
 
 __all__ = ["Batch", "Batches", "Pass", "Share"]
 
 WHO = "pycollective.torch.auto"
+OF_PARTS = (
+    "Every other number (accuracy, len(x), a loss before backward() or one of its terms) is of this rank's part: "
+    "pc.metrics.mean() or sum() makes it whole (docs/auto.md)"
+)
 
 
 class Batch(NamedTuple):
@@ -98,6 +102,8 @@ class Batches:
         self._cuts = 0
         self._warned = False
         self._looked = False  # whether the program weighs by the sizes of batches
+        self._weighs: Place | None = None  # where it does
+        self._told_of_parts = False
         self.eval_mode = False  # whether the last module to change its mode went into eval()
 
     def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
@@ -132,6 +138,8 @@ class Batches:
         running.had_cut |= batch.cut
         self._cuts += batch.cut
         self._new[running] = None
+        if batch.cut:
+            self._warn_of_parts()
 
     def leave_out(self, running: Pass) -> None:
         """The next batch raised as it was loaded, and the script may go on."""
@@ -209,13 +217,28 @@ class Batches:
         if self._looked or training.cutting:
             return
         self._looked = True
-        if self._rank == 0 and (where := weighing()):
+        self._weighs = weighing() if self._rank == 0 else None
+        if self._weighs is not None and self._weighs.certain:
+            self._told_of_parts = True
             warnings.warn(
-                f"{WHO}: {where} adds up or weighs by the size of a batch: len(x) is that of this rank's part from the "
-                "second batch of a training loop on, while loss.item() after backward() is of the whole batch. For a "
-                "mean over an epoch add up loss.item() and divide by the number of batches (docs/auto.md)",
+                f"{WHO}: {self._weighs.where} adds up or weighs by the size of a batch: len(x) is that of this rank's "
+                "part from the second batch of a training loop on, while loss.item() after backward() is of the whole "
+                f"batch. For a mean over an epoch add up loss.item() and divide by the number of batches. {OF_PARTS}",
                 stacklevel=2,
             )
+
+    def _warn_of_parts(self) -> None:
+        """With the first batch that is cut: no number of a rank's part shows that it is one."""
+        if self._told_of_parts or self._rank != 0:
+            return
+        self._told_of_parts = True
+        where = self._weighs.where if self._weighs is not None else ""
+        hint = f"; {where} may add up or weigh by the size of a batch" if where else ""
+        warnings.warn(
+            f"{WHO}: from here on each rank computes with its part of a batch. loss.item() after backward() is of the "
+            f"whole batch. {OF_PARTS}{hint}",
+            stacklevel=4,  # the loop over the loader
+        )
 
     def _warn_whole(self, what: str) -> None:
         if self._rank == 0 and not self._warned:

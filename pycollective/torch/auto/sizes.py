@@ -1,7 +1,9 @@
 """A training loop that weighs numbers by len(x): x is whole in the first batch and this rank's part in the others.
 
 A loss is that of the whole batch, so `total += loss.item() * len(x)` is no mean of anything. Nothing can be seen of it
-as the program runs; but its text can be read, once, where the optimizer is stepped.
+as the program runs; but its text can be read, once, where the optimizer is stepped: the loops around that line, the
+function and the class that it is in. Whether a branch is ever taken the text does not say, nor what becomes of a size
+that a function returns: such places are told as what may be.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 import pycollective
 
-__all__ = ["weighing"]
+__all__ = ["Place", "weighing"]
 
 INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 OURS = [os.path.dirname(each.__file__ or "") for each in (torch, pycollective)]
@@ -39,30 +42,50 @@ SHOWS = frozenset(  # what shows numbers, and computes nothing with them
         "set_description",
     )
 )
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
+Loop = ast.For | ast.AsyncFor
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def weighing() -> str:
-    """Where the loop that called us weighs or counts by the size of a batch, as "train.py:12"; or an empty text.
+class Place(NamedTuple):
+    """A line that weighs."""
+
+    where: str  # "train.py:12"
+    certain: bool  # each batch comes there, and the size is computed with
+
+
+class Around(NamedTuple):
+    """What is around a line of a text: the innermost function, in that a loop, and outside of it a class."""
+
+    loop: Loop | None
+    function: Function | None
+    of_class: ast.ClassDef | None
+
+
+def weighing() -> Place | None:
+    """Where the loop that called us weighs or counts by the size of a batch, if it does.
 
     A look at the text of a program that is not ours: whatever goes wrong with it, the training goes on.
     """
     try:
         return _weighing(sys._getframe(1))
     except Exception:  # such as a RecursionError of the parser
-        return ""
+        return None
 
 
-def _weighing(frame: types.FrameType | None) -> str:
+def _weighing(frame: types.FrameType | None) -> Place | None:
+    maybe: Place | None = None
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(LIBRARIES) and (loop := _loop_around(_tree(name), frame.f_lineno)):
-            names = _of_batches(loop)
-            for node in _inside(loop):
-                if names and _weighs(node, names):
-                    return f"{os.path.basename(name)}:{getattr(node, 'lineno', loop.lineno)}"
+        if not name.startswith(LIBRARIES):
+            for line, certain in _lines(_around(_tree(name), frame.f_lineno), frame.f_lineno):
+                place = Place(f"{os.path.basename(name)}:{line}", certain)
+                if certain:
+                    return place
+                maybe = maybe or place
         frame = frame.f_back
-    return ""
+    return maybe
 
 
 @functools.lru_cache(maxsize=64)
@@ -70,17 +93,43 @@ def _tree(name: str) -> ast.Module:
     return ast.parse("".join(linecache.getlines(name)))
 
 
-def _loop_around(tree: ast.AST, line: int) -> ast.For | ast.AsyncFor | None:
-    """The innermost one around that line, in the function that the line is in."""
-    found: ast.For | ast.AsyncFor | None = None
+def _around(tree: ast.AST, line: int) -> Around:
+    loop: Loop | None = None
+    function: Function | None = None
+    of_class: ast.ClassDef | None = None
     node: ast.AST | None = tree
     while node is not None:
         if isinstance(node, SCOPES):
-            found = None
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            found = node
+            loop = None
+            function = node if isinstance(node, FUNCTIONS) else None
+            of_class = node if isinstance(node, ast.ClassDef) else of_class
+        elif isinstance(node, Loop):
+            loop = node
         node = next((each for each in _parts(node) if _has_line(each, line)), None)
-    return found
+    return Around(loop, function, of_class)
+
+
+def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
+    """Those that weigh, and whether that is certain."""
+    if around.loop is not None:
+        names = _made_of(_names(around.loop.target), around.loop)
+        for node, certain in _inside(around.loop, line):
+            if names and _weighs(node, names):
+                yield getattr(node, "lineno", around.loop.lineno), certain
+    elif around.function is not None:  # that is called for each batch
+        names = _made_of(_parameters(around.function), around.function)
+        for node, certain in _inside(around.function, line):
+            if isinstance(node, ast.AugAssign) and _weighs(node, names):
+                yield node.lineno, certain
+            elif isinstance(node, ast.Return) and any(_has_size(each, names) for each in _values(node.value)):
+                yield node.lineno, False
+    for each in around.of_class.body if around.of_class is not None else ():
+        if isinstance(each, FUNCTIONS) and each is not around.function:
+            names = _made_of(_parameters(each), each)
+            for node, _ in _inside(each, line):
+                adds = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
+                if adds and _weighs(node, names):
+                    yield getattr(node, "lineno", each.lineno), False
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -96,12 +145,29 @@ def _has_line(node: ast.AST, line: int) -> bool:
     return node.lineno <= line <= node.end_lineno  # type: ignore[attr-defined,no-any-return]
 
 
-def _inside(loop: ast.AST) -> Iterator[ast.AST]:
-    """What the loop computes itself: neither in functions that it makes, nor only to be shown."""
-    for node in ast.iter_child_nodes(loop):
-        if not isinstance(node, (*SCOPES, ast.JoinedStr)) and not _shows(node):
-            yield node
-            yield from _inside(node)
+def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[ast.AST, bool]]:
+    """What is computed there, neither in functions that are made there nor only to be shown, and whether it always is.
+
+    `line`: that is running, so the branches that it is in are taken.
+    """
+    for node, taken in _children(tree, line):
+        if taken is not None and not isinstance(node, (*SCOPES, ast.JoinedStr)) and not _shows(node):
+            yield node, certain and taken
+            yield from _inside(node, line, certain and taken)
+
+
+def _children(tree: ast.AST, line: int) -> Iterator[tuple[ast.AST, bool | None]]:
+    """With whether they are always reached; None: never."""
+    branches: dict[int, bool | None] = {}
+    if isinstance(tree, ast.If):
+        always = bool(tree.test.value) if isinstance(tree.test, ast.Constant) else None
+        for branch, value in ((tree.body, True), (tree.orelse, False)):
+            here = any(_has_line(each, line) for each in branch)
+            reached = here or (False if always is None else True if always is value else None)
+            branches |= {id(each): reached for each in branch}
+    for node in ast.iter_child_nodes(tree):
+        sometimes = isinstance(node, (ast.ExceptHandler, ast.match_case, ast.IfExp))
+        yield node, branches.get(id(node), not sometimes)
 
 
 def _shows(node: ast.AST) -> bool:
@@ -112,15 +178,32 @@ def _shows(node: ast.AST) -> bool:
     return getattr(node.func, "attr", getattr(node.func, "id", "")) in SHOWS
 
 
-def _of_batches(loop: ast.For | ast.AsyncFor) -> set[str]:
-    """What the loop puts there, and what it makes of it."""
-    names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-    for node in _inside(loop):
+def _names(tree: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+
+
+def _parameters(function: Function) -> set[str]:
+    given = function.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return {*names, *(each.arg for each in (given.vararg, given.kwarg) if each)} - {"self", "cls"}
+
+
+def _made_of(names: set[str], tree: ast.AST) -> set[str]:
+    """These, and what is made of them there."""
+    names = set(names)
+    for node, _ in _inside(tree, 0):
         if isinstance(node, ast.Assign) and _mentions(node.value, names):
-            names |= {
-                each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)
-            }
+            names |= {name for target in node.targets for name in _names(target)}
     return names
+
+
+def _values(node: ast.AST | None) -> list[ast.AST]:
+    """What a function returns, one by one."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return list(node.elts)
+    if isinstance(node, ast.Dict):
+        return list(node.values)
+    return [] if node is None else [node]
 
 
 def _weighs(node: ast.AST, names: set[str]) -> bool:

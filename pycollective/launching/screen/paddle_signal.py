@@ -1,0 +1,34 @@
+"""What Paddle writes to standard output where our SIGTERM ends a rank: a block as of a crash, above our report.
+
+It names the process that has sent the signal. Only where that is this one, the block says nothing new.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["without_block"]
+
+RULE = re.compile(rb"-{10,}")
+HEADER = b"C++ Traceback (most recent call last):"
+STOPPED = b"FatalError: `Termination signal` is detected by the operating system."
+SENT = re.compile(
+    rb"\s*\[SignalInfo: \*\*\* SIGTERM \(.*\) received by PID \d+ \(.*\) from PID (\d+) \*\*\*\]"
+)
+
+
+def without_block(lines: list[bytes]) -> list[bytes]:
+    """These lines but for the block, if this process has sent the signal."""
+    if HEADER not in lines:
+        return lines
+    header = lines.index(HEADER)
+    last = next((number for number in range(header, len(lines)) if SENT.fullmatch(lines[number])), None)
+    sent = None if last is None else SENT.fullmatch(lines[last])
+    if last is None or sent is None or int(sent[1]) != os.getpid() or STOPPED not in lines[header:last]:
+        return lines
+    first = header - 1 if header and RULE.fullmatch(lines[header - 1]) else header
+    while first and not lines[first - 1].strip():
+        first -= 1
+    after = next((number for number in range(last + 1, len(lines)) if lines[number].strip()), len(lines))
+    return lines[:first] + lines[after:]

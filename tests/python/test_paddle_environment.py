@@ -1,0 +1,66 @@
+"""Paddle's functions know the world that init() makes. Here without Paddle; test_paddle_training.py has it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pycollective import paddle_environment
+
+NAMES = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE")
+
+
+@pytest.fixture
+def parallel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What stands for Paddle, as if it had been asked before there was a world."""
+    module = SimpleNamespace(_global_parallel_env=SimpleNamespace(rank=0, world_size=1))
+    monkeypatch.setitem(sys.modules, "paddle", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "paddle.distributed.parallel", module)
+    for name in NAMES:  # to be taken away afterwards
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return module
+
+
+def variables_after(rank: int, size: int, local_rank: int) -> list[str | None]:
+    world: Any = SimpleNamespace(rank=rank, size=size, local_rank=local_rank)
+    paddle_environment.set_variables(world)
+    return [os.environ.get(name) for name in NAMES]
+
+
+def test_a_world_that_no_launcher_of_ours_made_has_paddles_variables_and_what_paddle_has_kept_is_forgotten(
+    parallel: SimpleNamespace,
+) -> None:
+    assert variables_after(2, 3, 1) == ["2", "3", "1"]
+    assert parallel._global_parallel_env is None
+
+
+def test_the_next_world_gets_them_anew_and_a_world_of_one_is_nothing_new(parallel: SimpleNamespace) -> None:
+    assert variables_after(0, 1, 0) == [None, None, None]
+    assert parallel._global_parallel_env is not None
+    assert variables_after(2, 3, 1) == ["2", "3", "1"]
+    assert variables_after(1, 2, 1) == ["1", "2", "1"]
+    assert variables_after(0, 1, 0) == ["0", "1", "0"]
+
+
+def test_what_paddles_launcher_or_the_user_has_said_stays(
+    parallel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "7")
+    assert variables_after(2, 3, 1) == ["7", None, None]
+    for name, value in zip(NAMES, ("1", "2", "1"), strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "a:1,b:1")
+    assert variables_after(2, 3, 1) == ["1", "2", "1"]
+
+
+def test_nothing_is_said_where_there_is_no_paddle(
+    parallel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "paddle")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert variables_after(2, 3, 1) == [None, None, None]
