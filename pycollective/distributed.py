@@ -1,4 +1,4 @@
-"""What `import torch.distributed as dist` becomes for who guesses the name: an error that says which words to write."""
+"""An import of this name, guessed after torch.distributed, is an error that says what to write instead."""
 
 raise ImportError(
     "there is no pycollective.distributed: write `import pycollective as pc`, then pc.init(), pc.rank(), pc.size(), "

@@ -38,9 +38,11 @@ NAMES: dict[str, str] = {
     "one rank of each host",
     "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env": "pc.init()",
     "destroy_process_group finalize Finalize gloo_release": "pc.shutdown()",
-    "is_available is_nccl_available is_gloo_available is_mpi_available is_torchelastic_launched nccl_built mpi_built "
-    "gloo_built cuda_built rocm_built ccl_built ddl_built mpi_enabled gloo_enabled is_backend_available "
-    "mpi_threads_supported": "pc.available(), or `pycollective doctor`",
+    "is_nccl_available nccl_built": 'bool(pc.available("nccl"))',
+    "cuda_built rocm_built": 'bool(pc.available("cuda"))',
+    "is_available is_gloo_available is_mpi_available is_torchelastic_launched mpi_built gloo_built ccl_built ddl_built "
+    "mpi_enabled gloo_enabled is_backend_available mpi_threads_supported": "nothing: it is always there. "
+    "`pycollective doctor` shows what this machine has",
     "get_backend": "pc.info().transport",
     "override_backend": 'pc.init(backend="tcp"): a world has one for all its calls',
     "ParallelEnv ParallelMode": "pc.info(), pc.rank(), pc.size()",
@@ -50,7 +52,8 @@ NAMES: dict[str, str] = {
     "get_state set_state": "pc.group([pc.rank()]), a group of one, whose calls stay here",
     "WORLD COMM_WORLD get_group get_default_group ProcessSet global_process_set": "pc.world()",
     "new_group add_process_set Group_incl": "pc.group([0, 2])",
-    "shrink_group": "pc.group(range(pc.size() - 1)), with the ranks that stay",
+    "shrink_group": "pc.group([0, 2]) for ranks that live. A world with a dead rank ends: pycollective run "
+    "--max-restarts 3 starts all of them again",
     "remove_process_set Free": "close() of the group",
     "ProcessGroup": "pc.Group",
     "new_subgroups new_subgroups_by_enumeration split_group Split Comm_split": "pc.world().split(color)",
@@ -153,7 +156,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.user_set": 'store.set("k", 1)',
     "Store.user_get": 'store.get("k", timeout=10)',
     "Store.user_pop": 'store.pop("k")',
-    "Store.compare_set": 'store.add("k") == 1, which is true for the first who comes',
+    "Store.compare_set": 'store.add("k") == 1, which is true for the first rank that comes',
     "Store.delete_key": 'store.delete("k")',
     "Store.has_key": 'store.check("k")',
     "Store.multi_get": "[store.get(key) for key in keys]",
@@ -339,7 +342,10 @@ def _is_import_from(frame: FrameType | None) -> bool:
     """Whether that is where it stands, and not in getattr() or hasattr(), for which a name is there or not."""
     import dis
 
-    return frame is not None and frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
+    if frame is None:
+        return False
+    at = frame.f_lasti  # a frame of compiled code has no byte there
+    return frame.f_code.co_code[at : at + 1] == bytes([dis.opmap["IMPORT_FROM"]])
 
 
 def missing_in(owner: type, kind: str, name: str) -> AttributeError:

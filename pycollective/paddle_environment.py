@@ -29,7 +29,8 @@ def set_variables(world: Group) -> None:
     # Paddle keeps what it has found there first.
     parallel = sys.modules.get("paddle.distributed.parallel")
     kept = getattr(parallel, "_global_parallel_env", None)
-    if kept is not None and (kept.rank, kept.world_size) != (world.rank, world.size):
+    known = getattr(kept, "rank", None), getattr(kept, "world_size", None)
+    if kept is not None and known != (world.rank, world.size):
         parallel._global_parallel_env = None  # type: ignore[union-attr]
 
 

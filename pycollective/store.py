@@ -75,6 +75,8 @@ class Store:
     if not TYPE_CHECKING:  # to which every attribute would seem to be there
 
         def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(f"'Store' object has no attribute {name!r}", name=name)
             from pycollective.foreign_words import missing_in
 
             raise missing_in(Store, "Store", name)

@@ -10,6 +10,7 @@ example: .venv/bin/python tests/many_ranks.py --times 20
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -56,20 +57,25 @@ def one_round(ranks: int) -> str:
     with tempfile.TemporaryDirectory() as name:
         began = time.monotonic()
         command = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--grace", "120", __file__]
-        world = subprocess.run(
+        world = subprocess.Popen(
             command,
             env={**os.environ, AS_RANK: name, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=ROUND_S,
+            start_new_session=True,
         )
+        try:
+            output, _ = world.communicate(timeout=ROUND_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(world.pid, signal.SIGKILL)  # ranks that are left ignore SIGTERM
         took_s = time.monotonic() - began
         heard = [json.loads(file.read_text()) for file in Path(name).glob("rank*")]
         killed = Path(name) / "killed"
         assert (killed.exists(), len(heard)) == (True, ranks - 1), (
             f"{len(heard)} of {ranks - 1} ranks named the killed one; the launcher's exit code is {world.returncode}:\n"
-            + world.stdout[-4000:]
+            + output[-4000:]
         )
         named = {rank for rank, _ in heard}
         assert named == {ranks // 2}, f"rank {ranks // 2} was killed, and ranks named {sorted(named)}"

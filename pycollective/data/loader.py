@@ -228,6 +228,8 @@ def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: A
         )
     if arrays is None:
         members = list(_members(dataset))
+        if isinstance(dataset, dict) and [*dataset] == [*range(len(dataset))]:
+            return None  # samples by their numbers
         if isinstance(dataset, dict) or any(isinstance(each, list) or _has_array(each) for each in members):
             raise InvalidArgument(
                 f"{CALL}: this {type(dataset).__name__} has something that is no array: it holds columns, which are "

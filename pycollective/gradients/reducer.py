@@ -391,7 +391,7 @@ def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) 
 
 def _explained(error: CollectiveError | None, title: str) -> CollectiveError:
     assert error is not None
-    text = f"{error}\nThis was {title}."
+    text = f"{str(error).rstrip('.')}.\nThis was {title}."
     if isinstance(error, CollectiveMismatch) and "barrier" in str(error):
         text += " A rank that made a barrier instead may have given this step up, with reset()."
     error.args = (text,)

@@ -41,6 +41,7 @@ class Options:
     settings: bool = False  # below the banner, a row for each of them
     only: frozenset[int] = frozenset()  # the ranks whose output is shown; none: all
     stdin: int | None = None  # the rank that has our standard input
+    ranks_are_named: bool = True  # by -n or --gpus
 
     @property
     def shown(self) -> Collection[int]:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Sequence
 from types import FrameType
 
+from pycollective import devices
 from pycollective.errors import CollectiveError
 from pycollective.launching import child, gpus, machines, report
 from pycollective.launching.environment import World, free_port
@@ -93,6 +94,8 @@ def say_more(options: Options, world: World) -> None:
     """Below the banner."""
     if options.settings:
         report.show(report.settings(options, world, os.environ))
+    if not options.ranks_are_named and devices.visible_gpus():
+        report.say(f"{options.ranks} ranks, one for each GPU that is visible here; -n gives another number")
     if missing := gpus.missing(options.gpus):
         report.say(missing)
 

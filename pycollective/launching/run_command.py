@@ -185,8 +185,10 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
         )
     if given.local_rank_arg and command[0] != sys.executable:
         parser.error(f"--local-rank-arg is for script.py or -m module; where would {command[0]} take it?")
+    named = given.ranks or len(given.gpus or ())
     options = Options(
-        ranks=given.ranks or len(given.gpus or ()) or ranks_by_default(),
+        ranks=named or ranks_by_default(),
+        ranks_are_named=bool(named),
         command=command,
         arguments=arguments,
         local_rank_arg=given.local_rank_arg,

@@ -10,13 +10,13 @@ from pycollective.errors import Unsupported
 __all__ = ["refuse_gpus"]
 
 
-def refuse_gpus(who: str, tensors: Mapping[str, Any]) -> None:
+def refuse_gpus(call: str, tensors: Mapping[str, Any]) -> None:
     """Raises if one of these lies elsewhere."""
     for name, tensor in tensors.items():
         place = tensor.place
         if not (place.is_cpu_place() or place.is_cuda_pinned_place()):
             raise Unsupported(
-                f'{who}: "{name}" lies on {place}, and pc.paddle trains on the CPU alone: call '
+                f'{call}: "{name}" lies on {place}, and pc.paddle trains on the CPU alone: call '
                 'paddle.set_device("cpu") before the model and its inputs are made. On GPUs train with '
                 "pc.torch.DataParallel, or with Paddle's own DataParallel under `python -m paddle.distributed.launch`"
             )

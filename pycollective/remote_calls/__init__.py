@@ -203,8 +203,9 @@ def call_async(
 ) -> Future[T] | Future[Any]:
     """Run a function on another rank, as call() does, and go on meanwhile.
 
-    The arguments are copied before this returns. A rank runs its functions one at a time, so calls to several ranks run
-    at once, and calls to one rank one after the other. The end of the block waits for all of them.
+    The call is sent before this returns, so the arguments may change then. A rank runs its functions one at a time:
+    calls to several ranks run at once, and calls that one thread makes to one rank run in their order. The end of the
+    block waits for all of them. What a call raises is lost if nothing asks its Future.
 
     Parameters:
         function, args, kwargs: as for call().
@@ -216,7 +217,9 @@ def call_async(
         `asyncio.wrap_future()` makes it one that can be awaited.
 
     Raises:
-        InvalidArgument: as call(), but for a result that cannot be sent.
+        InvalidArgument: as call(), but for a result that cannot be sent; also to this rank inside a function that is
+            being served.
+        CollectiveTimeout, PeerFailure: the call could not be sent.
 
     Example:
         >>> import pycollective as pc
@@ -236,7 +239,7 @@ def call_async(
 def _found(
     caller: str, function: Callable[..., Any] | str, rank: int, timeout: float | None
 ) -> tuple[Service, str, int]:
-    """Who is to be asked for what. Raises InvalidArgument."""
+    """The block, the name of the function and the rank. Raises InvalidArgument."""
     service = _service
     name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
     if service is None:

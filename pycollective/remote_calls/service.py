@@ -18,7 +18,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 from pycollective import _core
@@ -31,7 +31,7 @@ from pycollective.remote_error import raised_again, told
 
 __all__ = ["Service"]
 
-MOST_IN_BACKGROUND = 32  # calls of call_async() that are under way at once; later ones wait for these
+Answer = queue.SimpleQueue[Letter | None]  # of a call; None: the block has failed
 
 
 class Service:
@@ -49,14 +49,13 @@ class Service:
         self._turn = threading.RLock()  # to run a function
         self._runs_in: int | None = None  # the thread that has it
         self._inbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()  # the server's
-        self._changed = threading.Condition()  # guards the three below
-        self._calls: dict[tuple[int, int], queue.SimpleQueue[Letter | None]] = {}  # by rank and number
+        self._changed = threading.Condition()  # guards the four below
+        self._last_here = threading.Event()  # set when the last call of call_async() to this rank has run
+        self._last_here.set()
+        self._calls: dict[tuple[int, int], Answer] = {}  # by rank and number
         self._leaving = False
         self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
         self._over = threading.Event()
-        self._background = ThreadPoolExecutor(
-            MOST_IN_BACKGROUND, "pc-call"
-        )  # starts no thread before it has a call
         self._receiver = threading.Thread(target=self._receive, name="pc-serving-receiver", daemon=True)
 
     def start(self) -> None:
@@ -77,14 +76,29 @@ class Service:
     def call_async(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Future[Any]:
-        """The same in a thread of its own. What cannot be sent is refused here."""
+        """The same, and the result comes in a thread of its own. What cannot be sent is refused here.
+
+        The call is sent before this returns, so that those to one rank run in the order in which they are made.
+        """
         clock = self._clock(timeout)
-        self._check(name)
         self._refuse_if_served(name, rank)
-        if rank == self.group.rank:
-            return self._background.submit(self._run_here, name, args, kwargs, clock)
-        value = sealed((args, kwargs), f"call({name}): (args, kwargs)")
-        return self._background.submit(self._ask, name, value, rank, clock)
+        with contextlib.ExitStack() as under_way:
+            if rank == self.group.rank:
+                under_way.enter_context(self._under_way(name, rank))
+                finish = self._after_earlier(
+                    functools.partial(self._run, name, args, kwargs, clock), name, clock
+                )
+            else:
+                value = sealed((args, kwargs), f"call({name}): (args, kwargs)")
+                number, answer = under_way.enter_context(self._under_way(name, rank))
+                self._send(name, value, rank, number, clock)
+                finish = functools.partial(self._result, name, rank, answer, clock)
+            future: Future[Any] = Future()
+            future.set_running_or_notify_cancel()
+            threading.Thread(
+                target=_finish_into, args=(future, finish, under_way.pop_all()), name="pc-call", daemon=True
+            ).start()
+        return future
 
     def _clock(self, timeout: float | None) -> Clock:
         return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
@@ -95,8 +109,28 @@ class Service:
 
     def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
         counted = contextlib.nullcontext() if self._is_served() else self._under_way(name, self.group.rank)
-        with counted, self._alone(name, clock):
+        with counted:
+            return self._run(name, args, kwargs, clock)
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
+        with self._alone(name, clock):
             return self.functions[name](*args, **kwargs)
+
+    def _after_earlier(self, run: Callable[[], Any], name: str, clock: Clock) -> Callable[[], Any]:
+        """To run when the calls of call_async() to this rank that were made before have run."""
+        with self._changed:
+            earlier, mine = self._last_here, threading.Event()
+            self._last_here = mine
+
+        def finish() -> Any:  # noqa: ANN401
+            try:
+                if not earlier.wait(clock.left_s()):
+                    raise self._timed_out(name, self.group.rank, clock)
+                return run()
+            finally:
+                mine.set()
+
+        return finish
 
     def _refuse_if_served(self, name: str, rank: int) -> None:
         if self._is_served():
@@ -107,11 +141,20 @@ class Service:
 
     def _ask(self, name: str, value: Bytes, rank: int, clock: Clock) -> Any:  # noqa: ANN401
         with self._under_way(name, rank) as (number, answer):
-            try:
-                self._post.send(rank, Letter("call", number, name, value), clock.left_s())
-                letter = answer.get(timeout=clock.left_s())
-            except (CollectiveTimeout, queue.Empty):
-                raise self._timed_out(name, rank, clock) from None
+            self._send(name, value, rank, number, clock)
+            return self._result(name, rank, answer, clock)
+
+    def _send(self, name: str, value: Bytes, rank: int, number: int, clock: Clock) -> None:
+        try:
+            self._post.send(rank, Letter("call", number, name, value), clock.left_s())
+        except CollectiveTimeout:
+            raise self._timed_out(name, rank, clock) from None
+
+    def _result(self, name: str, rank: int, answer: Answer, clock: Clock) -> Any:  # noqa: ANN401
+        try:
+            letter = answer.get(timeout=clock.left_s())
+        except queue.Empty:
+            raise self._timed_out(name, rank, clock) from None
         if letter is None:
             self._check(name)
         assert letter is not None
@@ -122,7 +165,6 @@ class Service:
 
     def leave(self) -> None:
         """Waits until all ranks have come here, and raises what failed on any of them meanwhile."""
-        self._background.shutdown()
         with self._changed:
             self._leaving = True
             self._changed.wait_for(lambda: self._failure is not None or not self._calls)
@@ -150,10 +192,10 @@ class Service:
             raise InvalidArgument(f"call({name}): this rank is leaving its block of `with pc.serving(...)`")
 
     @contextlib.contextmanager
-    def _under_way(self, name: str, rank: int) -> Iterator[tuple[int, queue.SimpleQueue[Letter | None]]]:
+    def _under_way(self, name: str, rank: int) -> Iterator[tuple[int, Answer]]:
         """The number of a call, and where its answer arrives; one that comes later is dropped."""
         key = rank, next(self._numbers)
-        answer: queue.SimpleQueue[Letter | None] = queue.SimpleQueue()
+        answer: Answer = queue.SimpleQueue()
         with self._changed:
             self._check(name)
             self._calls[key] = answer
@@ -249,3 +291,15 @@ class Service:
             return Letter("answer", letter.number, value=value)
         except BaseException as error:  # the caller's
             return Letter("error", letter.number, value=sealed(told(error), "error"))
+
+
+def _finish_into(
+    future: Future[Any], finish: Callable[[], Any], under_way: contextlib.AbstractContextManager[Any]
+) -> None:
+    with under_way:
+        try:
+            result = finish()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

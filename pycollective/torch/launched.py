@@ -39,7 +39,10 @@ _kept: list[WorldStore] = []  # C++ holds its own half of a store alone
 
 def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
     world = _core.world()
-    if lifetime.launcher() not in (NO_LAUNCHER, BY_HAND):  # who would take them for a place said in part
+    if lifetime.launcher() not in (
+        NO_LAUNCHER,
+        BY_HAND,
+    ):  # where init() would take them for a part of a place
         os.environ.setdefault("LOCAL_RANK", str(world.local_rank))
         os.environ.setdefault("LOCAL_WORLD_SIZE", str(world.local_size))
     number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pycollective._core import Group
-from pycollective.advice import advised, elsewhere
+from pycollective.advice import Elsewhere, advised
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
@@ -64,7 +64,6 @@ class _Arrangement:
         ]
 
 
-@elsewhere("backward", kind="DistributedOptimizer")  # of Jittor's
 class _Distributed(Optimizer):
     """What the class of an optimizer gets in front of it."""
 
@@ -257,7 +256,10 @@ def DistributedOptimizer(
     if ranks.rank != 0:
         optimizer.load_state_dict(state)
     kind = type(optimizer)
-    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    members: dict[str, Any] = {"__module__": kind.__module__}
+    if not hasattr(kind, "backward"):  # Jittor's optimizers have it, as some of torch's users
+        members["backward"] = Elsewhere("DistributedOptimizer", "backward")
+    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), members)
     optimizer._gradients = gradients
     optimizer._arrangement = arrangement
     return optimizer

@@ -23,7 +23,7 @@ if launchers.torch() is not None:
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pycollective.torch.auto import applied, sizes
+from pycollective.torch.auto import applied, batches, sizes
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -379,3 +379,10 @@ def test_only_texts_of_the_program_are_read_and_none_of_them_stops_it() -> None:
     assert found_in(f"{sysconfig.get_path('purelib')}/lightning/loop.py", LOOP) is None
     for number, text in enumerate(("-" * 100_000 + "1", '"""', "def (", "\0", "")):
         assert found_in(f"/home/me/broken{number}.py", text) is None
+
+
+def test_a_warning_that_would_be_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batches._warn("numbers of a part", stacklevel=2)
+    assert "numbers of a part" in capsys.readouterr().err

@@ -106,8 +106,9 @@ def a_list_that_may_be_samples_or_columns_is_refused_without_a_collate_fn() -> N
     ):
         with pytest.raises(pc.InvalidArgument, match="has something that is no array"):
             pc.data.DataLoader(mixed, **made)
-    for batch, rows in zip(pc.data.DataLoader(tuple(words), **made), slices(), strict=True):
-        assert batch == words[rows]
+    for samples_of in (tuple(words), dict(enumerate(words))):
+        for batch, rows in zip(pc.data.DataLoader(samples_of, **made), slices(), strict=True):
+            assert batch == words[rows]
 
 
 class Labelled(np.ndarray[Any, Any]):

@@ -41,6 +41,13 @@ def fails_strangely() -> None:
     raise OfItsOwn("no more")
 
 
+noted: list[tuple[int, int]] = []
+
+
+def note(by: int, number: int) -> None:
+    noted.append((by, number))
+
+
 def open_file() -> object:
     return open
 
@@ -101,6 +108,18 @@ def calls_go_on_in_the_background() -> None:
     with pytest.raises(pc.InvalidArgument, match=r"call_async\(echo\): rank must be"):
         pc.call_async(echo, rank=pc.size())
     pc.call_async(echo, 1, rank=0)  # the end of the block waits for it
+
+
+@CHECKS.on(1, 2, 3)
+def calls_of_a_thread_to_a_rank_run_in_their_order() -> None:
+    noted.clear()
+    pc.barrier()
+    with pc.serving(note):
+        for number in range(20):
+            for peer in range(pc.size()):
+                pc.call_async(note, pc.rank(), number, rank=peer)
+    for by in range(pc.size()):
+        assert [number for each, number in noted if each == by] == list(range(20))
 
 
 @CHECKS.on(2)

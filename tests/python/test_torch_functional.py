@@ -328,6 +328,13 @@ def _extremum(wrap: Callable[..., Any]) -> None:
         close(x.grad, total * torch.tensor([rank == owner, 1, rank == others]) / torch.tensor([1, size, 1]))
 
 
+@CHECKS.on(2)
+def the_gradient_of_a_nan_that_max_finds_is_that_of_its_rank() -> None:
+    x = torch.tensor([torch.nan if pc.rank() == 1 else 1.0, 1.0], requires_grad=True)
+    functional().allreduce(x, "max").backward(torch.tensor([torch.nan, 1.0]))
+    assert x.grad.isnan().tolist() == [pc.rank() == 1, False]
+
+
 @CHECKS.on(2, 3)
 def the_gradient_of_min_and_max_goes_to_the_ranks_that_have_the_element() -> None:
     _extremum(lambda call: call)
@@ -638,6 +645,10 @@ def test_a_shape_depends_on_arguments_alone_as_caches_on_disk_need(world_of_one:
 
 WRONG: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "no axis at all": (lambda f, x: f.allgather(x[0]), "0 axes, and no axis 0"),
+    "parts that do not fit": (
+        lambda f, x: f.alltoall(x.view(1, 3), counts=[1, 2], recv_counts=[1, 2], axis=1, concat_axis=0),
+        "side by side",
+    ),
     "no other axis": (lambda f, x: f.alltoall(x, concat_axis=1), "no axis 1"),
     "no axis to scatter": (lambda f, x: f.scatter(x, axis=1), "no axis 1"),
     "no such axis": (lambda f, x: f.alltoall(x, axis=1), "no axis 1"),

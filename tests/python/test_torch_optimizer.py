@@ -343,6 +343,20 @@ def a_group_of_parameters_that_comes_later_is_reduced_too() -> None:
     optimizer.close()
 
 
+class WithBackward(torch.optim.SGD):
+    def backward(self, loss: Any) -> None:
+        loss.backward()
+
+
+@CHECKS.on(2)
+def a_method_of_the_optimizers_own_stays() -> None:
+    model = net()
+    optimizer = DistributedOptimizer(WithBackward(model.parameters(), lr=0.5))
+    optimizer.backward(model(rows(pc.rank(), 0)).sum())
+    optimizer.step()
+    optimizer.close()
+
+
 @CHECKS.on(2)
 def a_group_that_cannot_be_added_leaves_the_optimizer_as_it_was() -> None:
     model, rank = net(), pc.rank()

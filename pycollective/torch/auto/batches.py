@@ -12,6 +12,7 @@ several: that is no matter as long as all of these are alike, and else refused.
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 import zlib
@@ -220,11 +221,11 @@ class Batches:
         self._weighs = weighing() if self._rank == 0 else None
         if self._weighs is not None and self._weighs.certain:
             self._told_of_parts = True
-            warnings.warn(
-                f"{WHO}: {self._weighs.where} adds up or weighs by the size of a batch: len(x) is that of this rank's "
+            _warn(
+                f"{self._weighs.where} adds up or weighs by the size of a batch: len(x) is that of this rank's "
                 "part from the second batch of a training loop on, while loss.item() after backward() is of the whole "
                 f"batch. For a mean over an epoch add up loss.item() and divide by the number of batches. {OF_PARTS}",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _warn_of_parts(self) -> None:
@@ -234,20 +235,28 @@ class Batches:
         self._told_of_parts = True
         where = self._weighs.where if self._weighs is not None else ""
         hint = f"; {where} may add up or weigh by the size of a batch" if where else ""
-        warnings.warn(
-            f"{WHO}: from here on each rank computes with its part of a batch. loss.item() after backward() is of the "
+        _warn(
+            f"from here on each rank computes with its part of a batch. loss.item() after backward() is of the "
             f"whole batch. {OF_PARTS}{hint}",
-            stacklevel=4,  # the loop over the loader
+            stacklevel=5,  # the loop over the loader
         )
 
     def _warn_whole(self, what: str) -> None:
         if self._rank == 0 and not self._warned:
             self._warned = True
             why = "an iterable dataset with workers, batches smaller than the world, or taken ahead of their backward"
-            warnings.warn(
-                f"{WHO}: {what} ({why}): every rank computed the same, which is right, and no faster than one rank",
-                stacklevel=2,
+            _warn(
+                f"{what} ({why}): every rank computed the same, which is right, and no faster than one rank",
+                stacklevel=3,
             )
+
+
+def _warn(text: str, *, stacklevel: int) -> None:
+    """On one rank, so that it is never raised there: the others would lose that rank."""
+    try:
+        warnings.warn(f"{WHO}: {text}", stacklevel=stacklevel)
+    except UserWarning as error:  # as with python -W error
+        print(error, file=sys.stderr)
 
 
 def _unclear(what: str) -> InvalidArgument:

@@ -150,12 +150,12 @@ class _Awaited:
         self._came = True
 
     def __del__(self) -> None:
-        if self._came or sys.is_finalizing():
+        if self._came or sys.is_finalizing() or sys.exc_info()[0] is not None:
             return
         warnings.warn(
             f"pycollective.torch.functional.send: the token of a message to rank {self._peer} went without backward(), "
-            "so what was sent got no gradient: call token.backward() or add the token to the loss. Send x.detach() "
-            "where no gradient is wanted",
+            "so what was sent got no gradient: call token.backward() or add the token to the loss. Where recv() there "
+            "has requires_grad=False, send x.detach()",
             RuntimeWarning,
             stacklevel=2,
         )

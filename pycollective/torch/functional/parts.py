@@ -220,11 +220,17 @@ def alltoall(
             "alltoall: counts and recv_counts go together: a graph has no place for a result whose size the call "
             "finds out"
         )
+    if concat_axis is not None:
+        _check_axis("alltoall", x, concat_axis)
+        if concat_axis % x.dim() != axis % x.dim() and len(set(recv_counts or ())) > 1:
+            raise InvalidArgument(
+                f"alltoall: parts of the lengths {list(recv_counts or ())} in axis {axis} cannot stand side by side in "
+                f"axis {concat_axis}: leave concat_axis out, or pad them to one length"
+            )
     number = number_of(group)
     result = _alltoall(x, axis, counts, recv_counts, number, timeout)
     if concat_axis is None:
         return result
-    _check_axis("alltoall", x, concat_axis)
     parts = (
         recv_counts if recv_counts is not None else [result.shape[axis] // size_at(number)] * size_at(number)
     )

@@ -151,7 +151,7 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, op: str, group: int, timeout: float | None) -> Tensor:  # noqa: ANN401
         result = _allreduce(x, op, group, timeout)
-        ctx.save_for_backward(x == result)
+        ctx.save_for_backward((x == result) | (x.isnan() & result.isnan()))
         ctx.parameters = "sum", group, timeout
         return result
 
@@ -160,7 +160,7 @@ class _Extremum(torch.autograd.Function):
         (is_mine,) = ctx.saved_tensors
         owners = _allreduce(is_mine.to(gradient.dtype), *ctx.parameters)
         total = _allreduce(gradient, *ctx.parameters)
-        return torch.where(is_mine, total / owners, 0), None, None, None
+        return torch.where(is_mine, total / owners.clamp(min=1), 0), None, None, None
 
 
 def _like(x: Tensor, *parameters: object) -> Tensor:
