@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -93,14 +95,18 @@ def test_another_pytorch_can_be_asked_for(clone: Path) -> None:
     assert setup(clone, PYCOLLECTIVE_TORCH="none") == ([], "")
 
 
-STEP = ["scripts/step", "2", "compiling", "sh", "-c", "echo '[3/8] a.cc'; sleep 1; exit 3"]
+STEP = ["scripts/step", "2", "compiling", "sh", "-c"]
+FAILS = "echo '[3/8] a.cc'; exit 3"
+WAITS = "echo '[3/8] a.cc'; until [ -e seen ]; do sleep 0.1; done; exit 3"
 
 
 def test_a_step_shows_how_far_it_is_and_what_a_failure_said(clone: Path) -> None:
     environment = {**os.environ, "STEPS": "5"}
-    done = subprocess.run(STEP, cwd=clone, env=environment, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [*STEP, FAILS], cwd=clone, env=environment, capture_output=True, text=True, timeout=50
+    )
     assert done.returncode == 3
-    first, last = done.stdout.splitlines()
+    first, *_, last = done.stdout.splitlines()
     assert (first, last[-17:]) == ("[2/5 0:00] compiling", "compiling: failed")
     assert done.stderr.startswith("[3/8] a.cc\n")
 
@@ -108,12 +114,20 @@ def test_a_step_shows_how_far_it_is_and_what_a_failure_said(clone: Path) -> None
 def test_on_a_terminal_a_step_rewrites_its_line(clone: Path) -> None:
     ours, terminal = pty.openpty()
     environment = {**os.environ, "STEPS": "5", "TERM": "xterm"}
-    subprocess.run(STEP, cwd=clone, env=environment, stdout=terminal, stderr=subprocess.DEVNULL, timeout=50)
-    shown = os.read(ours, 4000).decode()
-    assert "\r[2/5 0:00] compiling: 3 of 8\033[K\r" in shown
-    assert shown.count("\n") == 1
-    os.close(ours)
+    step = subprocess.Popen(
+        [*STEP, WAITS], cwd=clone, env=environment, stdout=terminal, stderr=subprocess.DEVNULL
+    )
     os.close(terminal)
+    shown = ""
+    with contextlib.suppress(OSError):  # at the end of the terminal
+        while True:
+            shown += os.read(ours, 4000).decode()
+            if re.search(r"\r\[2/5 \d+:\d\d\] compiling: 3 of 8\033\[K\r", shown):
+                (clone / "seen").touch()
+    os.close(ours)
+    assert step.wait(50) == 3
+    assert (clone / "seen").exists(), shown
+    assert shown.count("\n") == 1
 
 
 def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
