@@ -14,14 +14,14 @@ from pycollective.advice import Elsewhere
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
-def test_a_communication_hook_is_told_what_there_is(world_of_one: pc.Group) -> None:
+def test_a_communication_hook_is_answered_by_what_there_is(world_of_one: pc.Group) -> None:
     model = pc.torch.DataParallel(torch.nn.Linear(2, 1))
     with pytest.raises(pc.Unsupported, match=r'write pc\.torch\.DataParallel\(model, compression="f16"\)'):
         model.register_comm_hook(None, abs)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "told"),
+    ("kind", "name", "answer"),
     [
         ("Store", "user_set", r'write store\.set\("k", 1\)'),
         ("Store", "compare_set", r'write store\.add\("k"\) == 1'),
@@ -37,7 +37,7 @@ def test_a_communication_hook_is_told_what_there_is(world_of_one: pc.Group) -> N
     ],
 )
 def test_an_attribute_of_elsewhere_is_answered_by_ours(
-    world_of_one: pc.Group, kind: str, name: str, told: str
+    world_of_one: pc.Group, kind: str, name: str, answer: str
 ) -> None:
     makers = {
         "Store": pc.store,
@@ -47,12 +47,12 @@ def test_an_attribute_of_elsewhere_is_answered_by_ours(
         "Mesh": lambda: pc.Mesh((1,), ("dp",)),
     }
     owner = makers[kind]()
-    with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute '{name}': .*{told}"):
+    with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute '{name}': .*{answer}"):
         getattr(owner, name)
     assert not hasattr(owner, name)
 
 
-def test_an_attribute_that_nobody_knows_is_told_as_python_does(world_of_one: pc.Group) -> None:
+def test_an_unknown_attribute_gets_the_error_of_python(world_of_one: pc.Group) -> None:
     for name in ("xyzzy", "__wrapped__", "_set"):
         with pytest.raises(AttributeError, match=f"^'Store' object has no attribute '{name}'$"):
             getattr(pc.store(), name)
