@@ -21,7 +21,8 @@ if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 
 import torch.distributed as dist
-from torch_backend_checks import CHECKS, some_checks
+from torch_backend_checking import CHECKS
+from torch_backend_checks import some_checks
 from waiting import eventually
 
 from pycollective.torch import entry

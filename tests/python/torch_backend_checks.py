@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import threading
 import time
 import traceback
@@ -16,18 +15,14 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+import torch_message_checks  # noqa: F401  its checks are among CHECKS
+import torch_profiler_checks  # noqa: F401  its checks are, too
 from torch.distributed import ReduceOp
 from torch.distributed.device_mesh import init_device_mesh
+from torch_backend_checking import CHECKS, check, group_that_waits, here, own, total, uneven
 from waiting import eventually
 
 import pycollective as pc
-
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
 
 
 def some_checks(names: Sequence[str]) -> dict[str, str]:
@@ -42,28 +37,6 @@ def some_checks(names: Sequence[str]) -> dict[str, str]:
             failed[name] = traceback.format_exc()
     dist.destroy_process_group()
     return failed
-
-
-def here() -> tuple[int, int]:
-    return dist.get_rank(), dist.get_world_size()
-
-
-def own(rank: int | None = None) -> torch.Tensor:
-    """A tensor that tells its rank: 2 x 3, not all alike."""
-    return torch.arange(6.0).reshape(2, 3) + 10 * (dist.get_rank() if rank is None else rank)
-
-
-def total() -> torch.Tensor:
-    return torch.stack([own(rank) for rank in range(dist.get_world_size())]).sum(0)
-
-
-def uneven() -> torch.Tensor:
-    """What no collective takes: rank 0 has one element more than the others."""
-    return torch.ones(4 if dist.get_rank() == 0 else 3)
-
-
-def group_that_waits(seconds: float) -> dist.ProcessGroup:
-    return dist.new_group(timeout=timedelta(seconds=seconds))
 
 
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -103,57 +76,6 @@ def an_average_of_integers_is_their_sum_divided_towards_zero() -> None:
     assert row.item() == sum(range(size)) // size
     with pytest.raises(pc.Unsupported, match="avg"):
         dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
-
-
-def spans_of(profile: torch.profiler.profile) -> list[Any]:
-    """The backend's spans, in the order in which they began."""
-    spans = [each for each in profile.events() if each.name.startswith("pycollective:")]
-    return sorted(spans, key=lambda each: each.time_range.start)
-
-
-@check
-def a_profiler_shows_every_call_with_its_shapes() -> None:
-    rank, size = here()
-    peer, x, parts = rank ^ 1, own(), [own() for _ in range(size)]
-    calls: dict[str, Callable[[], object]] = {
-        "all_reduce": lambda: dist.all_reduce(x),
-        "broadcast": lambda: dist.broadcast(x, 0),
-        "all_gather": lambda: dist.all_gather(parts, x),
-        "reduce_scatter": lambda: dist.reduce_scatter(x, parts),
-        "barrier": dist.barrier,
-    }
-    if max(rank, peer) < size:
-        calls["send" if rank < peer else "recv"] = lambda: (dist.send if rank < peer else dist.recv)(x, peer)
-    with torch.profiler.profile(record_shapes=True) as profile:
-        for call in calls.values():
-            call()
-        work = dist.all_reduce(x, async_op=True)
-        work.wait()
-    spans = spans_of(profile)
-    for one, other in itertools.pairwise(spans):
-        assert one.time_range.end <= other.time_range.start, "each call ends before the next begins"
-    names = [each.name.removeprefix("pycollective:") for each in spans]
-    assert sorted(names) == sorted([*calls, "all_reduce"]), names
-    for each in spans:
-        assert each.is_async, each
-        assert each.time_range.elapsed_us() > 0, each
-        shape = {"barrier": [], "reduce_scatter": [[6 * size]]}.get(each.name.partition(":")[2], [[2, 3]])
-        assert each.input_shapes == shape, each
-
-
-@check
-def a_failed_call_ends_in_a_trace() -> None:
-    with torch.profiler.profile() as profile:
-        with pytest.raises(pc.CollectiveError):
-            dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG)
-        dist.barrier()
-        with pytest.raises(pc.CollectiveMismatch):
-            dist.all_reduce(uneven())
-        dist.barrier()
-    spans = spans_of(profile)
-    assert [each.name.partition(":")[2] for each in spans] == ["all_reduce", "barrier"] * 2
-    for one, other in itertools.pairwise(spans):
-        assert one.time_range.end <= other.time_range.start
 
 
 @check
@@ -437,99 +359,6 @@ def scattered_and_exchanged_tensors_come_from_the_right_rank() -> None:
     lists = [torch.zeros(rank + 1) for _ in range(size)]
     dist.all_to_all(lists, [torch.full((each + 1,), float(rank)) for each in range(size)])
     assert [x.tolist() for x in lists] == [[float(each)] * (rank + 1) for each in range(size)]
-
-
-@check
-def messages_go_between_ranks() -> None:
-    rank, size = here()
-    right, left = (rank + 1) % size, (rank - 1) % size
-    x = torch.zeros(2, 3)
-    for work in dist.batch_isend_irecv(
-        [dist.P2POp(dist.isend, own(), right), dist.P2POp(dist.irecv, x, left)]
-    ):
-        work.wait()
-    assert torch.equal(x, own(left))
-    if rank == 0:
-        for _ in range(size - 1):
-            source = dist.recv(x)
-            assert torch.equal(x, own(source))
-        first, second = torch.zeros(1), torch.zeros(1)
-        works = dist.irecv(second, 1, tag=2), dist.irecv(first, 1, tag=1)
-        assert [work.wait() for work in works] == [True, True]
-        assert (first.item(), second.item()) == (1, 2)
-    else:
-        dist.send(own(), 0)
-        if rank == 1:
-            dist.send(torch.tensor([1.0]), 0, tag=1)
-            dist.send(torch.tensor([2.0]), 0, tag=2)
-
-
-@check
-def a_receive_from_any_source_is_under_way_before_anybody_waits() -> None:
-    rank, size = here()
-    group = group_that_waits(10)
-    right, left = (rank + 1) % size, (rank - 1) % size
-    x = torch.zeros(1 << 18)  # more than a message that is sent before it is asked for
-    work = dist.irecv(x, group=group)
-    dist.send(torch.full_like(x, rank), right, group=group)
-    work.wait()
-    assert x.unique().tolist() == [left]
-    assert work._source_rank() == left
-    high, low = torch.zeros(1 << 18), torch.zeros(1 << 18)
-    works = dist.irecv(high, group=group, tag=2), dist.irecv(low, group=group, tag=1)
-    dist.isend(torch.full_like(x, 1), right, group=group, tag=1).wait()
-    dist.isend(torch.full_like(x, 2), right, group=group, tag=2).wait()
-    futures = [work.get_future() for work in works]
-    assert [future.wait()[0][0].item() for future in futures] == [2, 1]
-
-
-@check
-def looking_at_a_receive_from_any_source_changes_nothing() -> None:
-    rank, _ = here()
-    group = group_that_waits(10)
-    across = torch.zeros(3, 1 << 16).t()
-    if rank == 0:
-        works = [dist.irecv(across, group=group)]
-        works += [dist.irecv(torch.zeros(1), group=group) for _ in range(3)]
-        assert not any(work.is_completed() for work in works)
-        with pytest.raises(pc.CollectiveTimeout):
-            works[0].wait(timedelta(milliseconds=1))
-        future = works[1].get_future()
-        assert not future.done()
-        dist.send(torch.zeros(1), 1, group=group)
-        assert eventually(works[0].is_completed)
-        assert across.unique().tolist() == [5]
-        assert [work._source_rank() for work in works] == [1] * 4
-        assert future.wait()[0].item() == 1
-        assert [work.result()[0].item() for work in works[1:]] == [1, 2, 3]  # in the order of their making
-    elif rank == 1:
-        dist.recv(torch.zeros(1), 0, group=group)
-        dist.send(torch.full((1 << 16, 3), 5.0), 0, group=group)
-        for number in (1.0, 2.0, 3.0):
-            dist.send(torch.tensor([number]), 0, group=group)
-
-
-@check
-def a_receive_from_any_source_fails_with_our_errors() -> None:
-    rank, _ = here()
-    group = group_that_waits(0.3)
-    work = dist.irecv(torch.zeros(2), group=group)  # and nobody sends
-    with pytest.raises(pc.CollectiveTimeout):
-        work.get_future().wait()
-    with pytest.raises(pc.CollectiveTimeout):
-        work.wait()
-    assert work.is_completed()
-    assert not work.is_success()
-    assert isinstance(work.exception(), pc.CollectiveTimeout)
-    with pytest.raises(pc.CollectiveTimeout):
-        dist.recv(torch.zeros(2), group=group)
-    dist.barrier()
-    if rank == 0:
-        work = dist.irecv(torch.zeros(2))
-        with pytest.raises(pc.CollectiveMismatch):
-            work.wait()
-    elif rank == 1:
-        dist.send(torch.zeros(3), 0)
 
 
 @check

@@ -1,0 +1,38 @@
+"""What the checks of torch's backend share: how each is known by its name, and tensors that tell their rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def here() -> tuple[int, int]:
+    return dist.get_rank(), dist.get_world_size()
+
+
+def own(rank: int | None = None) -> torch.Tensor:
+    """A tensor that tells its rank: 2 x 3, not all alike."""
+    return torch.arange(6.0).reshape(2, 3) + 10 * (dist.get_rank() if rank is None else rank)
+
+
+def total() -> torch.Tensor:
+    return torch.stack([own(rank) for rank in range(dist.get_world_size())]).sum(0)
+
+
+def uneven() -> torch.Tensor:
+    """What no collective takes: rank 0 has one element more than the others."""
+    return torch.ones(4 if dist.get_rank() == 0 else 3)
+
+
+def group_that_waits(seconds: float) -> dist.ProcessGroup:
+    return dist.new_group(timeout=timedelta(seconds=seconds))
