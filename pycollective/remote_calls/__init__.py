@@ -44,7 +44,8 @@ def serving(
     several ranks themselves, nor call() other ranks: these may be waiting for them.
 
     An exception that leaves the block on one rank ends it on all: it is raised there at the next call(), or at the end
-    of the block. So does the death of a rank, with PeerFailure, as it ends the group.
+    of the block. So does the death of a rank, with PeerFailure, as it ends the group. No function starts any more then,
+    also of those that call_async() has queued; one that is running goes on in its thread, and is not waited for.
 
     Parameters:
         functions: each is known by its `__name__`. Arguments and results are what broadcast_object() takes, up to 1
@@ -86,6 +87,7 @@ def serving(
         raise
     finally:
         _service = None
+        service.close()
 
 
 def _entered(group: Group, functions: tuple[Callable[..., Any], ...], timeout: float | None) -> Service:
@@ -160,9 +162,9 @@ def call(
         function: one of the block's, or its name. The other rank runs its own of that name.
         args, kwargs: what it gets: what broadcast_object() takes, as copies. Its own `rank` and `timeout` go by place.
         rank: who runs it, counted in the group of the block. On this rank it runs in this thread, with the arguments
-            themselves.
+            themselves, after the calls that call_async() has made before.
         timeout: seconds to wait for the result, 0 or more; default that of serving(). After that the function may run
-            there all the same; its result is dropped.
+            there all the same; its result is dropped. On this rank: seconds until it begins, or else does not run.
 
     Raises:
         InvalidArgument: this rank is in no such block, or leaving it, or inside a function that is being served; there
@@ -209,17 +211,20 @@ def call_async(
 
     Parameters:
         function, args, kwargs: as for call().
-        rank: as for call(). On this rank it runs in a thread of its own, with the arguments themselves.
-        timeout: seconds from now to the result, 0 or more; default that of serving().
+        rank: as for call(). On this rank it runs in a thread beside the program's, with the arguments themselves.
+        timeout: seconds from now to the result, 0 or more; default that of serving(). On this rank: seconds until it
+            begins, or else does not run.
 
     Returns:
         a concurrent.futures.Future: `result()` returns what call() returns, or raises what it raises.
-        `asyncio.wrap_future()` makes it one that can be awaited.
+        `asyncio.wrap_future()` makes it one that can be awaited. What `add_done_callback()` adds runs in one thread for
+        all Futures of the block, so it must not wait for another of them.
 
     Raises:
         InvalidArgument: as call(), but for a result that cannot be sent; also to this rank inside a function that is
             being served.
         CollectiveTimeout, PeerFailure: the call could not be sent.
+        CollectiveError: the system has no thread for the results.
 
     Example:
         >>> import pycollective as pc

@@ -2,11 +2,13 @@
 
 The receiver takes every message and never waits for anything else; the server runs the functions, one at a time, and
 sends what they return. So answers come in while a function runs, and two ranks may call each other at once.
+The first call_async() starts a thread that gives the Futures their results, and the first of the own rank one that
+runs such calls.
 
 The end has two steps. A rank whose block has ended says "done": no more calls from it. A server that has heard this of
 all ranks has answered every call, and says "end"; a receiver that has heard that of all others has nothing to wait for.
 A block that fails says "failed" instead, which ends the block of all ranks; the receiver of a failed one lets pass what
-still comes, until all others have said the same.
+still comes, until all others have said the same. No function starts any more; one that runs then is not waited for.
 """
 
 from __future__ import annotations
@@ -19,19 +21,21 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeAlias
 
 from pycollective import _core
 from pycollective.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveTimeout, InvalidArgument
 from pycollective.lifetime import LONGEST_S
 from pycollective.object_codec import Bytes
+from pycollective.remote_calls.futures import Futures, Pending, outcome_of
+from pycollective.remote_calls.own import OwnCalls
 from pycollective.remote_calls.post import Letter, Post, opened, sealed
 from pycollective.remote_error import raised_again, told
 
 __all__ = ["Service"]
 
-Answer = queue.SimpleQueue[Letter | None]  # of a call; None: the block has failed
+Arrival: TypeAlias = Callable[[Letter | None], None]  # takes the answer of a call; None: the block has failed
 
 
 class Service:
@@ -49,10 +53,10 @@ class Service:
         self._turn = threading.RLock()  # to run a function
         self._runs_in: int | None = None  # the thread that has it
         self._inbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()  # the server's
-        self._changed = threading.Condition()  # guards the four below
-        self._last_here = threading.Event()  # set when the last call of call_async() to this rank has run
-        self._last_here.set()
-        self._calls: dict[tuple[int, int], Answer] = {}  # by rank and number
+        self._futures = Futures()
+        self._own_calls = OwnCalls()
+        self._changed = threading.Condition()  # guards the three below
+        self._calls: dict[tuple[int, int], Arrival] = {}  # by rank and number
         self._leaving = False
         self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
         self._over = threading.Event()
@@ -82,23 +86,20 @@ class Service:
         """
         clock = self._clock(timeout)
         self._refuse_if_served(name, rank)
+        is_own = rank == self.group.rank
+        value = None if is_own else sealed((args, kwargs), f"call({name}): (args, kwargs)")
+        what = f"call_async({name}, rank={rank}) on rank {self.group.rank}"
         with contextlib.ExitStack() as under_way:
-            if rank == self.group.rank:
-                under_way.enter_context(self._under_way(name, rank))
-                finish = self._after_earlier(
-                    functools.partial(self._run, name, args, kwargs, clock), name, clock
-                )
+            pending = self._futures.begin(what, clock, functools.partial(self._timed_out, name, rank, clock))
+            under_way.callback(self._futures.end)
+            arrive = functools.partial(self._arrive, pending, name, rank)
+            number = under_way.enter_context(self._under_way(name, rank, arrive))
+            if value is None:
+                self._own_calls.add(what, functools.partial(self._run_pending, pending, name, args, kwargs))
             else:
-                value = sealed((args, kwargs), f"call({name}): (args, kwargs)")
-                number, answer = under_way.enter_context(self._under_way(name, rank))
                 self._send(name, value, rank, number, clock)
-                finish = functools.partial(self._result, name, rank, answer, clock)
-            future: Future[Any] = Future()
-            future.set_running_or_notify_cancel()
-            threading.Thread(
-                target=_finish_into, args=(future, finish, under_way.pop_all()), name="pc-call", daemon=True
-            ).start()
-        return future
+            self._futures.await_outcome(pending, under_way.pop_all())
+        return pending.future
 
     def _clock(self, timeout: float | None) -> Clock:
         return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
@@ -108,29 +109,33 @@ class Service:
         return self._runs_in == threading.get_ident()
 
     def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
-        counted = contextlib.nullcontext() if self._is_served() else self._under_way(name, self.group.rank)
-        with counted:
+        if self._is_served():
+            return self._run(name, args, kwargs, clock)
+        with self._under_way(name, self.group.rank, lambda _: None):
+            if not self._own_calls.wait_for_earlier(clock):
+                raise self._timed_out(name, self.group.rank, clock)
+            self._refuse_if_failed()
             return self._run(name, args, kwargs, clock)
 
     def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
         with self._alone(name, clock):
+            self._refuse_if_failed()
             return self.functions[name](*args, **kwargs)
 
-    def _after_earlier(self, run: Callable[[], Any], name: str, clock: Clock) -> Callable[[], Any]:
-        """To run when the calls of call_async() to this rank that were made before have run."""
-        with self._changed:
-            earlier, mine = self._last_here, threading.Event()
-            self._last_here = mine
+    def _run_pending(
+        self, pending: Pending, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """In the thread of the own calls: runs one, unless it is late or the block has failed."""
+        with self._alone(name, Clock(None)):
+            if self._failure is not None or not self._futures.claim(pending):
+                return
+            outcome = outcome_of(functools.partial(self.functions[name], *args, **kwargs))
+        self._futures.give(pending, outcome)
 
-        def finish() -> Any:  # noqa: ANN401
-            try:
-                if not earlier.wait(clock.left_s()):
-                    raise self._timed_out(name, self.group.rank, clock)
-                return run()
-            finally:
-                mine.set()
-
-        return finish
+    def _arrive(self, pending: Pending, name: str, rank: int, letter: Letter | None) -> None:
+        """In the receiver, which goes on at once."""
+        if self._futures.claim(pending):
+            self._futures.give(pending, functools.partial(self._read, name, rank, letter))
 
     def _refuse_if_served(self, name: str, rank: int) -> None:
         if self._is_served():
@@ -140,9 +145,14 @@ class Service:
             )
 
     def _ask(self, name: str, value: Bytes, rank: int, clock: Clock) -> Any:  # noqa: ANN401
-        with self._under_way(name, rank) as (number, answer):
+        answer: queue.SimpleQueue[Letter | None] = queue.SimpleQueue()
+        with self._under_way(name, rank, answer.put) as number:
             self._send(name, value, rank, number, clock)
-            return self._result(name, rank, answer, clock)
+            try:
+                letter = answer.get(timeout=clock.left_s())
+            except queue.Empty:
+                raise self._timed_out(name, rank, clock) from None
+            return self._read(name, rank, letter)
 
     def _send(self, name: str, value: Bytes, rank: int, number: int, clock: Clock) -> None:
         try:
@@ -150,11 +160,7 @@ class Service:
         except CollectiveTimeout:
             raise self._timed_out(name, rank, clock) from None
 
-    def _result(self, name: str, rank: int, answer: Answer, clock: Clock) -> Any:  # noqa: ANN401
-        try:
-            letter = answer.get(timeout=clock.left_s())
-        except queue.Empty:
-            raise self._timed_out(name, rank, clock) from None
+    def _read(self, name: str, rank: int, letter: Letter | None) -> Any:  # noqa: ANN401
         if letter is None:
             self._check(name)
         assert letter is not None
@@ -176,8 +182,13 @@ class Service:
         if self._failure is not None:
             raise self._failure()
 
+    def close(self) -> None:
+        """Lets the threads of call_async() end, at the end of the block; they may still have to say that it failed."""
+        self._own_calls.close()
+        self._futures.close()
+
     def fail(self, error: BaseException) -> None:
-        """Ends the block of all ranks, on which the error is raised."""
+        """Ends the block of all ranks, on which the error is raised. Does not wait for a function that runs."""
         words = told(error)
         self._fail_with(raised_again, words, self.group.rank)
         letter = Letter("failed", value=sealed(words, "error"))
@@ -185,31 +196,38 @@ class Service:
             with contextlib.suppress(CollectiveError):  # of two errors the first counts
                 self._post.send(peer, letter)
 
-    def _check(self, name: str) -> None:
+    def _refuse_if_failed(self) -> None:
         if self._failure is not None:
             raise self._failure()
+
+    def _check(self, name: str) -> None:
+        self._refuse_if_failed()
         if self._leaving:
             raise InvalidArgument(f"call({name}): this rank is leaving its block of `with pc.serving(...)`")
 
     @contextlib.contextmanager
-    def _under_way(self, name: str, rank: int) -> Iterator[tuple[int, Answer]]:
-        """The number of a call, and where its answer arrives; one that comes later is dropped."""
+    def _under_way(self, name: str, rank: int, arrive: Arrival) -> Iterator[int]:
+        """The number of a call, whose answer `arrive` takes; one that comes later is dropped."""
         key = rank, next(self._numbers)
-        answer: Answer = queue.SimpleQueue()
         with self._changed:
             self._check(name)
-            self._calls[key] = answer
+            self._calls[key] = arrive
         try:
-            yield key[1], answer
+            yield key[1]
         finally:
             with self._changed:
                 del self._calls[key]
                 self._changed.notify_all()
 
     def _timed_out(self, name: str, rank: int, clock: Clock) -> CollectiveTimeout:
+        then = "It may run there all the same; its result is dropped"
+        if rank == self.group.rank:
+            then = (
+                "It has not run and will not: functions that were called before it took that long. Allow it more time "
+                "by timeout="
+            )
         return CollectiveTimeout(
-            f"call({name}, rank={rank}) on rank {self.group.rank} gave up after {clock.elapsed_s():.3g} s. It may run "
-            "there all the same; its result is dropped",
+            f"call({name}, rank={rank}) on rank {self.group.rank} gave up after {clock.elapsed_s():.3g} s. {then}",
             rank=self.group.rank,
             peer=rank,
             operation=f"call({name})",
@@ -239,9 +257,9 @@ class Service:
                     self._inbox.put((source, letter))
                 elif letter.kind in ("answer", "error"):
                     with self._changed:
-                        answer = self._calls.get((source, letter.number))
-                    if answer is not None:
-                        answer.put(letter)
+                        arrive = self._calls.get((source, letter.number))
+                    if arrive is not None:
+                        arrive(letter)
                 else:
                     ended.add(source)
                     if letter.kind == "failed":
@@ -254,9 +272,10 @@ class Service:
         with self._changed:
             if self._failure is None:
                 self._failure = functools.partial(make, *args)
-            for answer in self._calls.values():
-                answer.put(None)
+            for arrive in self._calls.values():
+                arrive(None)
             self._changed.notify_all()
+        self._own_calls.close()
         self._inbox.put((self.group.rank, Letter("failed")))
         self._over.set()
 
@@ -287,19 +306,8 @@ class Service:
                 raise InvalidArgument(f"call: {name!r} is not served")
             args, kwargs = opened(letter.value)
             with self._alone(name, Clock(None)):  # also sealing: the result may be what the next call changes
+                self._refuse_if_failed()
                 value = sealed(self.functions[name](*args, **kwargs), f"the result of {name}()")
             return Letter("answer", letter.number, value=value)
         except BaseException as error:  # the caller's
             return Letter("error", letter.number, value=sealed(told(error), "error"))
-
-
-def _finish_into(
-    future: Future[Any], finish: Callable[[], Any], under_way: contextlib.AbstractContextManager[Any]
-) -> None:
-    with under_way:
-        try:
-            result = finish()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
