@@ -54,6 +54,7 @@ _launcher: str | None = None  # of the last world
 _asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
 _epochs: dict[tuple[str, str, tuple[str, ...]], int] = {}  # by launcher, job and where rank 0 is
+_at_end: list[Callable[[], None]] = []  # what this world's end calls
 _parents_place: dict[str, str] | None = (
     None  # in a forked child: the environment of the rank that it comes from
 )
@@ -370,11 +371,19 @@ def shutdown(*, timeout: float | None = None) -> None:
         try:
             runtime.shutdown(timeout_s=timeout)
         finally:
-            _close_server()
+            _end()
 
 
-def _close_server() -> None:
+def at_end(call: Callable[[], None]) -> None:
+    """Has the end of this world call it once, whichever way it ends; a world that ends with its process does too."""
+    if call not in _at_end:
+        _at_end.append(call)
+
+
+def _end() -> None:
     global _server
+    while _at_end:
+        _at_end.pop()()
     server, _server = _server, None
     if server is not None:
         server.close()
@@ -409,7 +418,7 @@ def abort() -> None:
     if runtime is not None:
         _core._set_world(None)
         runtime.close()
-        _close_server()
+        _end()
 
 
 @atexit.register

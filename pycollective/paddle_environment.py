@@ -12,6 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pycollective import lifetime, world_variables
 from pycollective.launching.detect.paddle import RANK, SIZE, are_ours, variables_of
 
 if TYPE_CHECKING:
@@ -21,16 +22,20 @@ __all__ = ["set_variables"]
 
 
 def set_variables(world: Group) -> None:
-    """Gives Paddle, if it is there, the rank and size of this world. What Paddle's launcher has set stays."""
+    """Gives Paddle, if it is there, the rank and size of this world until its end. What its launcher has set stays."""
     ours = are_ours(os.environ)
     if not ours and (world.size == 1 or os.environ.get(RANK) or os.environ.get(SIZE) or not _is_there()):
         return
-    os.environ |= variables_of(world.rank, world.size, world.local_rank)
-    # Paddle keeps what it has found there first.
+    world_variables.set_until_end(variables_of(world.rank, world.size, world.local_rank))
+    _forget_others(world.rank, world.size)
+    lifetime.at_end(_forget_others)
+
+
+def _forget_others(*place: int) -> None:
+    """Paddle keeps what it has found in the environment first, which may be another rank and size."""
     parallel = sys.modules.get("paddle.distributed.parallel")
     kept = getattr(parallel, "_global_parallel_env", None)
-    known = getattr(kept, "rank", None), getattr(kept, "world_size", None)
-    if kept is not None and known != (world.rank, world.size):
+    if kept is not None and (getattr(kept, "rank", None), getattr(kept, "world_size", None)) != place:
         parallel._global_parallel_env = None  # type: ignore[union-attr]
 
 
