@@ -3,7 +3,7 @@
 torch's env:// wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where RANK is missing and the launcher is one that
 init() knows, the ranks become a world of ours first, over the launcher's own means, and its store is the store that
 torch asks for: no address and no port are needed. Programs choose their GPU by LOCAL_RANK, as torchrun sets it, so that
-and LOCAL_WORLD_SIZE are set then, where they are missing.
+and LOCAL_WORLD_SIZE are set then, where they are missing, as long as the world is there.
 """
 
 # ruff: noqa: D102  methods of torch's class
@@ -16,6 +16,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from pycollective import _core, lifetime
+from pycollective.world_variables import set_until_end
 
 __all__ = ["WorldStore", "rendezvous"]
 
@@ -43,8 +44,8 @@ def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
         NO_LAUNCHER,
         BY_HAND,
     ):  # where init() would take them for a part of a place
-        os.environ.setdefault("LOCAL_RANK", str(world.local_rank))
-        os.environ.setdefault("LOCAL_WORLD_SIZE", str(world.local_size))
+        local = {"LOCAL_RANK": str(world.local_rank), "LOCAL_WORLD_SIZE": str(world.local_size)}
+        set_until_end({name: value for name, value in local.items() if name not in os.environ})
     number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"

@@ -201,6 +201,9 @@ def without_torchs_variables(address: str, asked: dict[str, str]) -> list[str | 
     assert [dist.get_rank(), dist.get_world_size()] == [pc.rank(), 2]
     found = [os.environ.get(name) for name in LOCAL]
     dist.destroy_process_group()
+    if address:
+        pc.shutdown()
+    assert [os.environ.get(name) for name in LOCAL] == [asked.get(name) for name in LOCAL], "after the world"
     return found
 
 
