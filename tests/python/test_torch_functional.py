@@ -322,8 +322,23 @@ def _extremum(wrap: Callable[..., Any]) -> None:
 @CHECKS.on(2)
 def the_gradient_of_a_nan_that_max_finds_is_that_of_its_rank() -> None:
     x = torch.tensor([torch.nan if pc.rank() == 1 else 1.0, 1.0], requires_grad=True)
-    functional().allreduce(x, "max").backward(torch.tensor([torch.nan, 1.0]))
-    assert x.grad.isnan().tolist() == [pc.rank() == 1, False]
+    functional().allreduce(x, "max").backward(torch.tensor([3.0, 1.0]))
+    assert x.grad.tolist() == [6 if pc.rank() == 1 else 0, 1]
+
+
+@CHECKS.on(1)
+def who_has_an_extremum_is_counted_without_rounding() -> None:
+    functional()
+    from pycollective.torch.functional import reductions
+
+    x = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    y = reductions.allreduce(x, "max")
+    with pytest.MonkeyPatch.context() as patch:
+        sums = iter([257, 3])  # of owners, of which bfloat16 has 256 or 258; of their gradients
+        patch.setattr(reductions, "_allreduce", lambda each, *_: torch.full_like(each, next(sums)))
+        y.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 3 / 257))
+    assert 3 / 257 != x.grad[0].item() != torch.tensor(3 / 256).bfloat16().item()
 
 
 @CHECKS.on(2, 3)

@@ -158,9 +158,10 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         (is_mine,) = ctx.saved_tensors
-        owners = _allreduce(is_mine.to(gradient.dtype), *ctx.parameters)
+        owners = _allreduce(is_mine.to(torch.int32), *ctx.parameters)  # not rounded, as 16 bits may have it
         total = _allreduce(gradient, *ctx.parameters)
-        return torch.where(is_mine, total / owners.clamp(min=1), 0), None, None, None
+        share = total.to(torch.promote_types(total.dtype, torch.float32)) / owners.clamp(min=1)
+        return torch.where(is_mine, share.to(total.dtype), 0), None, None, None
 
 
 def _like(x: Tensor, *parameters: object) -> Tensor:
