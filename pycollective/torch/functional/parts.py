@@ -203,7 +203,8 @@ def alltoall(
         has the parts side by side there. Its adjoint is alltoall() with the counts exchanged.
 
     Raises:
-        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut so; one of the counts is missing.
+        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut so; one of the counts is missing. After
+            the call, in which the others take part: its parts have several lengths, and do not fit in `concat_axis`.
         CollectiveError: as pycollective.alltoall().
 
     Example:
@@ -222,15 +223,16 @@ def alltoall(
         )
     if concat_axis is not None:
         _check_axis("alltoall", x, concat_axis)
-        if concat_axis % x.dim() != axis % x.dim() and len(set(recv_counts or ())) > 1:
-            raise InvalidArgument(
-                f"alltoall: parts of the lengths {list(recv_counts or ())} in axis {axis} cannot stand side by side in "
-                f"axis {concat_axis}: leave concat_axis out, or pad them to one length"
-            )
     number = number_of(group)
     result = _alltoall(x, axis, counts, recv_counts, number, timeout)
     if concat_axis is None:
         return result
+    # Only now: the others, whose parts may have one length, are in this call.
+    if concat_axis % x.dim() != axis % x.dim() and len(set(recv_counts or ())) > 1:
+        raise InvalidArgument(
+            f"alltoall: parts of the lengths {list(recv_counts or ())} in axis {axis} cannot stand side by side in "
+            f"axis {concat_axis}: leave concat_axis out, or pad them to one length"
+        )
     parts = (
         recv_counts if recv_counts is not None else [result.shape[axis] // size_at(number)] * size_at(number)
     )
