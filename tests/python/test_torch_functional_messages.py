@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -99,11 +100,18 @@ def tokens_require_grad_as_what_is_sent() -> None:
 def a_token_that_goes_without_backward_is_a_warning() -> None:
     f, x = functional(), torch.ones(2, requires_grad=True)
     if pc.rank() == 1:
-        for _ in range(3):
+        for _ in range(4):
             f.recv(None, 0, requires_grad=False)
         return
-    with pytest.warns(RuntimeWarning, match="message to rank 1 went without backward"):
+    with pytest.warns(RuntimeWarning, match="message to rank 1 went without backward") as warned:
         f.send(x, 1)
+    (warning,) = warned
+    assert "f.send(x, 1)" in linecache.getline(warning.filename, warning.lineno)
+    try:
+        raise OSError
+    except OSError:  # tries once more
+        with pytest.warns(RuntimeWarning, match="unless an error has ended the step"):
+            f.send(x, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f.send(x.detach(), 1)

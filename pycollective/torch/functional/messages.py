@@ -17,6 +17,8 @@ from pycollective.torch.functional.live_groups import group_at, number_of
 from pycollective.torch.functional.operation import Operation
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch.distributed import ProcessGroup
 
     from pycollective._core import Group
@@ -52,7 +54,7 @@ def send(
     Returns:
         A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is backward through `x`:
         call `token.backward()` or add it to a loss. Which gradient the token itself gets does not matter. A token that
-        goes without backward is a RuntimeWarning.
+        goes without backward is a RuntimeWarning, which has the line of send(); so is one of a step that an error ends.
 
     Raises:
         InvalidArgument: a tag that is too large; and as pycollective.send().
@@ -78,7 +80,7 @@ def send(
     _check_tag("send", tag)
     token = _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
     if token.requires_grad and not torch.compiler.is_compiling():
-        token.register_hook(_Awaited(peer))
+        token.register_hook(_Awaited(peer, sys._getframe(2)))  # who called what @advised has made
     return token
 
 
@@ -139,25 +141,30 @@ def recv(
     return _recv(anchor, shape, dtype, peer, tag, number, within, timeout)
 
 
+_warned: dict[str | tuple[str, type[Warning], int], int] = {}  # once for each place
+
+
 class _Awaited:
     """A hook of a token, which lives as long as the graph: it says so if that goes before a gradient has come."""
 
-    def __init__(self, peer: int) -> None:
+    def __init__(self, peer: int, sender: FrameType) -> None:
         self._peer = peer
+        self._place = sender.f_code.co_filename, sender.f_lineno
         self._came = False
 
     def __call__(self, gradient: Tensor) -> None:
         self._came = True
 
     def __del__(self) -> None:
-        if self._came or sys.is_finalizing() or sys.exc_info()[0] is not None:
+        if self._came or sys.is_finalizing():
             return
-        warnings.warn(
+        warnings.warn_explicit(
             f"pycollective.torch.functional.send: the token of a message to rank {self._peer} went without backward(), "
-            "so what was sent got no gradient: call token.backward() or add the token to the loss. Where recv() there "
-            "has requires_grad=False, send x.detach()",
+            "so what was sent got no gradient: unless an error has ended the step, call token.backward() or add the "
+            "token to the loss. Where recv() there has requires_grad=False, send x.detach()",
             RuntimeWarning,
-            stacklevel=2,
+            *self._place,
+            registry=_warned,
         )
 
 
