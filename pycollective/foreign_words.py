@@ -38,11 +38,13 @@ NAMES: dict[str, str] = {
     "one rank of each host",
     "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env": "pc.init()",
     "destroy_process_group finalize Finalize gloo_release": "pc.shutdown()",
-    "is_nccl_available nccl_built": 'bool(pc.available("nccl"))',
+    "is_nccl_available nccl_built is_backend_available": 'bool(pc.available("nccl"))',
     "cuda_built rocm_built": 'bool(pc.available("cuda"))',
-    "is_available is_gloo_available is_mpi_available is_torchelastic_launched mpi_built gloo_built ccl_built ddl_built "
-    "mpi_enabled gloo_enabled is_backend_available mpi_threads_supported": "nothing: it is always there. "
-    "`pycollective doctor` shows what this machine has",
+    "is_available": "leave it out: what can be imported can be used. `pycollective doctor` shows what this machine has",
+    "is_gloo_available is_mpi_available mpi_built gloo_built ccl_built ddl_built mpi_enabled gloo_enabled "
+    "mpi_threads_supported": "leave it out: no MPI, Gloo, oneCCL or DDL is needed or used. `pycollective doctor` shows "
+    "what is",
+    "is_torchelastic_launched": "pc.info().launcher, which says who has started this process",
     "get_backend": "pc.info().transport",
     "override_backend": 'pc.init(backend="tcp"): a world has one for all its calls',
     "ParallelEnv ParallelMode": "pc.info(), pc.rank(), pc.size()",
@@ -285,7 +287,7 @@ BARE = re.compile(
     r"\S*\(\) got (?:an unexpected keyword argument '(\w+)'|multiple values for argument '(group)')"
 )
 TOO_MANY = re.compile(r"(\S+)\(\) takes .* positional arguments? but \d+ (?:was|were) given")
-ALONE = ("leave it out", "nothing: ")  # says what to do, not what to write
+ALONE = "leave it out"  # says what to do, not what to write
 NEAR = 0.75  # less alike than that is another word
 
 

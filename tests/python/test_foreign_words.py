@@ -27,6 +27,9 @@ def test_the_page_has_the_tables_and_no_word_stands_twice() -> None:
     for table in TABLES:
         words = " ".join(table).split()
         assert sorted(words) == sorted(set(words))
+        assert table is foreign_words.OPTIONS or not any(
+            here.startswith("nothing") for here in table.values()
+        )
 
 
 def test_what_the_tables_say_exists() -> None:
@@ -67,6 +70,10 @@ def _run_options() -> list[Any]:
         ("pycollective", "mpi", r"write pc itself: pc\.rank\(\)"),
         ("pycollective", "Sampler", r"write pc\.data\.Sampler"),
         ("pycollective", "compile_extern", "leave it out"),
+        ("pycollective", "is_available", "leave it out: what can be imported can be used"),
+        ("pycollective", "mpi_built", "leave it out: no MPI, Gloo, oneCCL or DDL is needed or used"),
+        ("pycollective", "is_torchelastic_launched", r"write pc\.info\(\)\.launcher"),
+        ("pycollective", "is_backend_available", r'write bool\(pc\.available\("nccl"\)\)'),
         ("pycollective.torch", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
         ("pycollective.torch", "broadcast_parameters", r"pc\.broadcast\(model\.state_dict\(\)\)"),
         ("pycollective.data", "DistributedSampler", r"pc\.data\.Sampler"),
