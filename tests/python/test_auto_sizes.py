@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 import sysconfig
@@ -379,6 +380,42 @@ def test_only_texts_of_the_program_are_read_and_none_of_them_stops_it() -> None:
     assert found_in(f"{sysconfig.get_path('purelib')}/lightning/loop.py", LOOP) is None
     for number, text in enumerate(("-" * 100_000 + "1", '"""', "def (", "\0", "")):
         assert found_in(f"/home/me/broken{number}.py", text) is None
+
+
+# Lines of a loop over x and y, and whether they weigh by the size of a batch.
+LINES = {
+    "n = x.size(0); total += loss.item() * n": True,
+    "n = x.size(0); meter.update(loss.item(), n)": True,
+    "n = len(x); m = 2 * n; count += m": True,
+    "n, features = x.shape; count += n": True,
+    "n, features = x.shape; width += features": False,
+    "n = x.shape[1]; width += n": False,
+    "flat = x.shape[1] * x.shape[2]": False,
+    "flat = x.shape[0] * x.shape[1]": False,
+    "width += x.size(-1)": False,
+    "width += x.size(dim=1)": False,
+    "count += x.size(dim=0)": True,
+    "count = count + x.shape[0]": True,
+    "self.count = self.count + len(x)": True,
+    "weighed = loss.item() * len(x)": True,
+    "n = x.size(0); hidden = model.zeros(n); total += loss.item()": False,
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_weighs_if_the_size_of_the_batch_is_in_a_sum_or_beside_a_loss(line: str) -> None:
+    text = f"for x, y in loader:\n    optimizer.step()\n    {line}\n"
+    weighs = list(sizes._lines(sizes._around(ast.parse(text), 2), 2))
+    assert weighs == ([(3, True)] if LINES[line] else [])
+
+
+def test_what_python_warns_of_in_a_text_is_not_said_again() -> None:
+    for action in ("always", "error"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            text = LOOP + 'pattern = "\\d"\n'
+            assert found_in(f"/home/me/warned_{action}.py", text) == (f"warned_{action}.py:6", True)
+        assert not caught
 
 
 def test_a_warning_that_would_be_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import os
 import sys
 import sysconfig
 import types
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -63,6 +64,13 @@ class Around(NamedTuple):
     of_class: ast.ClassDef | None
 
 
+class Known(NamedTuple):
+    """Names of a loop or a function."""
+
+    data: set[str]  # batches, and what is made of them
+    sizes: set[str]  # of batches
+
+
 def weighing() -> Place | None:
     """Where the loop that called us weighs or counts by the size of a batch, if it does.
 
@@ -90,7 +98,9 @@ def _weighing(frame: types.FrameType | None) -> Place | None:
 
 @functools.lru_cache(maxsize=64)
 def _tree(name: str) -> ast.Module:
-    return ast.parse("".join(linecache.getlines(name)))
+    with warnings.catch_warnings():  # Python has said them as it compiled the file
+        warnings.simplefilter("ignore")
+        return ast.parse("".join(linecache.getlines(name)), name)
 
 
 def _around(tree: ast.AST, line: int) -> Around:
@@ -112,23 +122,23 @@ def _around(tree: ast.AST, line: int) -> Around:
 def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
     """Those that weigh, and whether that is certain."""
     if around.loop is not None:
-        names = _made_of(_names(around.loop.target), around.loop)
+        known = _known(_names(around.loop.target), around.loop)
         for node, certain in _inside(around.loop, line):
-            if names and _weighs(node, names):
+            if known.data and _weighs(node, known):
                 yield getattr(node, "lineno", around.loop.lineno), certain
     elif around.function is not None:  # that is called for each batch
-        names = _made_of(_parameters(around.function), around.function)
+        known = _known(_parameters(around.function), around.function)
         for node, certain in _inside(around.function, line):
-            if isinstance(node, ast.AugAssign) and _weighs(node, names):
+            if isinstance(node, ast.AugAssign) and _weighs(node, known):
                 yield node.lineno, certain
-            elif isinstance(node, ast.Return) and any(_has_size(each, names) for each in _values(node.value)):
+            elif isinstance(node, ast.Return) and any(_has_size(each, known) for each in _values(node.value)):
                 yield node.lineno, False
     for each in around.of_class.body if around.of_class is not None else ():
         if isinstance(each, FUNCTIONS) and each is not around.function:
-            names = _made_of(_parameters(each), each)
+            known = _known(_parameters(each), each)
             for node, _ in _inside(each, line):
                 adds = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
-                if adds and _weighs(node, names):
+                if adds and _weighs(node, known):
                     yield getattr(node, "lineno", each.lineno), False
 
 
@@ -188,13 +198,20 @@ def _parameters(function: Function) -> set[str]:
     return {*names, *(each.arg for each in (given.vararg, given.kwarg) if each)} - {"self", "cls"}
 
 
-def _made_of(names: set[str], tree: ast.AST) -> set[str]:
-    """These, and what is made of them there."""
-    names = set(names)
+def _known(names: set[str], tree: ast.AST) -> Known:
+    """These are batches: with what is made of them there, and what their sizes are called."""
+    known = Known(set(names), set())
     for node, _ in _inside(tree, 0):
-        if isinstance(node, ast.Assign) and _mentions(node.value, names):
-            names |= {name for target in node.targets for name in _names(target)}
-    return names
+        if not isinstance(node, ast.Assign):
+            continue
+        if _has_size(node.value, known):
+            firsts = [each.elts[0] if isinstance(each, ast.Tuple) else each for each in node.targets]
+            known.sizes.update(
+                each.id for each in firsts if isinstance(each, ast.Name)
+            )  # n, features = x.shape
+        if _mentions(node.value, known.data):
+            known.data.update(name for target in node.targets for name in _names(target))
+    return known
 
 
 def _values(node: ast.AST | None) -> list[ast.AST]:
@@ -206,34 +223,51 @@ def _values(node: ast.AST | None) -> list[ast.AST]:
     return [] if node is None else [node]
 
 
-def _weighs(node: ast.AST, names: set[str]) -> bool:
+def _weighs(node: ast.AST, known: Known) -> bool:
     if isinstance(node, ast.AugAssign):
-        return isinstance(node.op, ast.Add) and _has_size(node.value, names)
+        return isinstance(node.op, ast.Add) and _has_size(node.value, known)
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
-        return isinstance(node.value.op, (ast.Add, ast.Mult)) and _has_size(node.value, names)
+        adds = isinstance(node.value.op, (ast.Add, ast.Mult)) and _has_size(node.value, known)
+        return adds and (_is_read(node.value) or any(_has(node.value, each) for each in node.targets))
     if not isinstance(node, ast.Call):
         return False
     given = [*node.args, *(each.value for each in node.keywords)]  # meter.update(loss.item(), x.size(0))
-    sizes = [each for each in given if _has_size(each, names)]
+    sizes = [each for each in given if _has_size(each, known)]
     return bool(sizes) and any(_is_read(each) for each in given if each not in sizes)
 
 
-def _has_size(node: ast.AST, names: set[str]) -> bool:
-    """Whether the size of one of these is read in arithmetic, and not only handed to another function."""
+def _has_size(node: ast.AST, known: Known) -> bool:
+    """Whether the size of a batch is read in arithmetic, and not only handed to another function."""
+    if isinstance(node, ast.Name):
+        return node.id in known.sizes
     if isinstance(node, ast.BinOp):
-        return _has_size(node.left, names) or _has_size(node.right, names)
+        return _has_size(node.left, known) or _has_size(node.right, known)
     if isinstance(node, ast.Subscript):
-        return _has_size(node.value, names)
+        return _is_first(node.slice) and _has_size(node.value, known)
     if isinstance(node, ast.Attribute):
-        return node.attr in SIZES and _mentions(node.value, names)
+        return node.attr in SIZES and _mentions(node.value, known.data)
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute):
-        return _has_size(node.func, names)
+        axes = [*node.args, *(each.value for each in node.keywords)]
+        return all(_is_first(each) for each in axes) and _has_size(node.func, known)
     called = node.func.id if isinstance(node.func, ast.Name) else ""
     if called == "len":
-        return any(_mentions(each, names) for each in node.args)
-    return called in ("int", "float") and any(_has_size(each, names) for each in node.args)
+        return any(_mentions(each, known.data) for each in node.args)
+    return called in ("int", "float") and any(_has_size(each, known) for each in node.args)
+
+
+def _is_first(axis: ast.AST) -> bool:
+    """Whether it may be the axis of the samples: another number is none."""
+    if isinstance(axis, ast.UnaryOp):
+        return not isinstance(axis.operand, ast.Constant)
+    return not isinstance(axis, ast.Constant) or axis.value == 0
+
+
+def _has(tree: ast.AST, target: ast.AST) -> bool:
+    """Whether what is assigned to is read there."""
+    name = ast.unparse(target)
+    return any(ast.unparse(each) == name for each in ast.walk(tree) if isinstance(each, type(target)))
 
 
 def _is_read(tree: ast.AST) -> bool:
