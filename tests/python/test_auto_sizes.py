@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import linecache
 import re
 import sysconfig
@@ -416,6 +418,20 @@ def test_what_python_warns_of_in_a_text_is_not_said_again() -> None:
             text = LOOP + 'pattern = "\\d"\n'
             assert found_in(f"/home/me/warned_{action}.py", text) == (f"warned_{action}.py:6", True)
         assert not caught
+
+
+def with_warnings_as_errors() -> tuple[int, str]:
+    with warnings.catch_warnings(), applied(), contextlib.redirect_stderr(io.StringIO()) as said:
+        warnings.simplefilter("error")
+        weighed_by_len()
+        weighed_by_len()
+    return pc.allreduce(1), said.getvalue()
+
+
+def test_ranks_for_which_warnings_are_errors_train_on() -> None:
+    (first, said), (second, nothing) = testing.run(with_warnings_as_errors, 2)
+    assert (first, second, nothing) == (2, 2, "")
+    assert "adds up or weighs by the size of a batch" in said
 
 
 def test_a_warning_that_would_be_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
