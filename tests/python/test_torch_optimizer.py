@@ -352,7 +352,14 @@ class WithBackward(torch.optim.SGD):
 def a_method_of_the_optimizers_own_stays() -> None:
     model = net()
     optimizer = DistributedOptimizer(WithBackward(model.parameters(), lr=0.5))
+    assert type(optimizer).backward is WithBackward.backward
     optimizer.backward(model(rows(pc.rank(), 0)).sum())
+    mine = [each.grad.clone() for each in model.parameters()]
+    of_ranks = [
+        torch.autograd.grad(model(rows(rank, 0)).sum(), [*model.parameters()]) for rank in range(pc.size())
+    ]
+    for gradient, expected in zip(mine, zip(*of_ranks, strict=True), strict=True):
+        assert torch.allclose(gradient, sum(expected) / pc.size())
     optimizer.step()
     optimizer.close()
 
