@@ -67,7 +67,7 @@ from pycollective._core import (
     world,
 )
 from pycollective._version import __version__
-from pycollective.advice import elsewhere as _elsewhere
+from pycollective.advice import answers_for_attributes as _answers_for_attributes
 from pycollective.coalesce import coalesce
 from pycollective.errors import (
     Aborted,
@@ -201,9 +201,8 @@ __all__ = [
     "zeros",
 ]
 
-# What they have elsewhere, by ATTRIBUTES of foreign_words.
-_elsewhere("key", "is_single_machine", "proc_ranks", "process_ids", "nranks", "world_size")(Group)
-_elsewhere("is_completed", "is_success", "get_future", "synchronize", "source_rank")(Work)
+_answers_for_attributes(Group)
+_answers_for_attributes(Work)
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["Elsewhere", "advised", "elsewhere", "is_of_the_call"]
+__all__ = ["advised", "answers_for_attributes", "elsewhere", "is_of_the_call"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,10 +36,7 @@ def advised(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Elsewhere:
-    """An attribute that a class has elsewhere and not here: asking for it says what to write.
-
-    Unlike a __getattr__ it makes nothing else slower.
-    """
+    """An attribute that a class has elsewhere and not here: asking for it says what to write, the class too."""
 
     def __init__(self, kind: str, name: str) -> None:
         self._kind = kind
@@ -51,15 +48,33 @@ class Elsewhere:
         raise missing_in(owner, self._kind, self._name)
 
 
-def elsewhere(*names: str, kind: str = "") -> Callable[[type[T]], type[T]]:
-    """Decorates a class that has these attributes elsewhere and not here. `kind`: what users call it."""
+def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
+    """Decorates a class of a framework that has these attributes elsewhere and not here. dir() has them."""
 
     def decorate(owner: type[T]) -> type[T]:
         for name in names:
-            setattr(owner, name, Elsewhere(kind or owner.__name__, name))
+            setattr(owner, name, Elsewhere(owner.__name__, name))
         return owner
 
     return decorate
+
+
+def answers_for_attributes(owner: type[T]) -> type[T]:
+    """Decorates a class: the error for an attribute that its objects have not says what to write.
+
+    Python asks for it only where an attribute is missing.
+    """
+    kind = owner.__name__
+
+    def __getattr__(self: T, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name)
+        from pycollective.foreign_words import missing_in
+
+        raise missing_in(owner, kind, name)
+
+    owner.__getattr__ = __getattr__  # type: ignore[attr-defined]
+    return owner
 
 
 def is_of_the_call(traceback: TracebackType | None) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.advice import advised, elsewhere
+from pycollective.advice import advised, answers_for_attributes
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 
 __all__ = ["Mesh", "split", "subgroup"]
@@ -67,7 +67,7 @@ def split(
     return made
 
 
-@elsewhere("get_group", "get_local_rank", "get_coordinate", "mesh_dim_names")
+@answers_for_attributes
 class Mesh:
     """The ranks as a grid with named axes, and a group along each of them.
 

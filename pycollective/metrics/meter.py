@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from pycollective._core import Group
-from pycollective.advice import advised, elsewhere
+from pycollective.advice import advised, answers_for_attributes
 from pycollective.errors import InvalidArgument
 from pycollective.metrics.sums import SINGLE, added, named, number
 
 __all__ = ["Meter", "compute", "mean"]
 
 
-@elsewhere("avg", "global_avg", "all_reduce", "val", "value", "sum", "count")
+@answers_for_attributes
 class Meter:
     """A weighted running mean: kept on this rank without a word to the others, global when compute() is called.
 

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pycollective._core import Group
-from pycollective.advice import Elsewhere, advised
+from pycollective.advice import advised
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
@@ -70,6 +70,17 @@ class _Distributed(Optimizer):
     _gradients: GradientHooks
     _arrangement: _Arrangement
     _skip = False  # whether step() takes gradients as they are
+
+    if not TYPE_CHECKING:  # to which every attribute would seem to be there
+
+        def __getattr__(self, name: str) -> object:
+            if (of_its_own := getattr(super(), "__getattr__", None)) is not None:
+                return of_its_own(name)
+            if name == "backward":  # of Jittor's optimizers
+                from pycollective.foreign_words import missing_in
+
+                raise missing_in(type(self), "DistributedOptimizer", name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One step with the gradients of all ranks. A closure is run once, before it."""
@@ -256,10 +267,7 @@ def DistributedOptimizer(
     if ranks.rank != 0:
         optimizer.load_state_dict(state)
     kind = type(optimizer)
-    members: dict[str, Any] = {"__module__": kind.__module__}
-    if not hasattr(kind, "backward"):  # Jittor's optimizers have it, as some of torch's users
-        members["backward"] = Elsewhere("DistributedOptimizer", "backward")
-    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), members)
+    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
     optimizer._gradients = gradients
     optimizer._arrangement = arrangement
     return optimizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from arrays import torch
 
 import pycollective as pc
 from pycollective import foreign_words
-from pycollective.advice import Elsewhere
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
@@ -18,6 +18,15 @@ def test_a_communication_hook_is_answered_by_what_there_is(world_of_one: pc.Grou
     model = pc.torch.DataParallel(torch.nn.Linear(2, 1))
     with pytest.raises(pc.Unsupported, match=r'write pc\.torch\.DataParallel\(model, compression="f16"\)'):
         model.register_comm_hook(None, abs)
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "Store": pc.store,
+    "Meter": pc.metrics.Meter,
+    "Group": pc.world,
+    "Work": lambda: pc.allreduce_async(np.ones(2)),
+    "Mesh": lambda: pc.Mesh((1,), ("dp",)),
+}
 
 
 @pytest.mark.parametrize(
@@ -33,20 +42,14 @@ def test_a_communication_hook_is_answered_by_what_there_is(world_of_one: pc.Grou
         ("Group", "key", "leave it out"),
         ("Work", "is_completed", r"write work\.done\(\)"),
         ("Work", "get_future", "write await work"),
+        ("Group", "allreduse", r"did you mean allreduce\?"),
         ("Mesh", "get_group", r'write mesh\["dp"\]'),
     ],
 )
 def test_an_attribute_of_elsewhere_is_answered_by_ours(
     world_of_one: pc.Group, kind: str, name: str, answer: str
 ) -> None:
-    makers = {
-        "Store": pc.store,
-        "Meter": pc.metrics.Meter,
-        "Group": pc.world,
-        "Work": lambda: pc.allreduce_async(np.ones(2)),
-        "Mesh": lambda: pc.Mesh((1,), ("dp",)),
-    }
-    owner = makers[kind]()
+    owner = MAKERS[kind]()
     with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute '{name}': .*{answer}"):
         getattr(owner, name)
     assert not hasattr(owner, name)
@@ -58,17 +61,27 @@ def test_an_unknown_attribute_gets_the_error_of_python(world_of_one: pc.Group) -
             getattr(pc.store(), name)
 
 
-def test_every_attribute_of_the_table_is_answered() -> None:
+def test_every_attribute_of_the_table_is_answered(world_of_one: pc.Group) -> None:
     """Those of other classes are in the tests of their framework."""
-    kinds: dict[str, Any] = {"Group": pc.Group, "Work": pc.Work, "Mesh": pc.Mesh, "Meter": pc.metrics.Meter}
+    objects = {kind: make() for kind, make in MAKERS.items()}
     for words in foreign_words.ATTRIBUTES:
         for kind, _, name in (word.partition(".") for word in words.split()):
-            if kind in kinds:
+            if kind in objects:
                 with pytest.raises(AttributeError, match=f"no attribute '{name}': "):
-                    getattr(kinds[kind], name)
-    for kind, owner in kinds.items():
-        for name, value in vars(owner).items():
-            assert (
-                not isinstance(value, Elsewhere)
-                or f"{kind}.{name}" in " ".join(foreign_words.ATTRIBUTES).split()
-            )
+                    getattr(objects[kind], name)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_an_object_and_its_class_have_what_they_list(world_of_one: pc.Group, kind: str) -> None:
+    made = MAKERS[kind]()
+    for owner in (made, type(made)):
+        assert [name for name in dir(owner) if not hasattr(owner, name)] == []
+
+
+def test_a_public_class_has_what_it_lists() -> None:
+    classes = [each for each in (getattr(pc, name) for name in pc.__all__) if isinstance(each, type)]
+    assert {pc.Group, pc.Work, pc.Mesh} <= {*classes}
+    for owner in classes:
+        assert [
+            name for name in dir(owner) if name != "__abstractmethods__" and not hasattr(owner, name)
+        ] == []

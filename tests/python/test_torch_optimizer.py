@@ -364,6 +364,16 @@ def a_method_of_the_optimizers_own_stays() -> None:
     optimizer.close()
 
 
+@CHECKS.on(1)
+def an_optimizer_has_what_it_lists_and_nothing_else() -> None:
+    optimizer = DistributedOptimizer(sgd(net().parameters()))
+    assert all(hasattr(optimizer, name) for name in dir(optimizer))
+    assert "backward" not in dir(optimizer)
+    with pytest.raises(AttributeError, match="no attribute 'forward'$"):
+        optimizer.forward  # noqa: B018
+    optimizer.close()
+
+
 @CHECKS.on(2)
 def a_group_that_cannot_be_added_leaves_the_optimizer_as_it_was() -> None:
     model, rank = net(), pc.rank()
