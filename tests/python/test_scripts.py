@@ -97,7 +97,7 @@ def test_another_pytorch_can_be_asked_for(clone: Path) -> None:
 
 STEP = ["scripts/step", "2", "compiling", "sh", "-c"]
 FAILS = "echo '[3/8] a.cc'; exit 3"
-WAITS = "echo '[3/8] a.cc'; until [ -e seen ]; do sleep 0.1; done; exit 3"
+WAITS = "echo '[3/8] a.cc'; for i in $(seq 300); do [ -e seen ] && exit 3; sleep 0.1; done; exit 4"
 
 
 def test_a_step_shows_how_far_it_is_and_what_a_failure_said(clone: Path) -> None:
@@ -119,13 +119,17 @@ def test_on_a_terminal_a_step_rewrites_its_line(clone: Path) -> None:
     )
     os.close(terminal)
     shown = ""
-    with contextlib.suppress(OSError):  # at the end of the terminal
-        while True:
-            shown += os.read(ours, 4000).decode()
-            if re.search(r"\r\[2/5 \d+:\d\d\] compiling: 3 of 8\033\[K\r", shown):
-                (clone / "seen").touch()
-    os.close(ours)
-    assert step.wait(50) == 3
+    try:
+        with contextlib.suppress(OSError):  # at the end of the terminal
+            while True:
+                shown += os.read(ours, 4000).decode()
+                if re.search(r"\r\[2/5 \d+:\d\d\] compiling: 3 of 8\033\[K\r", shown):
+                    (clone / "seen").touch()
+        assert step.wait(50) == 3, shown
+    finally:
+        step.kill()
+        step.wait()
+        os.close(ours)
     assert (clone / "seen").exists(), shown
     assert shown.count("\n") == 1
 
