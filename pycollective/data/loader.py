@@ -38,8 +38,9 @@ class DataLoader:
             tuple or dict of such columns with one length, also inside each other, which are indexed along axis 0; or
             anything with a length and integer indices, such as a list, from which lists of samples come. A list of
             arrays, or of dicts, lists or tuples of arrays, may be samples or columns, and is refused without a
-            collate_fn, with which it is samples; so is what has arrays or lists beside other things in a tuple or
-            dict, and what is indexed by labels (pandas). The same on all ranks.
+            collate_fn, with which it is samples, and so is a dict of arrays or lists with the keys 0, 1, and so on.
+            Refused is what has arrays or lists beside other things in a tuple or dict, and what is indexed by labels
+            (pandas). The same on all ranks.
         global_batch_size: samples of all ranks together. The ranks must divide it, unless uneven="exact".
         batch_size_per_rank: samples of one rank; this or global_batch_size.
         shuffle: another order in each epoch.
@@ -221,6 +222,14 @@ def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: A
                 "tuple of it if they are columns, and give collate_fn= if they are samples"
             )
         return None
+    if isinstance(dataset, dict) and [*dataset] == [*range(len(dataset))]:
+        may_be_columns = any(isinstance(each, list) or _is_array(each) for each in dataset.values())
+        if not collates and (may_be_columns or _arrays_in(dataset) is not None):
+            raise InvalidArgument(
+                f"{CALL}: a dict with the keys 0, 1, ... of arrays or lists may be samples by their numbers or "
+                "columns: give the columns names, and give collate_fn= if they are samples"
+            )
+        return None
     arrays = _arrays_in(dataset)
     if any(hasattr(array, "iloc") for array in arrays or ()):
         raise InvalidArgument(
@@ -228,8 +237,6 @@ def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: A
         )
     if arrays is None:
         members = list(_members(dataset))
-        if isinstance(dataset, dict) and [*dataset] == [*range(len(dataset))]:
-            return None  # samples by their numbers
         if isinstance(dataset, dict) or any(isinstance(each, list) or _has_array(each) for each in members):
             raise InvalidArgument(
                 f"{CALL}: this {type(dataset).__name__} has something that is no array: it holds columns, which are "

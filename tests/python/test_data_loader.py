@@ -109,6 +109,20 @@ def a_list_that_may_be_samples_or_columns_is_refused_without_a_collate_fn() -> N
     for samples_of in (tuple(words), dict(enumerate(words))):
         for batch, rows in zip(pc.data.DataLoader(samples_of, **made), slices(), strict=True):
             assert batch == words[rows]
+    for numbered in (
+        dict(enumerate(images)),
+        dict(enumerate(zip(images, images, strict=True))),
+        {0: images, 1: images},
+        {0: words, 1: words},
+    ):
+        with pytest.raises(pc.InvalidArgument, match="may be samples by their numbers or columns"):
+            pc.data.DataLoader(numbered, **made)
+    pairs = [(image, number) for number, image in enumerate(images)]
+    for batch, rows in zip(pc.data.DataLoader(dict(enumerate(pairs)), **made), slices(), strict=True):
+        assert batch == pairs[rows]
+    by_number = pc.data.DataLoader(dict(enumerate(images)), collate_fn=list, **made)
+    for batch, rows in zip(by_number, slices(), strict=True):
+        np.testing.assert_array_equal(batch, images[rows])
 
 
 class Labelled(np.ndarray[Any, Any]):
