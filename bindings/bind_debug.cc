@@ -43,7 +43,7 @@ py::object program_position(const State& state, double timeout_s) {
 
 void bind_debug(py::module_& module, State* state) {
   module.def("_seconds_since_end_signal", seconds_since_end_signal,
-             "Since the last SIGINT or SIGTERM; None: none has come since the first world.");
+             "Since the last signal that asks for the end; None: none has come since the first world.");
   module.def(
       "_flight_record", [state] { return flight_record(*state); },
       "The last calls of this rank as JSON: what pycollective.debug.dump() reads.");

@@ -12,7 +12,7 @@
 namespace pc {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 // What the handler may touch.
 std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
@@ -22,7 +22,8 @@ std::atomic<int64_t> came_ns{0};
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
   came_ns.store(now_ns(), std::memory_order_relaxed);
-  const std::size_t i = signal == kSignals[0] ? 0 : 1;
+  std::size_t i = 0;
+  while (kSignals[i] != signal) ++i;  // it is there for no other
   const struct sigaction& next = program[i];
   if (!running[i].exchange(true)) {  // else the program's handler calls this one, which stood there before it
     if ((next.sa_flags & SA_SIGINFO) != 0) {

@@ -1,4 +1,5 @@
-// Whether this process has been asked to end: when SIGINT (Ctrl-C) or SIGTERM came last, whatever the program does about them.
+// Whether this process has been asked to end: when SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 came last, whatever the
+// program does about them. Schedulers send the last two before they end a job.
 #pragma once
 
 #include <optional>

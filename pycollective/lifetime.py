@@ -430,7 +430,7 @@ def _at_exit() -> None:
 
 
 def _is_interrupted() -> bool:
-    """Whether SIGINT or SIGTERM has come, and no call that was made after it has ended well."""
+    """Whether a signal that asks for the end has come, and no call that was made after it has ended well."""
     since_s = _core._seconds_since_end_signal()
     record = _core._flight_record()  # at once: its times count from now
     if since_s is None:

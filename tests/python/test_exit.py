@@ -82,6 +82,17 @@ def test_a_rank_that_ctrl_c_ends_does_not_wait_for_the_others(where: str, tmp_pa
         assert (ranks[0].returncode, printed) == (0, "caught\n")
 
 
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_rank_that_a_scheduler_ends_in_its_own_code_does_not_wait_for_the_others(
+    number: str, tmp_path: Path
+) -> None:
+    handler = f"signal.signal(signal.{number}, lambda *_: sys.exit(print('caught')))\n"
+    text = program(*BODIES["its own code"], number).replace("pc.init(", handler + "pc.init(", 1)
+    with two_ranks(tmp_path, text) as ranks:
+        printed, _ = ranks[0].communicate(timeout=45)
+        assert (ranks[0].returncode, printed) == (0, "caught\n")
+
+
 def test_a_rank_that_goes_on_after_ctrl_c_waits_for_the_others_at_its_end(tmp_path: Path) -> None:
     goes_on = "\n".join(
         [
