@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -57,6 +58,31 @@ def test_errors_behind_an_equal_report_of_ours_are_compared_too() -> None:
     )
     assert ending.alike == []
     assert b"[1] IndexError: 2" in ending.lines
+
+
+OF_A_RANK = """rank %d; Rank %d; rank=%d; rank: %d; {'rank': %d}; local_rank=%d; [rank%d]; out/rank_%d.txt;
+on cuda:%d; GPU %d; in worker %d; Process %d; PID %d; pid=%d; pid: %d"""
+
+
+@pytest.mark.parametrize("words", re.split(r";\s", OF_A_RANK))
+def test_errors_that_differ_in_the_number_of_their_rank_or_process_are_one(words: str) -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: " + (words % rank).encode()] for rank in range(8)}
+    ending = end_of(3, **texts)
+    assert ending.alike == [0, 1, 2, 4, 5, 6, 7]
+    assert ending.lines == []
+
+
+@pytest.mark.parametrize("words", ["file %d", "Frank %d", "rank 1%d", "expid %d"])
+def test_errors_that_differ_in_other_numbers_are_not_one(words: str) -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: " + (words % rank).encode()] for rank in range(2)}
+    assert end_of(0, **texts).alike == []
+
+
+def test_the_number_of_another_rank_is_a_difference() -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: rank %d lags" % (rank + 1)] for rank in range(2)}
+    assert end_of(0, **texts).alike == []
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: on cuda:0"] for rank in range(2)}
+    assert end_of(0, **texts).alike == [1]
 
 
 def test_what_only_looks_like_an_error_is_not_folded() -> None:
