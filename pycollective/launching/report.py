@@ -18,7 +18,7 @@ from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import Failure, culprit
-from pycollective.launching.failures.last_error import error_lines
+from pycollective.launching.failures.last_error import error_lines, plain
 from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
@@ -120,7 +120,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     what += f"; the others were stopped{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
-    if error_lines(tail)[:1] and WANTED_INPUT.match(error_lines(tail)[0]) and failure.rank != options.stdin:
+    error = plain(b"".join(error_lines(tail)[:1]))
+    if WANTED_INPUT.match(error) and failure.rank != options.stdin:
         what += f" If it wanted input: --stdin {failure.rank} gives it ours, and breakpoint() asks at our terminal."
     if not tail:
         return f"{what} It wrote nothing to stderr.", []

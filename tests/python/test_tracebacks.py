@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pycollective.launching.failures.culprit import culprit, is_consequence, judged
+from pycollective.launching.failures.culprit import culprit, ended_by_itself, is_consequence, judged
 from pycollective.launching.failures.last_error import begins, error_lines
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tail import TAIL_LINES, TAIL_NBYTES, Tail
@@ -150,6 +150,25 @@ def test_a_traceback_behind_a_progress_bar_is_one(bar: bytes) -> None:
     assert begins(bar + HEAD)
     assert end_of(0, r0=ERROR, r1=[bar + HEAD, *ERROR[1:]]).alike == [1]
     assert is_consequence([bar + HEAD, *VICTIM[1:]])
+
+
+def coloured(lines: Sequence[bytes]) -> list[bytes]:
+    """As Python 3.13 writes these with FORCE_COLOR=1."""
+    place = b'  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m, in \x1b[35m<module>\x1b[0m'
+    kind, _, words = lines[-1].partition(b": ")
+    return [lines[0], place, b"\x1b[1;35m%s\x1b[0m: \x1b[35m%s\x1b[0m" % (kind, words)]
+
+
+def test_colours_hide_no_error() -> None:
+    victim, error = coloured(VICTIM), coloured(ERROR)
+    assert is_consequence(victim)
+    assert culprit([judged(0, 1, victim), judged(1, 1, error)]) == judged(1, 1, error)
+    ending = end_of(1, r0=victim, r1=error, r2=error, r3=ERROR)
+    assert ending.alike == [2, 3]
+    assert ending.lines == [b"[0] " + victim[-1]]
+    assert error_lines(error) == error[-1:]
+    assert not ended_by_itself(1, coloured([HEAD, FRAME, b"KeyboardInterrupt: "]))
+    assert begins(b'\x1b[0m  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m')  # of a SyntaxError
 
 
 @pytest.mark.parametrize(

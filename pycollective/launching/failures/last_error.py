@@ -13,17 +13,18 @@ _BEGINNING = re.compile(
     rb'  File ".*", line \d+$|Fatal Python error: |usage: |\S*python[\d.]*: (can\'t |No module |Error |error: )'
 )
 _TORCHS_PREFIX = re.compile(rb"^\[rank\d+\]: ?")  # torch.distributed puts it before each line of a traceback
+_COLOURS = re.compile(rb"\x1b\[[\d;]*m")  # Python 3.13 and others colour tracebacks for FORCE_COLOR
 _MARGIN = re.compile(rb"^ +[|+] ?")  # of the lines of an exception group
 
 
 def plain(line: bytes) -> bytes:
-    """The line as Python wrote it."""
-    return _TORCHS_PREFIX.sub(b"", line)
+    """The line as Python writes it without colours."""
+    return _TORCHS_PREFIX.sub(b"", _COLOURS.sub(b"", line) if b"\x1b" in line else line)
 
 
 def is_header(line: bytes) -> bool:
     """Whether a traceback begins here. A progress bar may stand before it in its line."""
-    return HEADER in line and visible(line).endswith(HEADER)
+    return HEADER in line and visible(plain(line)).endswith(HEADER)
 
 
 def begins(line: bytes) -> bool:
@@ -54,7 +55,7 @@ def error_lines(lines: Sequence[bytes]) -> list[bytes]:
     """Of a traceback, or what else ended a rank: the error itself, which stands below the frames, and what follows."""
     begin = last_error(lines)
     if begin is not None:
-        return [plain(line) for line in lines[begin:]]
+        return [_TORCHS_PREFIX.sub(b"", line) for line in lines[begin:]]
     found: list[bytes] = []
     for line in map(plain, reversed(lines)):
         if found and (line[:1] == b" " or is_header(line)):
