@@ -131,8 +131,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
 
 
 def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
-    """How it ended: a program that says nothing before has chosen its exit code itself."""
-    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].has_error
+    """How it ended: a program that has written nothing to stderr has chosen its exit code itself."""
+    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].lines
     return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 

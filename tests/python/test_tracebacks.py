@@ -171,6 +171,28 @@ def test_colours_hide_no_error() -> None:
     assert begins(b'\x1b[0m  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m')  # of a SyntaxError
 
 
+def boxed(error: bytes, sides: Sequence[str]) -> list[bytes]:
+    """As rich and typer write it, in a terminal that has their lines and in one that has ASCII alone."""
+    begin, middle, end, line, side = sides
+    words = f"{begin}{line * 8} Traceback (most recent call last) {line * 8}{middle}"
+    frame, below = f"{side} in <module>:7                           {side}", f"{end}{line * 50}{middle}"
+    return [words.encode(), frame.encode(), below.encode(), error]
+
+
+@pytest.mark.parametrize("sides", ["╭╮╰─│", "+++-|"])
+def test_an_error_below_a_box_is_one(sides: str) -> None:
+    victim, error = boxed(VICTIM[-1], sides), boxed(ERROR[-1], sides)
+    assert begins(b" 40%|##  \r\x1b[31m" + error[0])
+    assert is_consequence(victim)
+    ending = end_of(1, r0=victim, r1=error, r2=error, r3=error[:2])
+    assert ending.alike == [2, 3]
+    assert ending.lines == [b"[0] " + victim[-1]]
+    assert error_lines(error) == error[-1:]
+    tail = Tail()
+    tail.add(victim)
+    assert tail.judged == [HEAD, VICTIM[-1]]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -195,9 +217,7 @@ def test_an_error_longer_than_what_is_kept_is_known() -> None:
     tail = Tail()
     tail.add([*VICTIM, *[b"more"] * TAIL_LINES])
     assert len(tail.lines) == TAIL_LINES
-    assert tail.has_error
     assert is_consequence(tail.judged)
-    assert not Tail().has_error
 
 
 def test_the_error_stands_below_the_frames() -> None:

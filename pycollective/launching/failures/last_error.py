@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from pycollective.launching.lines import visible
 
 HEADER = b"Traceback (most recent call last):"
+# rich and typer draw a box with this in its upper edge. The error stands below the box.
+_EDGE = rb"(?:\xe2[\x94\x95].|[+-])+"
+_BOXED = re.compile(_EDGE + rb" Traceback \(most recent call last\) " + _EDGE + rb"$")
+_IN_BOX = (b"\xe2\x94", b"\xe2\x95", b"|", b"+-")  # how its further lines begin
 # A traceback, a SyntaxError's place, a crash in C, a usage message, and what Python itself says of a wrong path.
 _BEGINNING = re.compile(
     rb'  File ".*", line \d+$|Fatal Python error: |usage: |\S*python[\d.]*: (can\'t |No module |Error |error: )'
@@ -24,7 +28,10 @@ def plain(line: bytes) -> bytes:
 
 def is_header(line: bytes) -> bool:
     """Whether a traceback begins here. A progress bar may stand before it in its line."""
-    return HEADER in line and visible(plain(line)).endswith(HEADER)
+    if HEADER[:-1] not in line:
+        return False
+    shown = visible(plain(line))
+    return shown.endswith(HEADER) or _BOXED.search(shown) is not None
 
 
 def begins(line: bytes) -> bool:
@@ -40,7 +47,7 @@ def last_header(lines: Sequence[bytes]) -> int | None:
 def is_error(line: bytes) -> bool:
     """Whether a line below a header is the error itself, which ends the traceback, and no frame."""
     bare = _MARGIN.sub(b"", plain(line))
-    return bare.strip() != b"" and bare[:1] != b" "
+    return bare.strip() != b"" and not bare.startswith((b" ", *_IN_BOX))
 
 
 def last_error(lines: Sequence[bytes]) -> int | None:
