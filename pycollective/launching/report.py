@@ -149,5 +149,16 @@ def cannot_start(program: str, error: OSError) -> int:
     if error.filename != program:
         say(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
-    say(f"cannot start {program}: {error.strerror}")
+    say(f"cannot start {program}: {error.strerror}{program_hint(program)}")
     return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def program_hint(program: str) -> str:
+    """What starts the file of that name, if there is one: it is not called script.py, so it counts as a command."""
+    if not os.path.isfile(program):
+        return ""
+    if os.path.dirname(program):
+        return f". If it is a script for Python: pycollective run -n 4 -- python {program}"
+    found = f". There is a file {program} here, and no command of that name"
+    may_be_run = f", or ./{program}" if os.access(program, os.X_OK) else ""
+    return f"{found}: write `pycollective run -n 4 -- python {program}`{may_be_run}"
