@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
+from pycollective import lifetime
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
@@ -71,7 +72,8 @@ def started(
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
-                pickle.dump(sys.path, file)  # each rank reads the same file, from a position of its own
+                # Each rank reads the same file, from a position of its own.
+                pickle.dump(path_of_ranks(), file)
                 pickle.dump(job, file)
                 file.flush()
                 for rank, key_fd in zip(world.ranks, key_fds, strict=True):
@@ -82,6 +84,16 @@ def started(
             yield ranks
         finally:
             ranks.end(guard_fd)
+
+
+def path_of_ranks() -> list[str]:
+    """sys.path; a relative folder also as it was before the program went to another working directory."""
+    found: list[str] = []
+    for each in sys.path:
+        if isinstance(each, str) and not os.path.isabs(each) and lifetime.IMPORTED_IN:
+            found.append(os.path.join(lifetime.IMPORTED_IN, each))
+        found.append(each)
+    return found
 
 
 def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes], merged: bool) -> JobRank:
