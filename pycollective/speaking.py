@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import io
 import os
 import stat
 import sys
@@ -97,7 +98,7 @@ class Line:
     def __init__(self, total: int | None, description: str) -> None:
         self._total = total
         self._front = f"{description} " if description else ""
-        self._out = sys.stderr
+        self._out = sys.stderr or io.StringIO()  # a program without a console has none
         self._is_terminal = self._out.isatty() or _leads_to_a_terminal(self._out)
         self._began = self._shown_at = time.monotonic()
         self._done = self._length = 0
