@@ -96,6 +96,13 @@ def path_of_ranks() -> list[str]:
     return found
 
 
+def interpreter_options() -> list[str]:
+    """Those of this Python that change what the program does or says, as multiprocessing hands them over."""
+    extended = [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]
+    optimized = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    return [*optimized, *(f"-W{each}" for each in sys.warnoptions), *(f"-X{each}" for each in extended)]
+
+
 def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes], merged: bool) -> JobRank:
     with contextlib.ExitStack() as on_error:
         try:
@@ -105,7 +112,7 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
                 # JAX says so in every process that has used it; the child becomes another program at once.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 rank_child = child.start(
-                    [sys.executable, "-c", BOOT, str(reply.fileno())],
+                    [sys.executable, *interpreter_options(), "-c", BOOT, str(reply.fileno())],
                     rank=rank,
                     env=env,
                     key_fd=key_fd,

@@ -121,3 +121,14 @@ def test_modules_of_relative_folders_are_found_after_the_program_has_gone_elsewh
     first = f"import os, sys; sys.path.append({folder!r}); import of_the_user, pycollective as pc"
     done = executed("-c", f"{first}; os.chdir('/'); print(pc.run(of_the_user.work, n=2))")
     assert done.stdout == "[7, 7]\n", done.stderr
+
+
+def test_ranks_have_the_options_of_the_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, warnings, pycollective as pc\n"
+        "def said(): warnings.warn('x'); return sys.flags.optimize, sys.flags.utf8_mode, sys._xoptions.get('mine')\n"
+        "if __name__ == '__main__': print(pc.run(said, n=2))\n"
+    )
+    done = executed("-O", "-W", "ignore", "-X", "utf8", "-X", "mine=7", script)
+    assert (done.stdout, done.stderr) == ("[(1, 1, '7'), (1, 1, '7')]\n", "")
