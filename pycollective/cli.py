@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -42,12 +43,26 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
         """Refuses what a launcher does not know there and then: the whole command's parser knows no command."""
+        if self.is_launcher:
+            self._refuse_run_together(list(args or ()))
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self.is_launcher:
             options = [word for word in unknown if word.startswith("-")]
             hints = [of_option(word, self._option_string_actions) for word in options]
             self.error("; ".join([f"unrecognized arguments: {' '.join(unknown)}", *filter(None, hints)]))
         return found, unknown
+
+    def _refuse_run_together(self, words: Sequence[str]) -> None:
+        """Other launchers have words behind one dash: -hostfile is no -h with "ostfile" behind it."""
+        left = iter(words)
+        for word in left:
+            if not word.startswith("-") or word in ("-", "--"):
+                return
+            if re.fullmatch(r"-\w\w+", word) and (hint := of_option(word)):
+                self.error(f"unrecognized arguments: {word}; {hint}")
+            action = self._option_string_actions.get(word)
+            if action is not None and action.nargs is None:
+                next(left, None)  # its value
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -12,9 +12,9 @@ from pycollective.lifetime import PREFIX
 
 __all__ = ["PREFIX", "known", "nearest", "unknown", "warn_of_unknown"]
 
-# For the program alone, from the launcher; and between the scripts and tests of the library.
+# From the launcher, for the program alone or for pc.progress(); and between the scripts and tests of the library.
 UNLISTED = re.compile(
-    r"PYCOLLECTIVE_(RESTART_COUNT|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|CASES_LEFT_OUT"
+    r"PYCOLLECTIVE_(RESTART_COUNT|TERMINAL|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|CASES_LEFT_OUT"
     r"|CASE_TIMEOUT_S)"
 )
 _warned = False

@@ -36,7 +36,8 @@ NAMES: dict[str, str] = {
     "get_local_world_size": "pc.local_size()",
     "cross_rank cross_size node_rank": "rank and size of pc.world().split(pc.local_rank()), which has "
     "one rank of each host",
-    "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env": "pc.init()",
+    "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env rendezvous": "pc.init()",
+    "is_main_process is_local_main_process": "pc.rank() == 0, of each host pc.local_rank() == 0",
     "destroy_process_group finalize Finalize gloo_release": "pc.shutdown()",
     "is_nccl_available nccl_built is_backend_available": 'bool(pc.available("nccl"))',
     "cuda_built rocm_built": 'bool(pc.available("cuda"))',
@@ -50,26 +51,37 @@ NAMES: dict[str, str] = {
     "ParallelEnv ParallelMode": "pc.info(), pc.rank(), pc.size()",
     "get_py_server_addr get_mm_server_addr": "pc.info().addresses",
     "is_distributed in_mpi": "pc.in_world()",
-    "mpi distributed dist": "pc itself: pc.rank(), pc.size(), pc.allreduce(x); nothing is None in a world of one",
-    "get_state set_state": "pc.group([pc.rank()]), a group of one, whose calls stay here",
+    "mpi MPI distributed dist helper": "pc itself: pc.rank(), pc.size(), pc.allreduce(x); nothing is None "
+    "in a world of one",
+    "get_state set_state COMM_SELF": "pc.group([pc.rank()]), a group of one, whose calls stay here",
     "WORLD COMM_WORLD get_group get_default_group ProcessSet global_process_set": "pc.world()",
     "new_group add_process_set Group_incl": "pc.group([0, 2])",
     "shrink_group": "pc.group([0, 2]) for ranks that live. A world with a dead rank ends: pycollective run "
     "--max-restarts 3 starts all of them again",
+    "Dup Comm_dup": "pc.group(pc.world().ranks), whose calls are apart from the world's",
+    "GroupMember": "g is None: pc.group([0, 2]) is None on ranks outside",
     "remove_process_set Free": "close() of the group",
     "ProcessGroup": "pc.Group",
-    "new_subgroups new_subgroups_by_enumeration split_group Split Comm_split": "pc.world().split(color)",
+    "new_subgroups new_subgroups_by_enumeration split_group split Split Comm_split": "pc.world().split(color), for "
+    "groups; no layer is cut over ranks",
     "get_process_group_ranks": "g.ranks, of a group g",
     "get_group_rank": "g.ranks.index(rank), of a group g",
     "get_global_rank": "g.ranks[rank], of a group g",
     "get_pg_count": "pc.info().groups",
-    "DeviceMesh init_device_mesh ProcessMesh": 'pc.Mesh((2, -1), ("dp", "tp"))',
+    "DeviceMesh init_device_mesh ProcessMesh get_mesh": 'pc.Mesh((2, -1), ("dp", "tp"))',
     "fleet": 'pc.Mesh((2, -1), ("dp", "tp")) for the topology, and the DataParallel of pc.torch or pc.paddle',
     "ReduceOp ReduceOptions reduce_op Sum Average Adasum Min Max Product SUM MAX MIN PROD": "a text: "
     'pc.allreduce(x, "sum"), "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor"',
     "all_reduce all_reduce_ allreduce_ Allreduce all_reduce_sum all_reduce_max all_reduce_min mpi_all_reduce "
+    "nccl_all_reduce "
     "var_all_reduce all_reduce_coalesced grouped_allreduce grouped_allreduce_": "pc.allreduce(x), which also takes a "
     "list of arrays",
+    "psum pmean pmax pmin": 'pc.allreduce(x), "avg", "max" or "min"; inside jax.jit pc.jax.allreduce(x)',
+    "ppermute": "pc.sendrecv(x, dest, source)",
+    "axis_index": "pc.rank(); along an axis of a mesh mesh.coordinates",
+    "IN_PLACE": "pc.allreduce(x) without out=: the result is in x",
+    "shard_tensor reshard dtensor_from_local unshard_dtensor": "pc.scatter(x), pc.allgather(x) and pc.alltoall(x): no "
+    "array is cut by itself",
     "pack_allreduce_split param_pack_split param_pack_concat get_offsets": "pc.allreduce(params): a list of arrays is "
     "packed by itself",
     "reduce_mean": 'pc.allreduce(x, "avg"), or pc.metrics.mean(x, weight=samples)',
@@ -81,16 +93,20 @@ NAMES: dict[str, str] = {
     "reduce_scatter_tensor reduce_scatter_single reduce_scatter_sum Reduce_scatter reducescatter "
     "grouped_reducescatter": "pc.reduce_scatter(x)",
     "all_to_all all_to_all_single alltoall_single Alltoall Alltoallv alltoallv": "pc.alltoall(x)",
-    "broadcast_ bcast Bcast mpi_broadcast var_broadcast broadcast_coalesced bcast_list_": "pc.broadcast(x), which also "
-    "takes a list of arrays",
-    "Reduce reduce_sum mpi_reduce var_reduce": "pc.reduce(x)",
+    "broadcast_ bcast Bcast mpi_broadcast nccl_broadcast var_broadcast broadcast_coalesced bcast_list_": (
+        "pc.broadcast(x), which also takes a list of arrays"
+    ),
+    "Reduce reduce_sum mpi_reduce nccl_reduce var_reduce": "pc.reduce(x)",
     "Gather Gatherv": "pc.gather(x)",
     "Scatter Scatterv": "pc.scatter(x)",
     "isend Isend Send remote_send": "pc.send_async(x, 1), or pc.send(x, 1)",
     "irecv Irecv Recv remote_recv": "pc.recv_async(x, 0), or pc.recv(x, 0)",
+    "Probe Iprobe Mprobe Status": "pc.recv(None, pc.ANY_SOURCE, with_source=True), which takes what comes and gives it "
+    "and its rank",
+    "ANY_TAG": "pc.recv(x, 0, tag=7): a receive names its tag, by default 0",
     "P2POp batch_isend_irecv": "pc.send_async(x, 1) and pc.recv_async(y, 0), then wait() for each",
     "Sendrecv send_recv": "pc.sendrecv(x, 1, 0)",
-    "Barrier group_barrier gloo_barrier mpi_barrier monitored_barrier": (
+    "Barrier group_barrier gloo_barrier mpi_barrier monitored_barrier wait_for_everyone": (
         "pc.barrier(timeout=60), which names who is missing"
     ),
     "functional stream": "pc.allreduce(x) and so on; those with gradients are in pc.torch.functional and pc.jax",
@@ -105,6 +121,9 @@ NAMES: dict[str, str] = {
     "spawn start_processes launcher": "pc.run(main, n=4), or @pc.launch(n=4)",
     "ProcessRaisedException ProcessExitedException": "leave it out: pc.run() raises what the function has raised, "
     "with a pc.RemoteError as its cause, and pc.PeerFailure where a rank was killed",
+    "DistError DistBackendError DistNetworkError DistStoreError": "pc.CollectiveError",
+    "Abort": "sys.exit(1): the launcher then ends the other ranks",
+    "elastic": "pycollective run --max-restarts 3, which starts all ranks again when one has failed",
     "DistributedDataParallel DDP": "pc.torch.DataParallel(model)",
     "DataParallel": "pc.torch.DataParallel(model), or that of pc.paddle",
     "SyncBatchNorm": "pc.torch.SyncBatchNorm.convert(model), or that of pc.paddle",
@@ -136,11 +155,19 @@ NAMES: dict[str, str] = {
     "DebugLevel get_debug_level set_debug_level record_comm": "pc.debug.dump(): calls are always checked and recorded",
     "set_global_seed set_seed manual_seed": "pc.seed(7)",
     "single_process_scope": "@pc.single_process",
+    "main_process_first": "with pc.main_first():",
+    "local_main_process_first": "with pc.main_first(local=True):",
+    "breakpoint": "pc.debug.breakpoint()",
+    "Wtime": "time.perf_counter()",
+    "start_timeline stop_timeline": "torch.profiler, which shows the calls of torch's backend; pc.debug.dump() has the "
+    "last calls",
+    "is_homogeneous": "len(set(collections.Counter(pc.info().hosts).values())) == 1",
+    "get_device_count": "pc.local_size(): a rank has one device, pc.device()",
     "synchronized": "pc.barrier() behind the call; where one rank calls it for all, @pc.single_process",
     "join Join": "with pc.torch.join(model): around the loop",
-    "save": "pc.checkpoint.save(state, path)",
-    "load": "pc.checkpoint.load(path)",
-    "nccl gloo": 'pc.init(backend="auto"), "tcp", "shm" or "nccl"',
+    "save save_state_dict": "pc.checkpoint.save(state, path)",
+    "load load_state_dict": "pc.checkpoint.load(path)",
+    "nccl gloo Backend": 'pc.init(backend="auto"), "tcp", "shm" or "nccl"',
     "compile_extern": "leave it out: no code is compiled at the first use",
 }
 
@@ -222,18 +249,23 @@ ARGUMENTS: dict[str, str] = {
     "init_method coordinator_address url": 'the first argument: pc.init("host:port", rank=0, size=2)',
     "process_id local_rank": "rank=; pc.local_rank() is found by itself",
     "store": "leave it out: the ranks have pc.store()",
-    "src dst root_rank src_rank dst_rank": "root=; of send and recv the second argument, the peer",
+    "src dst root_rank src_rank dst_rank group_src group_dst": "root=; of send and recv the second argument, the peer",
     "dest source dest_rank": "the second argument, the peer",
     "tensor tensor_list sendbuf recvbuf inp input array object_list": "the first argument, by position; out= is where "
     "the result goes",
-    "output output_tensor output_tensor_list gather_list": "out=",
-    "scatter_list input_list input_tensor_list": "one array that is cut, or the call that ends in _object",
+    "output output_tensor output_tensor_list out_tensor_list gather_list": "out=",
+    "scatter_list input_list input_tensor_list in_tensor_list": "one array that is cut, or the call that ends in "
+    "_object",
     "input_split_sizes sendcounts in_split_sizes splits": "counts=",
     "output_split_sizes recvcounts out_split_sizes": "recv_counts=",
     "reduce_op reduction_op reduce_method average": 'op="sum" or "avg"',
     "prescale_factor postscale_factor": 'op=pc.scaled("sum", factor)',
     "name": "leave it out: a Meter has none, and calls are told from each other by their order",
     "fmt": 'leave it out: pc.print(f"{meter.mean:.4e}")',
+    "object_gather_list": "leave it out: the root gets the list as the result",
+    "axis_name": 'leave it out: a call is on the world, or on an axis of a mesh: mesh["dp"].allreduce(x)',
+    "perm": "the destination and the source: pc.sendrecv(x, 1, 0)",
+    "sparse_as_dense": "leave it out: a sparse gradient is summed as it is",
     "dim split_axis": "axis=",
     "concat_axis": "axis=, along which alltoall cuts and joins; docs/coming-from.md has the line for two axes",
     "gradient_predivide_factor": 'op=pc.scaled("sum", factor)',
@@ -246,7 +278,9 @@ ARGUMENTS: dict[str, str] = {
 # Options of launchers.
 OPTIONS: dict[str, str] = {
     "--nproc-per-node --nproc_per_node --num-proc --num_proc --n --np --nproc --ntasks --num_processes "
-    "--num-processes --nprocs -c": "-n 4",
+    "--num-processes --nprocs --npernode -npernode -ppn --ppn --ntasks-per-node": "-n 4",
+    "-N": "--nnodes 2 for machines, -n 4 for the ranks of each",
+    "-c": "-- python -c 'code', behind our own options",
     "--gpu --devices --gpu-ids --gpu_ids --xpus --num_gpus --num-gpus": "--gpus 0,1",
     "--node_rank --machine_rank --machine-rank --rank --rank-start": "--node-rank 0",
     "--nnode --num_machines --num-machines --num_nodes --num-nodes --nodes": "--nnodes 2",
@@ -259,18 +293,20 @@ OPTIONS: dict[str, str] = {
     "--max_restarts --max_restart --max-restart": "--max-restarts 3",
     "--log_dir --redirects -r --tee -t --output-filename": "--log-dir FOLDER",
     "--local-ranks-filter --local_ranks_filter": "--only-rank 0,1",
-    "--log_level --log-level": "nothing: the environment variable PYCOLLECTIVE_LOG says how much is logged",
+    "--log_level --log-level --verbose": "nothing: the environment variable PYCOLLECTIVE_LOG says how much is logged",
     "--numa-binding --numa_binding --bind-to --map-by": "nothing: numactl or taskset around the command binds ranks",
     "--run_mode --run-mode --servers --trainers --server_num --trainer_num": "nothing: there are no parameter servers; "
     "a small one is `with pc.serving(function):` and pc.call(function, rank=0)",
     "--with_gloo --gloo_port --local-addr --local_addr --sort_ip --event-log-handler --event_log_handler "
     "--log_overwrite --enable_gpu_log --auto_parallel_config --auto_tuner_json --legacy --elastic_timeout "
     "--logs-specs --logs_specs --signals-to-handle --virtual-local-rank --virtual_local_rank": "nothing: leave it out",
+    "--config_file --config-file": "nothing: there is no such file; options and environment variables say all",
+    "--mixed_precision": "nothing: torch.autocast in the program does that",
     "--no-python --no_python": "nothing: a program that does not end in .py is run as it is",
     "--use-env --use_env": "nothing: LOCAL_RANK is always set",
     "--local_rank --local-rank": "--local-rank-arg, for scripts that take --local_rank",
-    "-H --hosts --hostfile --host --machinefile --hosts-file": "one launcher on each machine, with --nnodes, "
-    "--node-rank and --master; or mpirun itself, which starts ranks of ours too",
+    "-H --hosts --hostfile -hostfile --host -host --machinefile -machinefile --hosts-file": "one launcher on each "
+    "machine, with --nnodes, --node-rank and --master; or mpirun itself, which starts ranks of ours too",
     "--run-path --run_path --start-method --start_method --role --allow-run-as-root --oversubscribe "
     "--mca --network-interface --tag-output -x -genv --elastic_level --elastic-level --min-np --max-np": (
         "nothing: leave it out"

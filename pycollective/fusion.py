@@ -18,7 +18,7 @@ from pycollective.arrays.exact_ints import is_exact
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.int_members import IntMembers
 from pycollective.arrays.numbers import is_number
-from pycollective.arrays.overlaps import overlap_in
+from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.blocks import check_block, check_pairs
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 from pycollective.staging import Room
@@ -48,11 +48,14 @@ class _Member:
     array: Any
     library: Library
     nbytes: int
+    same_as: str = ""  # the earlier member that is this very memory, where it need not be moved again
 
 
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
     """The arrays in `x`, dicts by sorted key. JAX's on a GPU stay there if all of them lie on that one."""
     found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
+    if _only_moves(function):
+        _find_tied(found)
     stays = [on_the_host(member.library) is not member.library for member in found]
     places = {str(m.array.devices()) if is_jax else "" for m, is_jax in zip(found, stays, strict=True)}
     if len(places) > 1:
@@ -95,9 +98,23 @@ def _found(function: str, path: str, x: Any, op: Any, *, takes_numbers: bool) ->
     return found
 
 
+def _find_tied(members: list[_Member]) -> None:
+    """Marks those that are one array under several names, as tied weights are: all but the first of each."""
+    first: dict[tuple[Layout, str], str] = {}
+    for member in members:
+        library, array = member.library, member.array
+        if library.mutable and member.nbytes:
+            path = first.setdefault((library.layout(array), library.dtype(array)), member.path)
+            member.same_as = "" if path == member.path else path
+
+
+def _only_moves(function: str) -> bool:
+    return function.removesuffix("_async") in ("broadcast", "send", "recv")
+
+
 def _else(function: str) -> str:
     """What else there is for arrays mixed with other things, such as the state of an optimizer."""
-    moves = function.removesuffix("_async") in ("broadcast", "send", "recv")
+    moves = _only_moves(function)
     return f" ({function.removesuffix('_async')}_object() takes such mixtures)" if moves else ""
 
 
@@ -105,7 +122,8 @@ def _by_dtype(members: list[_Member]) -> list[list[int]]:
     """Which of them travel together: equal on all ranks."""
     found: dict[str, list[int]] = {}
     for place, member in enumerate(members):
-        found.setdefault(member.library.dtype(member.array), []).append(place)
+        if not member.same_as:
+            found.setdefault(member.library.dtype(member.array), []).append(place)
     return [found[name] for name in sorted(found)]
 
 
@@ -115,18 +133,22 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
         library, array = member.library, member.array
         check_pairs(function, member.path, library.shape(array), op)
         check_block(function, member.path, library, array, op)
-    if not writes:
-        return
-    written = [member for member in members if member.library.mutable]
-    for member in written:
+    mutable = [member for member in members if member.library.mutable]
+    for member in mutable if writes else ():
         if why := member.library.why_not_written(member.array):
             raise InvalidArgument(f"{function}: {member.path} {why}")
-    if overlap := overlap_in([member.library.layout(member.array) for member in written if member.nbytes]):
-        paths = [member.path for member in written if member.nbytes]
-        raise InvalidArgument(
-            f"{function}: {paths[overlap.one]} and {paths[overlap.other]} {overlap.words}: the result of one would be "
-            "lost"
-        )
+    # The root of a broadcast is refused what the others are, which would leave it waiting.
+    if writes or function.startswith("broadcast"):
+        _check_apart(function, [member for member in mutable if member.nbytes and not member.same_as])
+
+
+def _check_apart(function: str, members: list[_Member]) -> None:
+    if overlap := overlap_in([member.library.layout(member.array) for member in members]):
+        pair = f"{members[overlap.one].path} and {members[overlap.other].path}"
+        lost = "the result of one would be lost"
+        if _only_moves(function):
+            lost = "one would be written over the other. Pass the larger of them alone, or copies"
+        raise InvalidArgument(f"{function}: {pair} {overlap.words}: {lost}")
 
 
 def _digest(members: list[_Member]) -> int:
@@ -137,23 +159,28 @@ def _digest(members: list[_Member]) -> int:
 def _text(member: _Member) -> str:
     library, array = member.library, member.array
     lengths = "][".join(map(str, library.shape(array)))
-    return f"{member.path} {library.dtype(array)}[{lengths}]"
+    tied = f", which is {member.same_as}" if member.same_as else ""
+    return f"{member.path} {library.dtype(array)}[{lengths}]{tied}"
 
 
 @contextlib.contextmanager
-def _telling(members: list[_Member]) -> Iterator[None]:
+def _telling(function: str, members: list[_Member]) -> Iterator[None]:
     """Says in a mismatch what this rank's list is: the core knows a number only."""
     try:
         yield
     except CollectiveMismatch as error:
-        error.args = (f"{error}\n{_words(members)}",)
+        error.args = (f"{error}\n{_words(function, members)}",)
         raise
 
 
-def _words(members: list[_Member]) -> str:
+def _words(function: str, members: list[_Member]) -> str:
     shown = ", ".join(map(_text, members[:MOST_SHOWN]))
     more = f", and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
-    return f"Lists must be equal in order, keys, dtypes and shapes; this rank's is {shown or 'empty'}{more}"
+    tied = [member for member in members[MOST_SHOWN:] if member.same_as]
+    more += f" ({_text(tied[0])})" if tied else ""
+    also = ", and what is one array under two names must be so on all ranks" if _only_moves(function) else ""
+    what = f"Lists must be equal in order, keys, dtypes and shapes{also}"
+    return f"{what}; this rank's is {shown or 'empty'}{more}"
 
 
 def move_bundle(
@@ -165,14 +192,14 @@ def move_bundle(
     results = [member.array for member in members]
     digest = _digest(members)
     if not members:
-        with _telling(members):
+        with _telling(function, members):
             call([_nothing(op)], digest)  # an empty list still takes part
     made: list[tuple[int, _Member, Any]] = []
     for places in _by_dtype(members):
         together = [members[place] for place in places]
         with Room() as room:
             blocks = _blocks(together, room, writes=writes)
-            with _telling(members):
+            with _telling(function, members):
                 call(blocks, digest)
             for place, member, block in zip(places, together, blocks, strict=True) if writes else ():
                 if member.library.mutable:
@@ -207,7 +234,9 @@ def begin_bundle(
             f"{function}: x has arrays of {' and '.join(dtypes)}: make one call for those of each dtype, or call "
             f"{function.removesuffix('_async')}(), which takes them all"
         )
-    return begin([member.array for member in members] or [_nothing(op)], _digest(members))
+    return begin(
+        [member.array for member in members if not member.same_as] or [_nothing(op)], _digest(members)
+    )
 
 
 @dataclass(frozen=True)
@@ -228,7 +257,7 @@ def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
     if not all(member.library.mutable and member.library.is_block(member.array) for member in members):
         return None
     blocks = [[members[place].array for place in places] for places in _by_dtype(members)]
-    return Planned(blocks or [[_nothing(op)]], _digest(members), _words(members))
+    return Planned(blocks or [[_nothing(op)]], _digest(members), _words("plan_allreduce", members))
 
 
 def _nothing(op: Any) -> Any:

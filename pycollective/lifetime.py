@@ -39,6 +39,10 @@ CALLERS = 4
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
 LONGEST_S = 1e6  # what poll() can still count
+try:  # the folder to which relative ones of sys.path belong, before the program goes elsewhere
+    IMPORTED_IN = os.getcwd()
+except OSError:  # it has been removed
+    IMPORTED_IN = ""
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
 INTERRUPTED_S = 0.1  # the same if SIGINT or SIGTERM has told it to end: the others are elsewhere
 PARENTS_PLACE = (

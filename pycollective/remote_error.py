@@ -19,11 +19,9 @@ Told: TypeAlias = tuple[
 
 def told(error: BaseException) -> Told:
     """What other ranks shall hear of it."""
-    args: tuple[object, ...] = (str(error),)
-    if isinstance(error, OSError):  # its first argument decides which class it becomes
-        args = error.args
-        if error.filename is not None:
-            args = (error.errno, error.strerror, str(error.filename))
+    args: tuple[object, ...] = error.args  # and not its text: that of KeyError("x") has quotes around it
+    if isinstance(error, OSError) and error.filename is not None:
+        args = (error.errno, error.strerror, str(error.filename))
     try:
         object_codec.encode(args, most_nbytes=MOST_NBYTES)
     except Exception:  # an argument may be anything

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import io
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -55,7 +58,8 @@ def print(
 def progress(iterable: Iterable[T], *, total: int | None = None, description: str = "") -> Iterator[T]:
     """Iterate, and show on rank 0's standard error how far it is: count, rate, time left. Other ranks just iterate.
 
-    On a terminal one line is written anew; elsewhere a line comes every 10 seconds, and one at the end.
+    On a terminal, under `pycollective run` and pc.run too, one line is written anew; elsewhere a line comes every 10
+    seconds, and one at the end.
 
     Parameters:
         iterable: whatever has items.
@@ -94,8 +98,8 @@ class Line:
     def __init__(self, total: int | None, description: str) -> None:
         self._total = total
         self._front = f"{description} " if description else ""
-        self._out = sys.stderr
-        self._is_terminal = self._out.isatty()
+        self._out = sys.stderr or io.StringIO()  # a program without a console has none
+        self._is_terminal = self._out.isatty() or _leads_to_a_terminal(self._out)
         self._began = self._shown_at = time.monotonic()
         self._done = self._length = 0
 
@@ -126,6 +130,16 @@ class Line:
         left = max(0, self._total - self._done) if self._total and rate else 0
         clock = f"{_clock(left / rate)} left" if left else f"{_clock(elapsed_s)} in all"
         return f"{self._front}{self._done}{share}, {rate:.3g}/s, {clock}"
+
+
+def _leads_to_a_terminal(file: TextIO) -> bool:
+    """Whether it is the pipe from which our launcher moves unfinished lines to a terminal."""
+    if not os.environ.get("PYCOLLECTIVE_TERMINAL"):
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError):  # no file, or closed
+        return False
 
 
 def _clock(seconds: float) -> str:

@@ -141,12 +141,12 @@ _WAYS: dict[str, _Way] = {
 def is_exact(x: Any, op: Any) -> bool:
     """Whether `x` is an int, a vector of ints or an int64 of NumPy, in an operation that takes ints here.
 
-    In sums and products bools are ints; in others only among ints.
+    In sums and products bools are ints, NumPy's too; in others only among ints.
     """
     if not isinstance(op, str) or op not in _WAYS:
         return False
     if isinstance(x, np.generic):
-        return x.dtype == np.int64
+        return x.dtype == np.int64 or (x.dtype == np.bool_ and _WAYS[op].wraps)
     if not isinstance(x, (int, list, tuple)):
         return False
     members = x if isinstance(x, (list, tuple)) else (x,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ PREFIX = "PYCOLLECTIVE_"
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
 ATTEMPT = PREFIX + "RESTART_COUNT"
+TERMINAL = PREFIX + "TERMINAL"  # whether the launcher shows unfinished lines of the ranks' standard error
 # Another launcher's name is not ours, and an outer launcher's place is not that of our ranks.
 OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER", *paddle.OF_PLACE))
 
@@ -78,3 +80,10 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
 def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
     """For ranks of Python: breakpoint() finds the launcher's terminal. What the user has chosen stays."""
     return {"PYTHONBREAKPOINT": "pycollective.debugger.hook", **base}
+
+
+def with_terminal(base: Mapping[str, str]) -> dict[str, str]:
+    """Tells ranks, whose standard error is a pipe, whether a terminal is behind it."""
+    env = {name: value for name, value in base.items() if name != TERMINAL}
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return {**env, TERMINAL: "1"} if is_terminal else env

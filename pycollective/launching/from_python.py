@@ -19,7 +19,7 @@ from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure,
 from pycollective.foreign_words import advised
 from pycollective.launching import worker
 from pycollective.launching.addresses import split
-from pycollective.launching.environment import World, free_port
+from pycollective.launching.environment import World, free_port, with_terminal
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import (
     SETTLE_S,
@@ -109,7 +109,13 @@ def run(
             store,
         ),
         started(
-            job, world, key, env=os.environ, show=watch.show, store=store, terminal=watch.streams
+            job,
+            world,
+            key,
+            env=with_terminal(os.environ),
+            show=watch.show,
+            store=store,
+            terminal=watch.streams,
         ) as ranks,
     ):
         try:

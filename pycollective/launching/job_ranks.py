@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
+from pycollective import lifetime
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
@@ -71,7 +72,8 @@ def started(
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
-                pickle.dump(sys.path, file)  # each rank reads the same file, from a position of its own
+                # Each rank reads the same file, from a position of its own.
+                pickle.dump(path_of_ranks(), file)
                 pickle.dump(job, file)
                 file.flush()
                 for rank, key_fd in zip(world.ranks, key_fds, strict=True):
@@ -84,6 +86,23 @@ def started(
             ranks.end(guard_fd)
 
 
+def path_of_ranks() -> list[str]:
+    """sys.path; a relative folder also as it was before the program went to another working directory."""
+    found: list[str] = []
+    for each in sys.path:
+        if isinstance(each, str) and not os.path.isabs(each) and lifetime.IMPORTED_IN:
+            found.append(os.path.join(lifetime.IMPORTED_IN, each))
+        found.append(each)
+    return found
+
+
+def interpreter_options() -> list[str]:
+    """Those of this Python that change what the program does or says, as multiprocessing hands them over."""
+    extended = [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]
+    optimized = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    return [*optimized, *(f"-W{each}" for each in sys.warnoptions), *(f"-X{each}" for each in extended)]
+
+
 def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes], merged: bool) -> JobRank:
     with contextlib.ExitStack() as on_error:
         try:
@@ -93,7 +112,7 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
                 # JAX says so in every process that has used it; the child becomes another program at once.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 rank_child = child.start(
-                    [sys.executable, "-c", BOOT, str(reply.fileno())],
+                    [sys.executable, *interpreter_options(), "-c", BOOT, str(reply.fileno())],
                     rank=rank,
                     env=env,
                     key_fd=key_fd,

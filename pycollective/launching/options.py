@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pycollective.launching.environment import with_debugger
+from pycollective.launching.environment import with_debugger, with_terminal
 
 DEFAULT_PORT = 29400
 LAST_PORT = 65534  # the one after the store's is MASTER_PORT
@@ -75,7 +75,7 @@ class Options:
         return replace(self, log_dir=self.log_dir / f"restart{number}")
 
     def environment(self, base: Mapping[str, str]) -> Mapping[str, str]:
-        env = with_debugger(base) if self.of_python else dict(base)
+        env = with_terminal(with_debugger(base) if self.of_python else base)
         if self.gpus:
             # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)

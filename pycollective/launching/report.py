@@ -18,7 +18,7 @@ from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import Failure, culprit
-from pycollective.launching.failures.last_error import error_lines
+from pycollective.launching.failures.last_error import error_lines, plain
 from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
@@ -120,7 +120,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     what += f"; the others were stopped{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
-    if error_lines(tail)[:1] and WANTED_INPUT.match(error_lines(tail)[0]) and failure.rank != options.stdin:
+    error = plain(b"".join(error_lines(tail)[:1]))
+    if WANTED_INPUT.match(error) and failure.rank != options.stdin:
         what += f" If it wanted input: --stdin {failure.rank} gives it ours, and breakpoint() asks at our terminal."
     if not tail:
         return f"{what} It wrote nothing to stderr.", []
@@ -130,8 +131,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
 
 
 def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
-    """How it ended: a program that says nothing before has chosen its exit code itself."""
-    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].has_error
+    """How it ended: a program that has written nothing to stderr has chosen its exit code itself."""
+    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].lines
     return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 
@@ -148,5 +149,16 @@ def cannot_start(program: str, error: OSError) -> int:
     if error.filename != program:
         say(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
-    say(f"cannot start {program}: {error.strerror}")
+    say(f"cannot start {program}: {error.strerror}{program_hint(program)}")
     return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def program_hint(program: str) -> str:
+    """What starts the file of that name, if there is one: it is not called script.py, so it counts as a command."""
+    if not os.path.isfile(program):
+        return ""
+    if os.path.dirname(program):
+        return f". If it is a script for Python: pycollective run -n 4 -- python {program}"
+    found = f". There is a file {program} here, and no command of that name"
+    may_be_run = f", or ./{program}" if os.access(program, os.X_OK) else ""
+    return f"{found}: write `pycollective run -n 4 -- python {program}`{may_be_run}"

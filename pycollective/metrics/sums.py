@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from numbers import Complex, Number, Real
 from typing import Any, NoReturn, overload
 
 import numpy as np
@@ -93,8 +94,9 @@ def number(value: Any, name: str) -> float:  # noqa: ANN401
     try:
         shape = tuple(getattr(value, "shape", ()))
         plain = value.item() if hasattr(value, "item") else value
-        if isinstance(plain, (bool, int, float)):
-            return float(plain)
+        is_complex = isinstance(plain, Complex) and not isinstance(plain, Real)
+        if isinstance(plain, Number) and not is_complex:  # a Fraction and a Decimal, too
+            return float(plain)  # type: ignore[arg-type]
     except Exception as error:  # of a library: not one element, traced, ...
         raise InvalidArgument(f"{what} of shape {shape} cannot be read as one number: {error}") from error
     raise InvalidArgument(f"{what} is a {type(value).__name__}, no real number")

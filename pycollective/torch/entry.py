@@ -6,6 +6,7 @@ nothing of pycollective is, unless PYCOLLECTIVE_REPLACES asks for it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -14,7 +15,11 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+PREFIX = "PYCOLLECTIVE_"
 REPLACES = "PYCOLLECTIVE_REPLACES"
+CALLERS = 5  # frames from the warning to the program's call of init_process_group()
+
+Handler = Callable[..., Iterator[Any]]
 
 
 def register() -> None:
@@ -26,6 +31,7 @@ def register() -> None:
             dist.Backend.register_backend("pycollective", _create, extended_api=True, devices=["cpu", "cuda"])
             handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
             handlers["env"] = _or_launched(handlers["env"])
+            handlers.update({scheme: _watchful(handler) for scheme, handler in handlers.items()})
             if os.environ.get(REPLACES):
                 from pycollective.torch.replacing import replace_named
 
@@ -40,7 +46,23 @@ def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torc
     return ProcessGroupPycollective(options, backend_options)
 
 
-def _or_launched(torchs: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+def _watchful(handler: Handler) -> Handler:
+    """The handler; when its ranks have met, rank 0 warns of variables that look like ours and that nothing reads."""
+
+    @functools.wraps(handler)
+    def watching(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+        for meeting in handler(*args, **kwargs):
+            if meeting[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
+                with contextlib.suppress(ImportError):  # it may be broken, and not needed
+                    from pycollective.environment_names import warn_of_unknown
+
+                    warn_of_unknown(stacklevel=CALLERS)
+            yield meeting
+
+    return watching
+
+
+def _or_launched(torchs: Handler) -> Handler:
     """The handler that torch has for env://; where it would miss RANK, what mpirun, mpiexec or srun says."""
 
     @functools.wraps(torchs)

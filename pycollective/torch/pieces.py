@@ -16,7 +16,7 @@ from pycollective.arrays.overlaps import Layout, overlap_in, overlaps_itself
 from pycollective.errors import InvalidArgument
 from pycollective.torch.devices import check_one_device, why_not_one_device
 
-__all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "to_read", "to_write"]
+__all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "read_apart", "to_read", "to_write"]
 
 After = (
     Callable[[], None] | None
@@ -83,6 +83,22 @@ def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         return whole
     check_one_device("a list of tensors", tensors)
     return torch.cat([to_read(tensor).detach().view(-1) for tensor in tensors])
+
+
+def read_apart(
+    collective: str, x: torch.Tensor, out: torch.Tensor, rank: int, counts: Sequence[int] | None
+) -> torch.Tensor:
+    """The block `x`, or a copy where it shares memory with `out`, and the one is not this rank's part of the other.
+
+    The core would refuse that, and on this rank alone where the others have passed their own parts.
+    """
+    begin, other = x.data_ptr(), out.data_ptr()
+    if begin + x.nbytes <= other or other + out.nbytes <= begin:
+        return x
+    part, whole = (x, out) if collective in ("allgather", "gather") else (out, x)
+    before = part.numel() * rank if counts is None else sum(counts[:rank])
+    is_own = part.data_ptr() == whole.data_ptr() + before * whole.element_size()
+    return x if is_own and collective != "alltoall" else x.detach().clone()
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

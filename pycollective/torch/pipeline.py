@@ -18,6 +18,7 @@ from pycollective.advice import advised
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 from pycollective.remote_error import raised_again, told
 from pycollective.torch.groups import group_of
+from pycollective.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -62,7 +63,8 @@ class Pipeline:
     `DistributedOptimizer(optimizer, group=mesh["dp"], backward_passes_per_step=micro_batches)` it is averaged then.
 
     Raises:
-        InvalidArgument: micro_batches is less than 1.
+        InvalidArgument: micro_batches is less than 1, or no int on another rank.
+        TypeError: it is no int on this rank.
         CollectiveMismatch: the ranks differ in it.
 
     Example:
@@ -87,19 +89,11 @@ class Pipeline:
         timeout: float | None = None,
     ) -> None:
         ranks = group_of(group)
-        mine = micro_batches if isinstance(micro_batches, int) else 0
-        said = ranks.allgather(np.array([mine]), timeout=timeout).tolist()
-        if min(said) < 1:
-            raise InvalidArgument(
-                f"Pipeline: micro_batches must be an int of at least 1; the ranks say {said}"
-            )
-        if min(said) < max(said):
-            raise CollectiveMismatch(f"Pipeline: the ranks differ in micro_batches: {said}")
+        self.micro_batches = _agreed(ranks, micro_batches, timeout)
         group_of_stages = ranks.split(0, timeout=timeout)  # whose messages are none of the user's
         assert group_of_stages is not None
         self.group: Group = group_of_stages
         self.stage = stage
-        self.micro_batches = said[0]
         self.loss = loss
         self.timeout = timeout
         self._between = False  # messages of a step that was given up may be on their way
@@ -293,3 +287,20 @@ class _Run:
         group._receive(np.empty_like(FAILED), token, None)
         self.failed = True
         return None
+
+
+def _agreed(ranks: Group, micro_batches: int, timeout: float | None) -> int:
+    """What all ranks say. A rank whose own cannot be right raises when the others have heard of it."""
+    mine, wrong = 0, None
+    try:
+        mine = whole_number("Pipeline", "micro_batches", micro_batches)
+    except TypeError as error:
+        wrong = error
+    said: list[int] = ranks.allgather(np.array([mine]), timeout=timeout).tolist()
+    if wrong is not None:
+        raise wrong
+    if min(said) < 1:
+        raise InvalidArgument(f"Pipeline: micro_batches must be an int of at least 1; the ranks say {said}")
+    if min(said) < max(said):
+        raise CollectiveMismatch(f"Pipeline: the ranks differ in micro_batches: {said}")
+    return mine

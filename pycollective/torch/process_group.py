@@ -53,7 +53,7 @@ from pycollective.torch.devices import check_one_device
 from pycollective.torch.dispatcher import keep_dynamo_out, reach_python_groups
 from pycollective.torch.gpu_work import GpuBarrier, work_of
 from pycollective.torch.joining import join
-from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, to_read, to_write
+from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, read_apart, to_read, to_write
 from pycollective.torch.profiling import TITLES, Span
 from pycollective.torch.reduce_ops import NAMES, is_mean_of_integers, op_for, op_of
 from pycollective.torch.sparse import sparse_allreduce
@@ -185,8 +185,8 @@ class ProcessGroupPycollective(ProcessGroup):
         self,
         collective: str,
         opts: Any,
-        x: object,
-        out: object,
+        x: Tensor | None,
+        out: Tensor | None,
         result: Sequence[Tensor],
         *,
         op: object = None,
@@ -197,6 +197,8 @@ class ProcessGroupPycollective(ProcessGroup):
     ) -> Work:
         self._calls += 1  # whether it fails or not, as on the other ranks
         span = self._span(TITLES[collective], [x, *result]) if profiler._is_profiler_enabled else None
+        if x is not out and x is not None and out is not None:
+            x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         try:
             if not opts.asyncOp:

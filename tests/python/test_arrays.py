@@ -194,6 +194,54 @@ def test_what_is_odd_in_a_list_is_right_or_refused_before_anything_is_sent(n: in
     testing.run(odd_lists, n)
 
 
+def tied_weights() -> None:
+    rank, size = pc.rank(), pc.size()
+    model = torch.nn.ModuleDict(
+        {"embedding": torch.nn.Embedding(5, 3), "head": torch.nn.Linear(3, 5, bias=False)}
+    )
+    model["head"].weight = model["embedding"].weight
+    with torch.no_grad():
+        model["head"].weight.fill_(rank)
+    pc.broadcast(model.state_dict(), root=size - 1)
+    assert (model["embedding"].weight == size - 1).all()
+    with torch.no_grad():
+        model["head"].weight.fill_(rank)
+    pc.broadcast_async(list(model.state_dict().values()), root=0).wait()
+    assert (model["head"].weight == 0).all()
+    x, y = np.full(6, rank, np.float32), np.full(2, rank)
+    if size > 1 and rank < 2:
+        got = pc.send([x, y, x], 1) if rank == 0 else pc.recv([x, y, x], 0)
+        assert [each.tolist() for each in got] == [[0] * 6, [0] * 2, [0] * 6]
+    # Where it would be wrong, each rank says so, the root too, and none is left waiting.
+    for overlapping in ([x[:4], x[2:]], [x.reshape(2, 3), x]):
+        with pytest.raises(
+            pc.InvalidArgument, match=r"x\[0\] and x\[1\] share memory: one would be written over"
+        ):
+            pc.broadcast(overlapping)
+        with pytest.raises(
+            pc.InvalidArgument, match=r"x\[0\] and x\[1\] share memory: one would be written over"
+        ):
+            pc.broadcast_async(overlapping)
+    assert pc.allreduce(1) == size
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_tied_weights_are_moved_once_and_other_overlaps_are_refused_on_every_rank(n: int) -> None:
+    testing.run(tied_weights, n)
+
+
+def tied_on_the_root_alone() -> None:
+    x = np.ones(6, np.float32)
+    pc.broadcast([x, x if pc.rank() == 0 else x.copy()])
+
+
+def test_weights_that_are_tied_on_some_ranks_alone_are_a_mismatch() -> None:
+    with pytest.raises(testing.WorldFailed) as failed:
+        testing.run(tied_on_the_root_alone, 2)
+    words = r"one array under two names must be so on all ranks; this rank's is x\[0\] float32\[6\], x\[1\]"
+    assert re.search(words, failed.value.errors[1].details)
+
+
 def differing_bundles() -> list[str]:
     rank = pc.rank()
     said = []

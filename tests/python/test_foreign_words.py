@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import inspect
 import re
@@ -41,7 +42,7 @@ def test_what_the_tables_say_exists() -> None:
                     owner = getattr(owner, name)
     options = {word for action in _run_options() for word in action.option_strings}
     for here in foreign_words.OPTIONS.values():
-        assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", here)) <= options | {"--local_rank"}, here
+        assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", here)) <= options | {"--local_rank", "-c"}, here
 
 
 def _run_options() -> list[Any]:
@@ -105,16 +106,23 @@ WORDS = """
     fleet rpc group_sharded_parallel SyncBatchNorm DataParallel get_process_group_ranks get_group_rank
     get_pg_count RRef get_worker_info set_timeout DebugLevel ProcessRaisedException get_state set_state
     AverageMeter ProgressMeter compile_extern all_gather_coalesced
+    MPI COMM_SELF Probe Wtime ANY_TAG IN_PLACE Status Dup Abort psum pmean pmax pmin ppermute axis_index breakpoint
+    split
+    shard_tensor reshard get_mesh save_state_dict start_timeline elastic is_homogeneous DistBackendError DistStoreError
+    Backend GroupMember rendezvous helper get_device_count main_process_first wait_for_everyone is_main_process
+    nccl_all_reduce
+    group_src= group_dst= object_gather_list= in_tensor_list= out_tensor_list= axis_name= perm= sparse_as_dense=
     args= split_axis= concat_axis= dest_rank= device_type= sampler= pin_memory= param_sync_iter= dim= init_sync=
     check_reduction= delay_all_reduce_named_params= device_mesh= mixed_precision= dataset= async_op=
     --log_level --with_gloo --log_overwrite --servers --auto_parallel_config --numa-binding --run_mode
     --local-ranks-filter --local-addr --event-log-handler --sort_ip
+    -c -N -ppn --npernode --ntasks-per-node --verbose --config_file --mixed_precision
 """
 
 
 @pytest.mark.parametrize("word", WORDS.split())
 def test_a_word_that_somebody_has_typed_has_an_answer(word: str) -> None:
-    if word.startswith("--"):
+    if word.startswith("-"):
         answer = foreign_words.of_option(word)
     elif word.endswith("="):
         answer = foreign_words.of_argument(word.rstrip("="), ["group", "timeout"])
@@ -395,6 +403,10 @@ def test_an_error_from_inside_is_left_alone() -> None:
         ("--local-ranks-filter 0", "write --only-rank 0,1"),
         ("--run_mode=ps", "--run_mode: there are no parameter servers"),
         ("--sort_ip", "--sort_ip: leave it out"),
+        ("-c print()", r"for -c write -- python -c 'code'"),
+        ("--npernode 2", "for --npernode write -n 4"),
+        ("-npernode 2", "for -npernode write -n 4"),
+        ("--stdin 0 -hostfile h", "for -hostfile write one launcher on each machine"),
     ],
 )
 def test_an_option_of_elsewhere_is_answered_by_ours(
@@ -410,6 +422,18 @@ def test_other_commands_are_no_launchers(capsys: pytest.CaptureFixture[str]) -> 
         with pytest.raises(SystemExit, match="2"):
             main(words)
         assert capsys.readouterr().err.endswith(f"unrecognized arguments: {' '.join(words[1:])}\n")
+
+
+def test_words_behind_the_program_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    parsed = make_parser().parse_args(["run", "-n", "2", "--no-banner", "train.py", "-hostfile", "h"])
+    assert parsed.program == ["train.py", "-hostfile", "h"]
+    parsed = make_parser().parse_args(["run", "-n2", "--", "python", "-c", "print()"])
+    assert (parsed.ranks, parsed.program[-2:]) == (2, ["-c", "print()"])
+
+
+def test_what_the_tables_have_for_groups_works(world_of_one: pc.Group) -> None:
+    assert pc.group(pc.world().ranks) is not None
+    assert len(set(collections.Counter(pc.info().hosts).values())) == 1
 
 
 def test_every_option_of_run_may_be_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

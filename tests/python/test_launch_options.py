@@ -281,3 +281,22 @@ def test_a_folder_without_a_main_is_told_once(tmp_path: Path) -> None:
     done = run("-n", "2", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.count("can't find '__main__' module") == 1
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_script_without_its_suffix_is_told_how_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Path("train")
+    script.write_text("print('trained')\n")
+    script.chmod(mode)
+    done = run("-n", "1", "train")
+    said = done.stderr
+    assert done.returncode == 127
+    assert "cannot start train: No such file or directory. There is a file train here" in said
+    assert "pycollective run -n 4 -- python train`" in said
+    assert (", or ./train" in said) == (mode == 0o755)
+    done = run("-n", "1", "./train")
+    assert done.returncode == 126  # no right to, or no #! line
+    assert "If it is a script for Python: pycollective run -n 4 -- python ./train" in done.stderr

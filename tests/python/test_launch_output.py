@@ -250,6 +250,24 @@ def test_a_terminal_shows_unfinished_lines(
     assert b"7/40" in text or "--no-prefix" in options
 
 
+def test_progress_moves_on_the_terminal_of_the_launcher(program: Callable[..., str]) -> None:
+    """The rank goes on when its line has been seen."""
+    script = program(
+        BLOCK_USR1,
+        "import pycollective as pc; from pycollective import speaking; speaking.REDRAW_S = 0",
+        "for item in pc.progress('ab', description='epoch'):",
+        f"    if item == 'b': {AWAIT_USR1}",
+    )
+    with on_a_terminal(*command("-n", "1", "--no-banner", script)) as (process, terminal):
+        shown = read_until(terminal, b"epoch 1/2")
+        process.send_signal(signal.SIGUSR1)
+        read_until(terminal, b"epoch 2/2")
+        assert process.wait(DEADLINE_S) == 0
+    assert b"\n" not in shown
+    done = run("-n", "1", program("import pycollective as pc; list(pc.progress('ab'))"))
+    assert done.stderr.count("2/2") == 1
+
+
 def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them() -> None:
     line = LiveLine(fd=-1)
     line.update(1, "err", b"[1] ", b"\r10 %\r20 %")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import named_checks
@@ -54,6 +56,8 @@ def a_single_value_gives_a_single_float() -> None:
     assert pc.metrics.sum(True) == pc.size()
     assert type(pc.metrics.sum(1)) is float
     assert pc.metrics.sum({}) == {}
+    for half in (Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.longdouble(0.5), np.array([0.5])):
+        assert pc.metrics.sum(half) == pc.size() / 2
 
 
 @CHECKS.on(2, 3)

@@ -43,6 +43,9 @@ def sums() -> list[Any]:
         pc.allreduce(True, "max"),
         pc.allreduce(pc.rank() == 0, "land"),
         pc.allreduce(np.True_),
+        pc.allreduce(np.True_, "prod"),
+        pc.allreduce(np.bool_(pc.rank() == 0), "max"),
+        pc.allreduce({"right": np.True_})["right"],
         pc.allreduce(np.int64(2**62)),
         pc.allreduce(True if pc.rank() else 2),
         pc.reduce(True),
@@ -65,12 +68,24 @@ def test_what_fits_is_exact_and_a_bool_counts() -> None:
     ]
     assert first[:7] == second[:7] == common
     assert (first[7], second[7]) == (2**61, 2**62)
-    counted = [2, [2, 0], 1, True, False, np.True_, np.int64(-(2**63)), 3]
-    assert first[8:16] == second[8:16] == counted
-    assert [type(each) for each in first[8:16]] == [type(each) for each in counted]
-    assert (first[16], second[16]) == (2, True)
-    assert first[17] == second[17] == [2]
-    assert first[18] == second[18] == 4
+    counted = [
+        2,
+        [2, 0],
+        1,
+        True,
+        False,
+        np.int64(2),
+        np.int64(1),
+        np.True_,
+        np.int64(2),
+        np.int64(-(2**63)),
+        3,
+    ]
+    assert first[8:19] == second[8:19] == counted
+    assert [type(each) for each in first[8:19]] == [type(each) for each in counted]
+    assert (first[19], second[19]) == (2, True)
+    assert first[20] == second[20] == [2]
+    assert first[21] == second[21] == 4
 
 
 def mine(*by_rank: Any) -> Any:

@@ -134,6 +134,22 @@ def an_exception_of_the_one_rank_is_raised_on_all() -> None:
     assert pc.allreduce(1) == pc.size()
 
 
+@CHECKS.on(2)
+def what_an_exception_was_made_with_is_the_same_on_all() -> None:
+    bytes_error = UnicodeDecodeError("utf-8", b"x", 0, 1, "bad")
+    for error in (KeyError("a"), ValueError(7, "b"), AssertionError(), bytes_error, ValueError(object)):
+
+        @pc.single_process
+        def load(error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            load()
+        assert str(caught.value) == str(error)
+        travels = error.args != (object,)
+        assert not travels or caught.value.args == error.args
+
+
 class OfItsOwn(Exception):
     pass
 

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 from arrays import torch
 from named_checks import Checks, assert_passed
@@ -209,6 +210,10 @@ def ranks_that_differ_in_micro_batches_all_raise() -> None:
         Pipeline(nn.Identity(), micro_batches=1 + pc.rank())
     with pytest.raises(pc.InvalidArgument, match=r"\[0, 1\]"):
         Pipeline(nn.Identity(), micro_batches=pc.rank())
+    assert Pipeline(nn.Identity(), micro_batches=np.int64(4)).micro_batches == 4
+    kind, words = (TypeError, r"write int\('4'\)") if pc.rank() else (pc.InvalidArgument, r"say \[4, 0\]")
+    with pytest.raises(kind, match=words):
+        Pipeline(nn.Identity(), micro_batches="4" if pc.rank() else 4)  # type: ignore[arg-type]
 
 
 @CHECKS.on(2)

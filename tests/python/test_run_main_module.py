@@ -109,3 +109,26 @@ def test_a_program_without_a_console_starts_ranks_that_print(script: Callable[[s
         script("said, sys.stdout = sys.stdout, None; result = pc.run(print, 'x', n=2); print(1, file=said)")
     )
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("folder", ["", "lib"])
+def test_modules_of_relative_folders_are_found_after_the_program_has_gone_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "of_the_user.py").write_text("def work(): return 7\n")
+    monkeypatch.chdir(tmp_path)
+    first = f"import os, sys; sys.path.append({folder!r}); import of_the_user, pycollective as pc"
+    done = executed("-c", f"{first}; os.chdir('/'); print(pc.run(of_the_user.work, n=2))")
+    assert done.stdout == "[7, 7]\n", done.stderr
+
+
+def test_ranks_have_the_options_of_the_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, warnings, pycollective as pc\n"
+        "def said(): warnings.warn('x'); return sys.flags.optimize, sys.flags.utf8_mode, sys._xoptions.get('mine')\n"
+        "if __name__ == '__main__': print(pc.run(said, n=2))\n"
+    )
+    done = executed("-O", "-W", "ignore", "-X", "utf8", "-X", "mine=7", script)
+    assert (done.stdout, done.stderr) == ("[(1, 1, '7'), (1, 1, '7')]\n", "")

@@ -129,3 +129,8 @@ def test_a_loop_that_is_left_early_ends_its_line(monkeypatch: pytest.MonkeyPatch
 def test_what_is_no_iterable_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="not iterable"):
         pc.progress(3)  # type: ignore[arg-type]
+
+
+def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert list(pc.progress("ab")) == ["a", "b"]

@@ -14,6 +14,7 @@ from arrays import torch
 
 import pycollective as pc
 from pycollective import lifetime, testing
+from pycollective.launching.environment import free_port
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -49,6 +50,27 @@ for _ in range(2):
     dist.monitored_barrier()
     dist.destroy_process_group()
 """
+
+
+MISSPELT = """
+import torch.distributed as dist
+for _ in range(2):
+    dist.init_process_group("gloo", init_method="{method}", rank=0, world_size=1)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("method", ["env://", "tcp://127.0.0.1:{port}"])
+def test_a_misspelt_variable_is_told_once_to_programs_that_never_ask_for_pycollective(
+    tmp_path: Path, method: str
+) -> None:
+    port = str(free_port())
+    text = MISSPELT.format(method=method.format(port=port))
+    env = {"PYCOLLECTIVE_REPLACE": "gloo", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    _, err = script(tmp_path / "a.py", text, **env)
+    (warning,) = [line for line in err.splitlines() if "nothing reads" in line]
+    assert "/a.py:4: UserWarning: " in warning
+    assert "PYCOLLECTIVE_REPLACE (did you mean PYCOLLECTIVE_REPLACES?)" in warning
 
 
 def test_a_variable_puts_pycollective_in_the_place_of_gloo_and_says_so_once(tmp_path: Path) -> None:

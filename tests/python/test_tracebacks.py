@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
 
-from pycollective.launching.failures.culprit import culprit, is_consequence, judged
+from pycollective.launching.failures.culprit import culprit, ended_by_itself, is_consequence, judged
 from pycollective.launching.failures.last_error import begins, error_lines
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tail import TAIL_LINES, TAIL_NBYTES, Tail
@@ -57,6 +58,31 @@ def test_errors_behind_an_equal_report_of_ours_are_compared_too() -> None:
     )
     assert ending.alike == []
     assert b"[1] IndexError: 2" in ending.lines
+
+
+OF_A_RANK = """rank %d; Rank %d; rank=%d; rank: %d; {'rank': %d}; local_rank=%d; [rank%d]; out/rank_%d.txt;
+on cuda:%d; GPU %d; in worker %d; Process %d; PID %d; pid=%d; pid: %d"""
+
+
+@pytest.mark.parametrize("words", re.split(r";\s", OF_A_RANK))
+def test_errors_that_differ_in_the_number_of_their_rank_or_process_are_one(words: str) -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: " + (words % rank).encode()] for rank in range(8)}
+    ending = end_of(3, **texts)
+    assert ending.alike == [0, 1, 2, 4, 5, 6, 7]
+    assert ending.lines == []
+
+
+@pytest.mark.parametrize("words", ["file %d", "Frank %d", "rank 1%d", "expid %d"])
+def test_errors_that_differ_in_other_numbers_are_not_one(words: str) -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: " + (words % rank).encode()] for rank in range(2)}
+    assert end_of(0, **texts).alike == []
+
+
+def test_the_number_of_another_rank_is_a_difference() -> None:
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: rank %d lags" % (rank + 1)] for rank in range(2)}
+    assert end_of(0, **texts).alike == []
+    texts = {f"r{rank}": [*ERROR[:2], b"ValueError: on cuda:0"] for rank in range(2)}
+    assert end_of(0, **texts).alike == [1]
 
 
 def test_what_only_looks_like_an_error_is_not_folded() -> None:
@@ -126,6 +152,47 @@ def test_a_traceback_behind_a_progress_bar_is_one(bar: bytes) -> None:
     assert is_consequence([bar + HEAD, *VICTIM[1:]])
 
 
+def coloured(lines: Sequence[bytes]) -> list[bytes]:
+    """As Python 3.13 writes these with FORCE_COLOR=1."""
+    place = b'  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m, in \x1b[35m<module>\x1b[0m'
+    kind, _, words = lines[-1].partition(b": ")
+    return [lines[0], place, b"\x1b[1;35m%s\x1b[0m: \x1b[35m%s\x1b[0m" % (kind, words)]
+
+
+def test_colours_hide_no_error() -> None:
+    victim, error = coloured(VICTIM), coloured(ERROR)
+    assert is_consequence(victim)
+    assert culprit([judged(0, 1, victim), judged(1, 1, error)]) == judged(1, 1, error)
+    ending = end_of(1, r0=victim, r1=error, r2=error, r3=ERROR)
+    assert ending.alike == [2, 3]
+    assert ending.lines == [b"[0] " + victim[-1]]
+    assert error_lines(error) == error[-1:]
+    assert not ended_by_itself(1, coloured([HEAD, FRAME, b"KeyboardInterrupt: "]))
+    assert begins(b'\x1b[0m  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m')  # of a SyntaxError
+
+
+def boxed(error: bytes, sides: Sequence[str]) -> list[bytes]:
+    """As rich and typer write it, in a terminal that has their lines and in one that has ASCII alone."""
+    begin, middle, end, line, side = sides
+    words = f"{begin}{line * 8} Traceback (most recent call last) {line * 8}{middle}"
+    frame, below = f"{side} in <module>:7                           {side}", f"{end}{line * 50}{middle}"
+    return [words.encode(), frame.encode(), below.encode(), error]
+
+
+@pytest.mark.parametrize("sides", ["╭╮╰─│", "+++-|"])
+def test_an_error_below_a_box_is_one(sides: str) -> None:
+    victim, error = boxed(VICTIM[-1], sides), boxed(ERROR[-1], sides)
+    assert begins(b" 40%|##  \r\x1b[31m" + error[0])
+    assert is_consequence(victim)
+    ending = end_of(1, r0=victim, r1=error, r2=error, r3=error[:2])
+    assert ending.alike == [2, 3]
+    assert ending.lines == [b"[0] " + victim[-1]]
+    assert error_lines(error) == error[-1:]
+    tail = Tail()
+    tail.add(victim)
+    assert tail.judged == [HEAD, VICTIM[-1]]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -150,9 +217,7 @@ def test_an_error_longer_than_what_is_kept_is_known() -> None:
     tail = Tail()
     tail.add([*VICTIM, *[b"more"] * TAIL_LINES])
     assert len(tail.lines) == TAIL_LINES
-    assert tail.has_error
     assert is_consequence(tail.judged)
-    assert not Tail().has_error
 
 
 def test_the_error_stands_below_the_frames() -> None:

@@ -15,7 +15,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-import torch_message_checks  # noqa: F401  its checks are among CHECKS
+import torch_alias_checks  # noqa: F401  its checks are among CHECKS
+import torch_message_checks  # noqa: F401  its checks are, too
 import torch_profiler_checks  # noqa: F401  its checks are, too
 from torch.distributed import ReduceOp
 from torch.distributed.device_mesh import init_device_mesh

@@ -8,22 +8,30 @@ from collections.abc import Sequence
 from pycollective.launching.lines import visible
 
 HEADER = b"Traceback (most recent call last):"
+# rich and typer draw a box with this in its upper edge. The error stands below the box.
+_EDGE = rb"(?:\xe2[\x94\x95].|[+-])+"
+_BOXED = re.compile(_EDGE + rb" Traceback \(most recent call last\) " + _EDGE + rb"$")
+_IN_BOX = (b"\xe2\x94", b"\xe2\x95", b"|", b"+-")  # how its further lines begin
 # A traceback, a SyntaxError's place, a crash in C, a usage message, and what Python itself says of a wrong path.
 _BEGINNING = re.compile(
     rb'  File ".*", line \d+$|Fatal Python error: |usage: |\S*python[\d.]*: (can\'t |No module |Error |error: )'
 )
 _TORCHS_PREFIX = re.compile(rb"^\[rank\d+\]: ?")  # torch.distributed puts it before each line of a traceback
+_COLOURS = re.compile(rb"\x1b\[[\d;]*m")  # Python 3.13 and others colour tracebacks for FORCE_COLOR
 _MARGIN = re.compile(rb"^ +[|+] ?")  # of the lines of an exception group
 
 
 def plain(line: bytes) -> bytes:
-    """The line as Python wrote it."""
-    return _TORCHS_PREFIX.sub(b"", line)
+    """The line as Python writes it without colours."""
+    return _TORCHS_PREFIX.sub(b"", _COLOURS.sub(b"", line) if b"\x1b" in line else line)
 
 
 def is_header(line: bytes) -> bool:
     """Whether a traceback begins here. A progress bar may stand before it in its line."""
-    return HEADER in line and visible(line).endswith(HEADER)
+    if HEADER[:-1] not in line:
+        return False
+    shown = visible(plain(line))
+    return shown.endswith(HEADER) or _BOXED.search(shown) is not None
 
 
 def begins(line: bytes) -> bool:
@@ -39,7 +47,7 @@ def last_header(lines: Sequence[bytes]) -> int | None:
 def is_error(line: bytes) -> bool:
     """Whether a line below a header is the error itself, which ends the traceback, and no frame."""
     bare = _MARGIN.sub(b"", plain(line))
-    return bare.strip() != b"" and bare[:1] != b" "
+    return bare.strip() != b"" and not bare.startswith((b" ", *_IN_BOX))
 
 
 def last_error(lines: Sequence[bytes]) -> int | None:
@@ -54,7 +62,7 @@ def error_lines(lines: Sequence[bytes]) -> list[bytes]:
     """Of a traceback, or what else ended a rank: the error itself, which stands below the frames, and what follows."""
     begin = last_error(lines)
     if begin is not None:
-        return [plain(line) for line in lines[begin:]]
+        return [_TORCHS_PREFIX.sub(b"", line) for line in lines[begin:]]
     found: list[bytes] = []
     for line in map(plain, reversed(lines)):
         if found and (line[:1] == b" " or is_header(line)):

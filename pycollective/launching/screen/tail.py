@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pycollective.launching.failures.last_error import HEADER, begins, is_error, is_header
+from pycollective.launching.failures.last_error import HEADER, is_error, is_header
 
 TAIL_LINES = 40
 TAIL_NBYTES = 1 << 18
 CUT_NBYTES = 1 << 14  # what is kept of a line
-IN_MEMORY = 2000  # lines after the beginning of an error for which it counts as what ended the rank
 
 
 @dataclass
@@ -22,7 +21,6 @@ class Tail:
     nbytes: int = 0
     error: bytes | None = None  # the own line of the error that the last traceback ends with
     in_frames: bool = False  # of a traceback whose error has not come yet
-    since_beginning: int = IN_MEMORY  # lines since an error last began
 
     def add(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -33,16 +31,10 @@ class Tail:
         self.nbytes += len(line)
         while len(self.lines) > TAIL_LINES or self.nbytes > TAIL_NBYTES:
             self.nbytes -= len(self.lines.popleft())
-        self.since_beginning = 0 if begins(line) else self.since_beginning + 1
         if is_header(line):
             self.in_frames, self.error = True, None
         elif self.in_frames and is_error(line):
             self.in_frames, self.error = False, line
-
-    @property
-    def has_error(self) -> bool:
-        """Whether it may have ended of an error that it has reported."""
-        return self.since_beginning < IN_MEMORY
 
     @property
     def judged(self) -> Sequence[bytes]:

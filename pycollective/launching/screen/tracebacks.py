@@ -23,8 +23,11 @@ VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
 WINDOW_S = 10.0  # after that an equal error is news
 LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # lines and bytes that are held back of a rank
 COMPARED_NBYTES = 4096  # of a line; of what follows, a checksum
-# What differs between ranks that fail alike: addresses of objects, processes, times.
-_VARYING = re.compile(rb"0x[0-9a-f]+|(?<=pid )\d+|(?<=process )\d+|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b")
+# What differs between ranks that fail alike: addresses of objects, processes, places of one rank alone, times.
+_VARYING = re.compile(
+    rb"0x[0-9a-f]+|(?i:(?<=\bpid[ =:])|(?<=\bpid: )|(?<=\bprocess )|(?<=\bcuda:)|(?<=\bgpu )|(?<=\bworker ))\d+"
+    rb"|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b"
+)
 # Our own message, with its further lines, which are indented.
 _OURS = re.compile(rb"^(pycollective\.[\w.]+): .*(?:\n .*)*", re.MULTILINE)
 _NUMBER = re.compile(rb"\d+")
@@ -34,7 +37,7 @@ def identity(rank: int, lines: Sequence[bytes]) -> bytes:
     """Equal for errors that are the same to a reader. Ours tell one story on all ranks, from the side of each."""
     text = b"\n".join(HEADER if is_header(line) else in_short(plain(line)) for line in lines)
     text = _OURS.sub(rb"\1", _VARYING.sub(b"", text.strip()))
-    return re.sub(rb"\brank %d\b" % rank, b"rank", text)
+    return re.sub(rb"(?i)(?<![a-z])rank[\"']?[ :=_-]{0,3}%d\b" % rank, b"rank", text)
 
 
 def kind(lines: Sequence[bytes]) -> bytes:
