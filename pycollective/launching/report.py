@@ -18,7 +18,7 @@ from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import Failure, culprit
-from pycollective.launching.failures.last_error import error_lines, plain
+from pycollective.launching.failures.last_error import begins, error_lines, plain
 from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
@@ -131,8 +131,13 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
 
 
 def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
-    """How it ended: a program that has written nothing to stderr has chosen its exit code itself."""
-    chosen = failure.status > 0 and options.of_python and not ranks.screen.tails[failure.rank].lines
+    """How it ended. An error that nothing catches ends Python with 1, so other codes are the program's own choice.
+
+    So is 1 where nothing stands in stderr, which would have the error, in whatever form the program shows it.
+    """
+    tail = ranks.screen.tails[failure.rank].lines
+    chosen = failure.status > 0 and options.of_python
+    chosen = chosen and (not tail or (failure.status != 1 and not any(map(begins, tail))))
     return f"{failure.cause}, as after sys.exit({failure.status})" if chosen else failure.cause
 
 
