@@ -57,7 +57,7 @@ _runtime: _core.Runtime | None = None
 _launcher: str | None = None  # of the last world
 _asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
 _server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
-_epochs: dict[tuple[str, str, tuple[str, ...]], int] = {}  # by launcher, job and where rank 0 is
+_epochs: dict[tuple[str, str, str], int] = {}  # by launcher, job and where rank 0 is
 _at_end: list[Callable[[], None]] = []  # what this world's end calls
 _parents_place: dict[str, str] | None = (
     None  # in a forked child: the environment of the rank that it comes from
@@ -236,11 +236,19 @@ def join(
     within_s = _seconds(timeout) if within_s is None else within_s
     if epoch is not None:
         return _join(placement, epoch, timeout, backend, within_s)
-    job = (placement.launcher, placement.job, placement.store_addresses[:1])
+    job = (placement.launcher, placement.job, _where(placement))
     epoch = _epochs.get(job, 0)
     joined = _join(placement, epoch, timeout, backend, within_s)
     _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
     return joined
+
+
+def _where(placement: Placement) -> str:
+    """Where rank 0 is. A host of its own a rank may know by several names, one in this world and one in the next."""
+    from pycollective.launching.addresses import all_here, split
+
+    first = placement.store_addresses[:1]
+    return "" if all_here(split(each)[0] for each in first) else first[0]
 
 
 def _join(

@@ -207,6 +207,13 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
     name, each = Name(str(module), qualified, 0), there
     while each is not None and each is not function:
         name, each = Name(name.module, qualified, name.decorators + 1), getattr(each, "__wrapped__", None)
+    main = sys.modules["__main__"]
+    if each is None and module in OF_MAIN and getattr(function, "__globals__", vars(main)) is not vars(main):
+        raise InvalidArgument(
+            f"{qualified} is not in the main module: that is {getattr(main, '__file__', None)}, which runs the "
+            f"program, as `python -m cProfile` and `python -m pdb` do, and another process would import that. Put the "
+            f"function into a module of its own, or use the profiler or debugger inside it"
+        )
     if each is None:
         raise InvalidArgument(
             f"{function!r} cannot be imported by another process: there {module}.{qualified} is {there!r}. "

@@ -84,6 +84,20 @@ def resolves(host: str) -> bool:
     return True
 
 
+def spelt_anew(port: int) -> list[int]:
+    """Rank 1 names the host in the second world otherwise than in the first."""
+    rank = int(os.environ["RANK"])
+    found = []
+    for host in ("localhost", socket.gethostname() if rank == 1 else "localhost"):
+        pc.init(f"{host}:{port}", rank=rank, size=2, timeout=20)
+        found.append(total())
+    return found
+
+
+def test_a_second_world_may_be_spelt_otherwise() -> None:
+    assert testing.run(spelt_anew, 2, free_port(), init=False) == [[2, 2]] * 2
+
+
 @pytest.mark.parametrize("first", HERE)
 def test_one_address_in_several_spellings_is_one_address(first: str) -> None:
     hosts = [first, *(host for host in HERE if host != first)]

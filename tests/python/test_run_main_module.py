@@ -132,3 +132,15 @@ def test_ranks_have_the_options_of_the_interpreter(tmp_path: Path) -> None:
     )
     done = executed("-O", "-W", "ignore", "-X", "utf8", "-X", "mine=7", script)
     assert (done.stdout, done.stderr) == ("[(1, 1, '7'), (1, 1, '7')]\n", "")
+
+
+def test_a_program_that_a_profiler_runs_is_told_that_the_main_module_is_another(
+    script: Callable[[str], Path],
+) -> None:
+    done = executed("-m", "cProfile", script("sys.modules['cloudpickle'] = None; print(start())"))
+    last = done.stderr.splitlines()[-1]
+    assert "InvalidArgument: add is not in the main module: that is " in last
+    assert "cProfile.py, which runs the program, as" in last
+    done = executed(script("sys.modules['cloudpickle'] = None; pc.run(lambda: 1, n=1)"))
+    assert "<lambda>" in done.stderr.splitlines()[-1]
+    assert "not in the main module" not in done.stderr
