@@ -29,7 +29,8 @@ Python's own numbers, alone or in lists, have no dtype: `int` and `float` are mo
 float64. Reductions of `int` are exact, and never wrap: each int travels as three int64, so that the ranks find out together whether
 the result fits into 64 bits. Where it does not, those whose result it is raise InvalidArgument when the call has been made, and the
 group goes on; `sum(pc.allgather_object(x))` is exact for any ints. So an `int` meets another one, or NumPy's int64, and no array. A
-`bool` counts as 0 or 1 in sum and prod, as in Python: True + True is 2. NumPy's scalars are arrays without axes, and follow the table.
+`bool` counts as 0 or 1 in sum and prod, as in Python: True + True is 2; so does a `np.bool_`, such as
+`(predicted == wanted).all()`, whose sum is an `np.int64`. NumPy's other scalars are arrays without axes, and follow the table.
 
 ## What the operations do
 
