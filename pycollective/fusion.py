@@ -54,8 +54,6 @@ class _Member:
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
     """The arrays in `x`, dicts by sorted key. JAX's on a GPU stay there if all of them lie on that one."""
     found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
-    if _only_moves(function):
-        _find_tied(found)
     stays = [on_the_host(member.library) is not member.library for member in found]
     places = {str(m.array.devices()) if is_jax else "" for m, is_jax in zip(found, stays, strict=True)}
     if len(places) > 1:
@@ -128,11 +126,13 @@ def _by_dtype(members: list[_Member]) -> list[list[int]]:
 
 
 def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:
-    """Refuses, before anything is sent, what the core would refuse in one of the calls."""
+    """Refuses, before anything is sent, what the core would refuse in one of the calls. Finds what is tied."""
     for member in members:
         library, array = member.library, member.array
         check_pairs(function, member.path, library.shape(array), op)
         check_block(function, member.path, library, array, op)
+    if _only_moves(function):
+        _find_tied(members)
     mutable = [member for member in members if member.library.mutable]
     for member in mutable if writes else ():
         if why := member.library.why_not_written(member.array):
