@@ -15,8 +15,9 @@ bool has_raw(const Operation& operation);
 // Thread-safety: one thread.
 class RawNccl {
  public:
-  // Together with the other ranks of `group`, which must outlive it. Its communicator is non-blocking, as ours is: its init and
-  // its end have deadlines. If that fails on one rank, all hear of it.
+  // Together with the other ranks of `group`, which must outlive it. Its calls go by a blocking communicator, as torch's own and
+  // ours do. Its init and its end have deadlines; a call that is stuck inside NCCL has none. If joining fails on one rank, all
+  // hear of it.
   static Result<std::unique_ptr<RawNccl>> join(Communicator& group, std::shared_ptr<const nccl::Api> api);
 
   // One call for each element of `arrays`, in one group if there are several.

@@ -19,6 +19,8 @@ namespace pc {
 namespace {
 
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
+constexpr const char* kNotQueued =
+    "NCCL was still queueing it on the GPU when its time was over, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 constexpr auto kNever = std::chrono::milliseconds::max();
@@ -90,7 +92,7 @@ class DeviceCalls::Call : public StartedDeviceCall {
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
   bool precedes_at_once() const override { return in_stream_order_ || done(); }
   Status wait(double timeout_s) override;
-  bool done() const override { return on_gpu_->done() && compared().has_value(); }
+  bool done() const override { return is_queued() && on_gpu_->done() && compared().has_value(); }
   void leave_alone() override {}  // an error ends the group: every later call raises it
 
  private:
@@ -101,13 +103,16 @@ class DeviceCalls::Call : public StartedDeviceCall {
     return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
   }
   void end(State how, const Status& why = {}) {
-    if (how != State::kDone || !on_gpu_->in_graph())
+    if (how != State::kDone || !is_queued() || !on_gpu_->in_graph())
       StartedDeviceCall::end(how, why);  // else its end is the graph's
   }
   void tell() {
     if (on_end_ && !on_gpu_->in_graph()) on_end_();
   }
-  std::shared_ptr<cuda::DeviceWork> on_gpu_;
+  bool is_queued() const { return queued_.load(std::memory_order_acquire); }
+  bool is_stuck() const { return !is_queued() && now() - began() > kRound; }
+  std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
+  std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
   Deadline deadline_{TimePoint::max()};
   Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
@@ -167,6 +172,7 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       device_(means.device),
       strict_(means.strict),
       clock_(*means.clock),
+      interrupted_(means.interrupted),
       executor_(std::move(executor)) {
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
@@ -226,21 +232,33 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
                               {std::max(started->deadline_.remaining_s(), 0.0)}));
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_) PC_TRY(all_have_made(*started));
-  auto queued = executor_->launch(checked, group_.waiting_until(started->deadline_));
-  if (!queued.is_ok()) {  // the others have queued theirs, or will
-    fail(queued.status().with_operation(started->operation_), true);
-    return first_failure();
-  }
-  started->on_gpu_ = std::move(queued).value();
-  started->on_end_ = std::move(on_end);
+  PC_TRY(queue(checked, started, std::move(on_end)));
+  return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+// The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
+Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
+                          std::function<void()> on_end) {
   bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
-    wakes = looks_again_in_ > (started->on_end_ ? kShortRound : kRound);
+    wakes = looks_again_in_ > (on_end ? kShortRound : kRound);
   }
   if (wakes) changed_.notify_all();
-  return std::shared_ptr<StartedDeviceCall>(started);
+  auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
+  if (!queued.is_ok())
+    fail(queued.status().with_operation(started->operation_), true);  // others queue theirs
+  const std::lock_guard lock(mutex_);
+  if (failure_.is_ok()) {
+    started->on_gpu_ = std::move(queued).value();
+    started->on_end_ = std::move(on_end);
+    started->queued_.store(true, std::memory_order_release);
+    return Status::ok();
+  }
+  std::erase(running_, started);
+  raised_ = true;
+  return failure_;
 }
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
@@ -256,6 +274,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     means.device = device_;
     means.clock = &clock_;
     means.strict = strict_;
+    means.interrupted = interrupted_;
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
     PC_TRY(calls->first_failure());
     return calls;
@@ -308,6 +327,11 @@ std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until) c
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)));
 }
 
+Status DeviceCalls::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 Status DeviceCalls::first_failure() {
   const std::lock_guard lock(mutex_);
   raised_ = raised_ || !failure_.is_ok();
@@ -316,15 +340,20 @@ Status DeviceCalls::first_failure() {
 
 // `tell`: the other ranks do not know yet.
 void DeviceCalls::fail(const Status& why, bool tell) {
+  if (note_failure(why, tell)) executor_->abort(why);
+}
+
+// False: something has failed before. If not, the executor is to be aborted, which may take long.
+bool DeviceCalls::note_failure(const Status& why, bool tell) {
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.is_ok()) return;
+    if (!failure_.is_ok()) return false;
     failure_ = why;
   }
   changed_.notify_all();
   settled_.notify_all();
-  if (tell) group_.quit(why);  // first: an abort may take long
-  executor_->abort(why);
+  if (tell) group_.quit(why);
+  return true;
 }
 
 // Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
@@ -346,31 +375,59 @@ void DeviceCalls::watch() {
   }
 }
 
+// How a call that was queued ended on the GPU, as far as that has been seen.
+std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well) const {
+  if (call.on_gpu_->in_graph()) return Status::ok();
+  std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
+  if (!end && clock_.now() >= call.due_) end = call.on_gpu_->outcome();  // it may have ended meanwhile
+  return end;
+}
+
+// Why a call has failed, and whether the other ranks are still to be told. Null: it has not.
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
+                                                               const std::optional<Status>& on_gpu) const {
+  const std::optional<Status> compared = call.compared();
+  const auto fails = [&](const Status& why, bool tell) {
+    return std::pair(why.with_operation(call.operation_), tell);
+  };
+  if (compared && !compared->is_ok()) return std::pair(*compared, false);
+  // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
+  if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch))
+    return fails(*on_gpu, on_gpu->code() != Code::kMismatch);
+  // Without `compared` the comparison says which rank is missing.
+  if (compared && !on_gpu && clock_.now() >= call.due_)
+    return fails(Status(Code::kTimeout, call.is_queued() ? kNotInTime : kNotQueued), true);
+  if (!call.is_queued() && interrupted_ && interrupted_())
+    return fails(Status(Code::kInterrupted, "interrupted while it was being queued on the GPU"), true);
+  return std::nullopt;
+}
+
 void DeviceCalls::look_at_calls() {
-  const Status trouble = executor_->look_around();
+  const std::vector<std::shared_ptr<Call>> calls = running();
+  // A thread that is stuck may hold what the driver needs for an answer, so the driver is not asked then.
+  const bool asks =
+      std::none_of(calls.begin(), calls.end(), [](const auto& each) { return each->is_stuck(); });
+  const Status trouble = asks ? executor_->look_around() : Status::ok();
+  bool failed = false;
   std::vector<std::shared_ptr<Call>> ended;
-  for (const std::shared_ptr<Call>& each : running()) {
-    const std::optional<Status> compared = each->compared();
-    std::optional<Status> on_gpu = each->on_gpu_->in_graph() ? std::optional(Status::ok())
-                                   : trouble.is_ok()         ? each->on_gpu_->seen()
-                                                             : each->on_gpu_->outcome();
-    // Without `compared` the comparison says who is missing.
-    bool is_late = compared && !on_gpu && clock_.now() >= each->due_;
-    if (is_late) on_gpu = each->on_gpu_->outcome();  // it may have ended meanwhile
-    is_late = is_late && !on_gpu;
-    if (compared && !compared->is_ok()) {
-      fail(*compared, false);
-    } else if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch)) {
-      // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
-      fail(on_gpu->with_operation(each->operation_), on_gpu->code() != Code::kMismatch);
-    } else if (is_late) {
-      fail(Status(Code::kTimeout, kNotInTime).with_operation(each->operation_), true);
-    } else if (compared && on_gpu) {
+  for (const std::shared_ptr<Call>& each : calls) {
+    const bool queued = each->is_queued();
+    if (queued && !asks) continue;
+    const std::optional<Status> on_gpu = queued ? end_on_gpu(*each, trouble.is_ok()) : std::nullopt;
+    if (const auto failure = failure_of(*each, on_gpu)) {
+      failed = note_failure(failure->first, failure->second) || failed;
+    } else if (each->compared() && on_gpu) {
       ended.push_back(each);
     }
   }
-  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
-  if (!trouble.is_ok()) fail(trouble, true);
+  if (const Status end = group_.alive(); !end.is_ok()) failed = note_failure(end, false) || failed;
+  if (!trouble.is_ok()) failed = note_failure(trouble, true) || failed;
+  take_out(std::move(ended));
+  if (failed) executor_->abort(failure());
+}
+
+// Those that have ended, or all, if something has failed.
+void DeviceCalls::take_out(std::vector<std::shared_ptr<Call>> ended) {
   {
     const std::lock_guard lock(mutex_);
     for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kDone);
@@ -408,6 +465,8 @@ Status DeviceCalls::close(double timeout_s) {
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   for (const std::shared_ptr<Call>& each : running()) {
+    if (!each->is_queued())
+      return Status(Code::kInvalidArgument, "another thread is in a call of this group");
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
   }

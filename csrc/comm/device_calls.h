@@ -1,7 +1,7 @@
 // Calls of arrays on GPUs, in one group: beside the group's own calls, under the same rules. Every call is compared with the
 // other ranks' while NCCL runs it; what goes wrong on any rank ends all.
 //
-//   launch()   checks -> comparison begins (a small message to the others) -> queued on the GPU
+//   launch()   checks -> comparison begins (a small message to the others) -> queued on the GPU, where its thread may be stuck
 //   the watcher, a thread that exists from join() on: the comparison's end, the call's deadline, NCCL's own errors, the death of
 //   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
 #pragma once
@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -45,6 +46,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     nccl::Clock* clock = nullptr;  // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
+    // Whether Ctrl-C was pressed since the main thread went into its call: the watcher asks while that may be stuck inside NCCL,
+    // where the main thread itself does not hear it. May be empty.
+    std::function<bool()> interrupted = {};
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
@@ -83,17 +87,26 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until) const;
   Status all_have_made(const Call& call);
-  Status first_failure();  // which is raised now
+  Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
+               std::function<void()> on_end);
+  Status failure() const;
+  Status first_failure();  // the same, which is raised now
   void fail(const Status& why, bool tell);
+  bool note_failure(const Status& why, bool tell);
   std::vector<std::shared_ptr<Call>> running() const;
   void watch();
   void stop_watching();
   void look_at_calls();
+  std::optional<Status> end_on_gpu(const Call& call, bool is_well) const;
+  std::optional<std::pair<Status, bool>> failure_of(const Call& call,
+                                                    const std::optional<Status>& on_gpu) const;
+  void take_out(std::vector<std::shared_ptr<Call>> ended);
 
   Communicator& group_;
   const int device_;
   const bool strict_;
   nccl::Clock& clock_;
+  const std::function<bool()> interrupted_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
   Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
 

@@ -105,14 +105,14 @@ inline constexpr uint32_t kConfigMagic = 0xcafebeef;
 inline constexpr int kUndefined = INT_MIN;  // NCCL_CONFIG_UNDEF_INT: NCCL decides
 inline constexpr int kPrefixVersion = 21800, kConfigVersion = 22700;
 
-// Everything undefined but `blocking`, which is off: every communicator of ours is polled. Of a library older than 2.27 the
-// result says that it is the prefix alone, so that nothing behind that is read.
-constexpr Config unset_config(int library_version) {
+// Everything is undefined but `blocking`. For a library older than 2.27 the result says that it is the prefix alone, so that
+// the library reads nothing behind that.
+constexpr Config unset_config(int library_version, bool blocking) {
   const bool whole = library_version >= kConfigVersion;
   return {whole ? sizeof(Config) : sizeof(ConfigPrefix),
           kConfigMagic,
           static_cast<uint32_t>(whole ? kConfigVersion : kPrefixVersion),
-          0,
+          blocking ? 1 : 0,
           kUndefined,
           kUndefined,
           kUndefined,

@@ -1,18 +1,20 @@
 #include "nccl/communicator.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.h"
 #include "nccl/call_error.h"
 #include "nccl/poll.h"
 
 namespace pc::nccl {
 
 // What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
-struct Communicator::Core {
+struct Communicator::Core : std::enable_shared_from_this<Core> {
   Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
 
   const Api& api() const { return *means.api; }
@@ -27,6 +29,8 @@ struct Communicator::Core {
   bool begin_abort(const Status& why);
 
   // Under the issue mutex:
+  Result<ReturnCode> aside(std::string_view call, std::function<ReturnCode()> make,
+                           const WaitContext& context);
   Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
   Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
   Status ended(std::string_view call, WaitEnd end);
@@ -38,9 +42,12 @@ struct Communicator::Core {
   Rank rank = 0, size = 1;
   std::atomic<State> state{State::kInit};
   std::atomic<bool> stop{false};  // set by an abort: every wait inside ends
+  std::atomic<bool> may_be_stuck{
+      false};  // the thread that holds the issue mutex is in a call of NCCL that may wait
 
-  std::mutex issue;             // guards the calls into NCCL for this communicator, and what follows
-  CommHandle handle = nullptr;  // NCCL writes it, of a child at any time until the parent has settled
+  std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
+  // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
+  CommHandle handle = nullptr;
   std::vector<RedOp> ops;
   // Whose handle NCCL may still write, because making them did not settle.
   std::vector<std::shared_ptr<Core>> unsettled;
@@ -52,8 +59,10 @@ struct Communicator::Core {
 
 namespace {
 
-Config config_for(const Api& api, const std::string& name, const Options& options) {
-  Config config = unset_config(code_of(api.version));
+enum class Blocks : bool { kNo, kYes };
+
+Config config_for(const Api& api, const std::string& name, const Options& options, Blocks blocks) {
+  Config config = unset_config(code_of(api.version), blocks == Blocks::kYes);
   config.min_ctas = options.min_ctas;
   config.max_ctas = options.max_ctas;
   if (api.supports(Feature::kName) && !name.empty()) config.comm_name = name.c_str();
@@ -132,6 +141,36 @@ Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
   return Status::ok();
 }
 
+// Makes a call that waits inside NCCL for other ranks, on a thread of its own. If the context ends first, the call is not made any
+// more, or that thread stays in it until an abort lets it go; what the call writes to has to live as long as this.
+Result<ReturnCode> Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make,
+                                             const WaitContext& context) {
+  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kGivenUp };
+  struct Aside {
+    std::atomic<Stage> stage{Stage::kWaits};
+    ReturnCode answer = ReturnCode::kSuccess;  // set before kAnswered
+  };
+  const auto shared = std::make_shared<Aside>();
+  const auto run = [shared, self = shared_from_this(), make = std::move(make)] {
+    Stage waits = Stage::kWaits;
+    if (!shared->stage.compare_exchange_strong(waits, Stage::kInside)) return;
+    shared->answer = make();
+    shared->stage.store(Stage::kAnswered);
+  };
+  std::thread thread;
+  PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
+  const WaitEnd end =
+      poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
+  Stage waits = Stage::kWaits;
+  if (end == WaitEnd::kReady || shared->stage.compare_exchange_strong(waits, Stage::kGivenUp)) {
+    thread.join();
+  } else {
+    thread.detach();
+  }
+  PC_TRY(ended(call, end));
+  return shared->answer;
+}
+
 // Until the call that gave this code has an end. ncclCommSplit says success at once, and goes on: so NCCL is asked in any case.
 Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
   ReturnCode question = ReturnCode::kSuccess;
@@ -189,15 +228,12 @@ Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
+// What the ranks meet in: non-blocking, so that a rank that does not come costs the others no more than their deadline.
+Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, const Membership& membership,
                                                          const Options& options, const WaitContext& context) {
-  if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
-    return invalid_argument(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
-                            " is no rank of a communicator");
-  }
   const auto core = std::make_shared<Core>(means, options);
   std::unique_ptr<Communicator> made(new Communicator(core));
-  Config config = config_for(*means.api, core->name, options);
+  Config config = config_for(*means.api, core->name, options, Blocks::kNo);
   Status status;
   bool exists = false;
   {
@@ -213,9 +249,28 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, con
     return made;
   }
   if (!exists) core->state.store(State::kDead);
-  const Status aborted = made->abort(status);
-  if (!aborted.is_ok()) means.log.warning(aborted.to_string());
-  return status;
+  return made->give_up(status);
+}
+
+// It is aborted because of `why`, which is the answer; what else goes wrong is logged.
+Status Communicator::give_up(const Status& why) {
+  const Status aborted = abort(why);
+  if (!aborted.is_ok()) core_->means.log.warning(aborted.to_string());
+  return why;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
+                                                         const Options& options, const WaitContext& context) {
+  if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
+    return invalid_argument(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
+                            " is no rank of a communicator");
+  }
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> joined, join(means, membership, options, context));
+  Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
+  if (!made.is_ok()) return joined->give_up(made.status());
+  const Status closed = joined->close(context);
+  if (!closed.is_ok()) return made.value()->give_up(closed);
+  return made;
 }
 
 Communicator::~Communicator() {
@@ -242,9 +297,12 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   const ReturnCode start = core.api().group_start();
   if (start != ReturnCode::kSuccess) return core.refused("ncclGroupStart", start, context);
-  Issue issue(core.api(), core.handle);
+  Issue issue(core.api(), core.handle, core.stop);
   calls(each, issue);
+  core.may_be_stuck.store(true, std::memory_order_release);
   const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
+  core.may_be_stuck.store(false, std::memory_order_release);
+  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be gone
   if (issue.refusal() != ReturnCode::kSuccess) return core.refused(issue.refused(), issue.refusal(), context);
   if (end != ReturnCode::kSuccess && end != ReturnCode::kInProgress)
     return core.refused("ncclGroupEnd", end, context);
@@ -297,11 +355,12 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   const auto child = std::make_shared<Core>(core.means, options);
-  Config config = config_for(core.api(), child->name, options);
   core.unsettled.push_back(child);
-  const ReturnCode code =
-      core.api().comm_split(core.handle, color < 0 ? kNoColor : color, key, &child->handle, &config);
-  return adopt(child, "ncclCommSplit", code, context);
+  const auto cut = [api = core.means.api, parent = core.handle, child, color = color < 0 ? kNoColor : color,
+                    key, config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
+    return api->comm_split(parent, color, key, &child->handle, &config);
+  };
+  return adopt(child, "ncclCommSplit", core.aside("ncclCommSplit", cut, context), context);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank> excluded,
@@ -317,12 +376,15 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
   const bool failed = core.state.load() == State::kFailed;
   if (!failed) PC_TRY(core.why_unusable());
   const auto child = std::make_shared<Core>(core.means, options);
-  Config config = config_for(core.api(), child->name, options);
-  std::vector<int> list(excluded.begin(), excluded.end());  // NCCL sorts it
   core.unsettled.push_back(child);
-  const ReturnCode code = core.api().comm_shrink(core.handle, list.data(), static_cast<int>(list.size()),
-                                                 &child->handle, &config, failed ? kShrinkAbort : 0);
-  Result<std::unique_ptr<Communicator>> made = adopt(child, "ncclCommShrink", code, context);
+  const auto cut = [api = core.means.api, parent = core.handle, child, failed,
+                    list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
+                    config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
+    return api->comm_shrink(parent, list.data(), static_cast<int>(list.size()), &child->handle, &config,
+                            failed ? kShrinkAbort : 0);
+  };
+  Result<std::unique_ptr<Communicator>> made =
+      adopt(child, "ncclCommShrink", core.aside("ncclCommShrink", cut, context), context);
   if (made.is_ok() || !failed) return made;
   return Status(Code::kUnsupported,
                 "a communicator that has failed could not be shrunk: abort it and init a "
@@ -332,8 +394,10 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
 
 // The child of a call that this communicator has to settle. Under the issue mutex.
 Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<Core>& child,
-                                                          std::string_view call, ReturnCode code,
+                                                          std::string_view call,
+                                                          const Result<ReturnCode>& answer,
                                                           const WaitContext& context) {
+  PC_ASSIGN_OR_RETURN(const ReturnCode code, answer);
   const bool accepted = code == ReturnCode::kSuccess || code == ReturnCode::kInProgress;
   PC_TRY(accepted ? core_->settle(call, code, context) : core_->refused(call, code, context));
   core_->unsettled.pop_back();
@@ -349,16 +413,20 @@ Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<
     child->state.store(State::kReady);
     return made;
   }
-  const Status aborted = made->abort(status);
-  if (!aborted.is_ok()) child->means.log.warning(aborted.to_string());
-  return status;
+  return made->give_up(status);
 }
 
 // Under the issue mutex.
 Status Communicator::Core::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
-  PC_TRY(settle("ncclCommFinalize", api().comm_finalize(handle), context));
-  const ReturnCode code = api().comm_destroy(std::exchange(handle, nullptr));
+  const auto at = [this](ReturnCode (*call)(CommHandle)) {
+    return [api = means.api, call, comm = handle] { return call(comm); };
+  };
+  PC_ASSIGN_OR_RETURN(const ReturnCode answer, aside("ncclCommFinalize", at(api().comm_finalize), context));
+  PC_TRY(settle("ncclCommFinalize", answer, context));
+  const auto destroy = at(api().comm_destroy);
+  handle = nullptr;
+  PC_ASSIGN_OR_RETURN(const ReturnCode code, aside("ncclCommDestroy", destroy, context));
   state.store(State::kDead);
   if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress) return Status::ok();
   return call_error(api(), nullptr, "ncclCommDestroy", code);
@@ -387,6 +455,23 @@ Status Communicator::abort(const Status& why) {
 
 namespace {
 
+// A thread that is inside NCCL for so long is taken to be stuck there.
+constexpr std::chrono::milliseconds kStuck{20};
+
+// The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
+// lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
+template <class Core>
+std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
+  std::unique_lock lock(core.issue, std::try_to_lock);
+  int rounds_inside = 0;
+  while (!lock.owns_lock() && rounds_inside < kStuck.count()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    rounds_inside = core.may_be_stuck.load(std::memory_order_acquire) ? rounds_inside + 1 : 0;
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
 // An abort on a thread of its own, and what has become of it. Shared with that thread.
 template <class Core>
 struct Abortion {
@@ -399,9 +484,8 @@ struct Abortion {
       code = answer;
   }
   void run() {
-    // Who is inside NCCL leaves soon: `stop` is set. One that is stuck there makes this one stuck, and the caller leaks both.
     std::vector<std::unique_lock<std::mutex>> locks;
-    for (const auto& core : cores) locks.emplace_back(core->issue);
+    for (const auto& core : cores) locks.push_back(lock_unless_stuck(*core));
     const Api& api = cores.front()->api();
     const bool together = cores.size() > 1;
     if (together) take_code(api.group_start());

@@ -3,12 +3,18 @@
 //   init -> ready -> finalizing -> dead            close()
 //             |  \-> failed -> aborting -> dead    abort(); leaked, if that does not come back
 //
-// Every communicator is non-blocking: a call that takes longer answers ncclInProgress, and is then asked for until it has
-// settled. Nothing else may be called on it meanwhile, which the issue mutex sees to.
+// Joining is non-blocking and polled up to its deadline. Calls go by a blocking child of what has joined, because NCCL starts a
+// thread for each group of calls on a non-blocking communicator, which costs 15 times as much. The parent goes when its child
+// stands, since each takes as much of the GPU's memory.
 //
-// Errors. ncclInvalidArgument (4) is the caller's fault. If the call had no effect the communicator is as good as before; but
-// of a non-blocking communicator NCCL keeps most of them as its asynchronous error, and then it is as failed as after all other
-// codes: only abort() and, maybe, shrink() are left. The first cause stays, and every later call answers with it.
+// A call may be stuck inside NCCL: its first use of a connection waits for the other ranks, and a full queue of launches waits for
+// the GPU. Its own context cannot end it then. abort() from another thread does: it waits for no thread that is stuck, and NCCL
+// lets the stuck call return as soon as the abort has begun. Nothing is issued once an abort has begun. What waits for other
+// ranks and is rare (split, shrink, close) runs on a thread of its own, and the caller waits for that thread up to its deadline.
+//
+// Errors. ncclInvalidArgument (4) is the caller's fault. If the call had no effect the communicator is as good as before; but NCCL
+// may keep it as its asynchronous error, and then it is as failed as after all other codes: only abort() and, maybe, shrink() are
+// left. The first cause stays, and every later call answers with it.
 #pragma once
 
 #include <atomic>
@@ -51,12 +57,16 @@ std::string_view name_of(State state);
 // The calls of one group. Only inside Communicator::grouped().
 class Issue {
  public:
-  Issue(const Api& api, CommHandle comm) : api_(api), comm_(comm) {}
+  Issue(const Api& api, CommHandle comm, const std::atomic<bool>& stop)
+      : api_(api),
+        comm_(comm),
+        stop_(stop) {}
   const Api& api() const { return api_; }
   CommHandle comm() const { return comm_; }
-  // Takes what a call answered. False: NCCL refused it, so the rest need not be called.
+  // Takes what a call answered. False: NCCL refused it, or an abort has begun, so the rest is not to be called.
   bool took(std::string_view call, ReturnCode code) {
-    if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress) return true;
+    if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress)
+      return !stop_.load(std::memory_order_acquire);
     if (refusal_ == ReturnCode::kSuccess) {
       refused_ = call;
       refusal_ = code;
@@ -69,11 +79,12 @@ class Issue {
  private:
   const Api& api_;
   CommHandle comm_;
+  const std::atomic<bool>& stop_;
   std::string_view refused_;
   ReturnCode refusal_ = ReturnCode::kSuccess;
 };
 
-// Thread-safety: all methods but the destructor. Calls that issue wait for each other; abort() waits for nobody.
+// Thread-safety: all methods but the destructor. Calls that issue wait for each other; abort() waits for none that is stuck.
 // The destructor never calls NCCL: what was neither closed nor aborted is leaked, with a warning. At that time the driver may be
 // gone, or another rank may not take part.
 class Communicator {
@@ -92,7 +103,9 @@ class Communicator {
   State state() const;
   Status cause() const;  // of its failure or its end; OK while it is good
 
-  // ncclGroupStart, `calls(Issue&)`, ncclGroupEnd, and until that has settled. What was issued may still run on its streams.
+  // ncclGroupStart, `calls(Issue&)`, ncclGroupEnd. What was issued may still run on its streams. Where NCCL_COMM_BLOCKING=0 makes
+  // NCCL answer ncclInProgress, also until that has settled. The context bounds the wait for other calls and for that alone: a
+  // call that is stuck inside NCCL ends by abort().
   template <class Calls>
   Status grouped(const WaitContext& context, Calls&& calls) {
     return grouped(
@@ -131,8 +144,11 @@ class Communicator {
   struct Core;
   explicit Communicator(std::shared_ptr<Core> core) : core_(std::move(core)) {}
   Status grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each);
+  static Result<std::unique_ptr<Communicator>> join(const Means& means, const Membership& membership,
+                                                    const Options& options, const WaitContext& context);
+  Status give_up(const Status& why);
   Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<Core>& child, std::string_view call,
-                                              ReturnCode code, const WaitContext& context);
+                                              const Result<ReturnCode>& answer, const WaitContext& context);
 
   std::shared_ptr<Core> core_;
 };

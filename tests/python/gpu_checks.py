@@ -335,12 +335,13 @@ def groups_cut_from_one_that_has_joined_get_communicators_from_its_own(group: _c
     mesh = pc.Mesh((2, 2), ("rows", "columns"), group=group)
     group.barrier()
     if group.rank == 0:
-        lines = [line.split(" ", 2) for line in gpu.driver.record() if "Split" in line]
+        cut = [line for line in gpu.driver.record() if "Split" in line and line.startswith("child")]
+        lines = [line.split(" ", 2) for line in cut]
         assert sorted((words[0], words[2]) for words in lines) == [
-            ("init(0/4)", "Split(-1) Split(0) Split(0)"),
-            ("init(1/4)", "Split(3) Split(1) Split(0)"),
-            ("init(2/4)", "Split(-1) Split(0) Split(2)"),
-            ("init(3/4)", "Split(3) Split(1) Split(2)"),
+            ("child(0/4)", "Split(-1) Split(0) Split(0)"),
+            ("child(1/4)", "Split(3) Split(1) Split(0)"),
+            ("child(2/4)", "Split(-1) Split(0) Split(2)"),
+            ("child(3/4)", "Split(3) Split(1) Split(2)"),
         ]
     assert odd is None or odd.ranks == (3, 1)
     for each in (odd, mesh["rows"], mesh["columns"], early, group):

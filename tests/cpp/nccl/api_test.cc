@@ -115,7 +115,8 @@ TEST(NcclApi, codes_have_names_and_unknown_ones_keep_their_number) {
 }
 
 TEST(NcclConfig, an_old_library_is_shown_the_prefix_alone) {
-  const Config old = unset_config(21903), fresh = unset_config(22809);
+  const Config old = unset_config(21903, false), fresh = unset_config(22809, false);
+  EXPECT_EQ(unset_config(21903, true).blocking, 1);
   EXPECT_EQ(old.size, 48u);
   EXPECT_EQ(old.version, 21800u);
   EXPECT_EQ(fresh.size, 72u);

@@ -30,11 +30,7 @@ struct World {
 class NcclCollectives : public ::testing::TestWithParam<World> {
  protected:
   NcclCollectives() : library(GetParam().path), size(GetParam().size) {
-    const UniqueId id = make_unique_id(library.api()).value();
-    for (Rank rank = 0; rank < size; ++rank) {
-      ranks.push_back(
-          Communicator::init({library.shared_api(), &clock}, {id, rank, size}, {}, soon()).value());
-    }
+    ranks = join_all({library.shared_api(), &clock}, size, soon());
   }
   ~NcclCollectives() override {
     for (const auto& each : ranks) EXPECT_TRUE(each->close(soon()).is_ok());
@@ -402,7 +398,7 @@ TEST_P(NcclCollectives, each_is_one_call_where_nccl_has_it_and_one_group_where_n
     if (r != 0) part.out = {};
     return part;
   });
-  std::string expected = "init(" + std::to_string(size - 1) + "/" + std::to_string(size) + ")";
+  std::string expected = "child(" + std::to_string(size - 1) + "/" + std::to_string(size) + ")";
   if (composes()) {
     std::string sends, recvs;
     for (Rank r = 0; r < size; ++r) sends += (r > 0 ? " Send(" : "Send(") + std::to_string(r) + ")";

@@ -22,6 +22,10 @@ class NcclCommunicator : public ::testing::Test {
     return Communicator::init(means(), {make_unique_id(library.api()).value(), 0, 1}, options, soon());
   }
   std::unique_ptr<Communicator> alone() { return init_with().value(); }
+  std::vector<std::unique_ptr<Communicator>> pair() { return join_all(means(), 2, soon()); }
+  void wait_for_a_stuck_call() const {
+    while (library->blocked() == 0) std::this_thread::yield();
+  }
   // One allreduce of one number; a rank alone keeps it.
   Status allreduce(Communicator& communicator) {
     return communicator.grouped(soon(), [&](Issue& issue) {
@@ -45,12 +49,15 @@ TEST_F(NcclCommunicator, is_made_used_and_closed) {
   EXPECT_TRUE(communicator->check().is_ok());
   EXPECT_TRUE(communicator->close(soon()).is_ok());
   EXPECT_EQ(communicator->state(), State::kDead);
-  EXPECT_EQ(library.calls_of_newest(), "init(0/1) [AllReduce] Finalize Destroy");
+  EXPECT_STREQ(library->record(),
+               "init(0/1) Split(0) Finalize Destroy\nchild(0/1) [AllReduce] Finalize Destroy\n");
   EXPECT_TRUE(communicator->close(soon()).is_ok());  // again: nothing happens
   EXPECT_EQ(allreduce(*communicator).code(), Code::kNotInitialized);
 }
 
+// What ranks join in is non-blocking, and so is the rest where NCCL_COMM_BLOCKING=0.
 TEST_F(NcclCommunicator, every_call_that_is_in_progress_is_settled_before_the_next) {
+  library->never_blocks(1);
   for (const int questions : {1, 2, 100}) {
     library->in_progress(questions);
     const auto communicator = alone();
@@ -152,7 +159,19 @@ TEST_F(NcclCommunicator, an_error_that_comes_later_is_found_by_asking) {
   EXPECT_TRUE(communicator->abort(found).is_ok());
 }
 
+TEST_F(NcclCommunicator, joining_that_fails_at_any_step_leaves_nothing) {
+  for (const char* const step :
+       {"CommInitRankConfig", "CommUserRank", "CommSplit", "CommCount", "CommFinalize"}) {
+    library->fail_next(step, 2, 0);
+    const auto made = init_with();
+    EXPECT_EQ(made.status().code(), Code::kSystem) << step;
+    EXPECT_NE(made.status().message().find(step), std::string::npos) << made.status().message();
+    EXPECT_EQ(library->alive(), 0) << step << "\n" << library->record();
+  }
+}
+
 TEST_F(NcclCommunicator, a_call_that_never_settles_ends_at_its_deadline) {
+  library->never_blocks(1);
   const auto communicator = alone();
   library->hang_calls(1);
   clock.step(1s);
@@ -169,6 +188,7 @@ TEST_F(NcclCommunicator, a_call_that_never_settles_ends_at_its_deadline) {
 }
 
 TEST_F(NcclCommunicator, ctrl_c_and_the_groups_end_end_a_wait_too) {
+  library->never_blocks(1);
   library->hang_calls(1);
   const std::function<bool()> pressed = [] { return true; };
   const std::atomic<uint32_t> ended{1};
@@ -185,7 +205,40 @@ TEST_F(NcclCommunicator, ctrl_c_and_the_groups_end_end_a_wait_too) {
   }
 }
 
+TEST_F(NcclCommunicator, an_abort_lets_a_call_go_that_is_stuck_inside_nccl_and_nothing_is_issued_any_more) {
+  const auto communicator = alone();
+  library->hang_calls(1);
+  Status ended;
+  std::thread issues([&] { ended = allreduce(*communicator); });
+  wait_for_a_stuck_call();
+  EXPECT_TRUE(communicator->abort(Status(Code::kPeerFailure, "rank 3 died")).is_ok());
+  issues.join();
+  EXPECT_EQ(ended.code(), Code::kAborted);
+  EXPECT_NE(ended.message().find("rank 3 died"), std::string::npos);
+  EXPECT_EQ(allreduce(*communicator).code(), Code::kPeerFailure);
+  EXPECT_EQ(library.calls_of_newest(), "child(0/1) [AllReduce] Abort");
+}
+
+TEST_F(NcclCommunicator, an_abort_in_the_middle_of_a_group_keeps_the_rest_of_it_back) {
+  const auto communicator = alone();
+  std::thread aborts;
+  const Status ended = communicator->grouped(soon(), [&](Issue& issue) {
+    const auto call = [&] {
+      return issue.took("ncclAllReduce", issue.api().all_reduce(&word, &word, 1, DataType::kInt32,
+                                                                RedOp::kSum, issue.comm(), nullptr));
+    };
+    EXPECT_TRUE(call());
+    aborts = std::thread([&] { (void)communicator->abort(Status(Code::kPeerFailure, "rank 3 died")); });
+    while (communicator->state() != State::kAborting) std::this_thread::yield();
+    EXPECT_FALSE(call());
+  });
+  aborts.join();
+  EXPECT_EQ(ended.code(), Code::kAborted);
+  EXPECT_EQ(communicator->state(), State::kDead);
+}
+
 TEST_F(NcclCommunicator, an_abort_ends_the_wait_of_another_thread) {
+  library->never_blocks(1);
   const auto communicator = alone();
   library->hang_calls(1);
   Status ended;
@@ -196,7 +249,7 @@ TEST_F(NcclCommunicator, an_abort_ends_the_wait_of_another_thread) {
   EXPECT_EQ(ended.code(), Code::kAborted);
   EXPECT_NE(ended.message().find("rank 3 died"), std::string::npos);
   EXPECT_EQ(communicator->cause().message(), "rank 3 died");
-  EXPECT_EQ(library.calls_of_newest(), "init(0/1) [AllReduce] Abort");
+  EXPECT_EQ(library.calls_of_newest(), "child(0/1) [AllReduce] Abort");
 }
 
 TEST_F(NcclCommunicator, an_abort_that_does_not_come_back_is_reported_as_leaked) {
@@ -212,27 +265,44 @@ TEST_F(NcclCommunicator, an_abort_that_does_not_come_back_is_reported_as_leaked)
   while (communicator->state() != State::kDead) std::this_thread::yield();  // it came, only late
 }
 
-TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_nobody_else) {
+TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
   const auto communicator = alone();
   library->block_next("GroupEnd");
   std::thread stuck([&] { (void)allreduce(*communicator); });
-  while (library->blocked() == 0) std::this_thread::yield();
+  wait_for_a_stuck_call();
   EXPECT_TRUE(communicator->check().is_ok());  // that thread will find out
   clock.step(1s);
   EXPECT_EQ(allreduce(*communicator).code(), Code::kTimeout);
-  const Status leaked = communicator->abort(Status(Code::kTimeout, "late"));
-  EXPECT_EQ(leaked.code(), Code::kTimeout);
-  library->release();
+  clock.step(0s);
+  EXPECT_TRUE(communicator->abort(Status(Code::kTimeout, "late")).is_ok());
   stuck.join();
-  while (communicator->state() != State::kDead) std::this_thread::yield();
+  EXPECT_EQ(communicator->state(), State::kDead);
   EXPECT_EQ(library->alive(), 0);
+}
+
+TEST_F(NcclCommunicator, a_close_that_is_stuck_inside_nccl_ends_at_its_deadline) {
+  Means patient = means();
+  patient.abort_patience_s = 1e8;  // the clock hurries: as good as for ever
+  for (const char* const call : {"CommFinalize", "CommDestroy"}) {
+    const auto communicator =
+        Communicator::init(patient, {make_unique_id(library.api()).value(), 0, 1}, {}, soon()).value();
+    library->block_next(call);
+    std::thread hurries([&] {
+      wait_for_a_stuck_call();
+      clock.advance(100s);
+    });
+    EXPECT_EQ(communicator->close(soon()).code(), Code::kTimeout) << call;
+    hurries.join();
+    library->release();
+    while (library->blocked() != 0) std::this_thread::yield();
+  }
 }
 
 TEST_F(NcclCommunicator, a_failing_finalize_becomes_an_abort) {
   const auto communicator = alone();
   library->fail_next("CommFinalize", 2, 0);
   EXPECT_EQ(communicator->close(soon()).code(), Code::kSystem);
-  EXPECT_EQ(library.calls_of_newest(), "init(0/1) Abort");
+  EXPECT_EQ(library.calls_of_newest(), "child(0/1) Abort");
   EXPECT_EQ(communicator->state(), State::kDead);
 }
 
@@ -249,7 +319,7 @@ TEST_F(NcclCommunicator, several_are_aborted_in_one_group_from_2_22_on_and_apart
       all.push_back(made.back().get());
     }
     EXPECT_TRUE(Communicator::abort_all(all, Status(Code::kPeerFailure, "rank 3 died")).is_ok());
-    EXPECT_EQ(each->calls_of_newest(), each == &old ? "init(0/1) Abort" : "init(0/1) [Abort]");
+    EXPECT_EQ(each->calls_of_newest(), each == &old ? "child(0/1) Abort" : "child(0/1) [Abort]");
     EXPECT_EQ((*each)->alive(), 0);
     EXPECT_TRUE(Communicator::abort_all(all, Status()).is_ok());  // again: nothing happens
   }
@@ -272,7 +342,7 @@ TEST_F(NcclCommunicator, one_that_nobody_closed_is_left_alone_with_a_warning) {
   std::array<char, 256> text = {};
   ASSERT_GT(::read(reader.get(), text.data(), text.size() - 1), 0);
   EXPECT_NE(std::string(text.data()).find("(ready) was neither closed nor aborted"), std::string::npos);
-  EXPECT_EQ(library.calls_of_newest(), "init(0/1)");
+  EXPECT_EQ(library.calls_of_newest(), "child(0/1)");
   EXPECT_EQ(library->alive(), 1);
 }
 
@@ -285,7 +355,7 @@ TEST_F(NcclCommunicator, own_operations_go_before_it_does) {
   EXPECT_TRUE(communicator->destroy_op(one, soon()).is_ok());
   EXPECT_EQ(communicator->destroy_op(one, soon()).code(), Code::kInvalidArgument);
   EXPECT_TRUE(communicator->close(soon()).is_ok());
-  EXPECT_EQ(library.calls_of_newest(), "init(0/1) CreateOp CreateOp DestroyOp DestroyOp Finalize Destroy");
+  EXPECT_EQ(library.calls_of_newest(), "child(0/1) CreateOp CreateOp DestroyOp DestroyOp Finalize Destroy");
 }
 
 // Ranks are threads here: an init and a split need all of them.
@@ -332,14 +402,19 @@ TEST_F(NcclRanks, a_split_gives_each_color_its_own_and_nothing_to_those_without)
 }
 
 TEST_F(NcclCommunicator, a_split_that_others_do_not_make_ends_at_the_deadline) {
-  const UniqueId id = make_unique_id(library.api()).value();
-  const auto parent = Communicator::init(means(), {id, 0, 2}, {}, soon()).value();
-  clock.step(1s);
-  const auto child = parent->split(0, 0, {}, soon());
-  clock.step(0s);
+  const auto ranks = pair();
+  Communicator &parent = *ranks[0], &other = *ranks[1];
+  std::thread hurries([&] {
+    wait_for_a_stuck_call();
+    clock.advance(100s);
+  });
+  const auto child = parent.split(0, 0, {}, soon());
+  hurries.join();
   EXPECT_EQ(child.status().code(), Code::kTimeout);
-  EXPECT_EQ(parent->state(), State::kFailed);
-  EXPECT_EQ(parent->close(soon()).code(), Code::kTimeout);
+  EXPECT_EQ(parent.state(), State::kFailed);
+  EXPECT_EQ(parent.close(soon()).code(), Code::kTimeout);
+  EXPECT_TRUE(other.abort(Status()).is_ok());
+  EXPECT_EQ(library->alive(), 0);
 }
 
 TEST_F(NcclCommunicator, a_split_that_nccl_refuses_makes_it_fail_unless_it_had_no_effect) {
@@ -356,19 +431,21 @@ TEST_F(NcclCommunicator, a_split_that_nccl_refuses_makes_it_fail_unless_it_had_n
 }
 
 TEST_F(NcclCommunicator, an_abort_of_the_parent_ends_a_split_that_waits_for_others) {
-  const UniqueId id = make_unique_id(library.api()).value();
-  const auto parent = Communicator::init(means(), {id, 0, 2}, {}, soon()).value();
+  const auto ranks = pair();
+  Communicator &parent = *ranks[0], &other = *ranks[1];
   Status ended;
-  std::thread splits([&] { ended = parent->split(0, 0, {}, soon()).status(); });
-  while (library.calls_of_newest().find("Split") == std::string::npos) std::this_thread::yield();
-  EXPECT_TRUE(parent->abort(Status(Code::kPeerFailure, "rank 1 died")).is_ok());
+  std::thread splits([&] { ended = parent.split(0, 0, {}, soon()).status(); });
+  wait_for_a_stuck_call();
+  EXPECT_TRUE(parent.abort(Status(Code::kPeerFailure, "rank 1 died")).is_ok());
   splits.join();
   EXPECT_EQ(ended.code(), Code::kAborted);
   EXPECT_NE(ended.message().find("rank 1 died"), std::string::npos);
-  EXPECT_EQ(library.calls_of_newest(), "init(0/2) Split(0) Abort");
+  EXPECT_TRUE(other.abort(Status()).is_ok());
+  EXPECT_EQ(library->alive(), 0);
 }
 
 TEST_F(NcclRanks, a_split_that_takes_long_is_settled_before_the_child_is_used) {
+  library->never_blocks(1);
   library->in_progress(100);
   run(2, [&](Communicator& parent) {
     auto child = parent.split(0, parent.rank(), {}, soon());
@@ -397,28 +474,25 @@ TEST_F(NcclRanks, shrinking_leaves_the_dead_out) {
 
 TEST_F(NcclCommunicator, one_that_has_failed_shrinks_where_nccl_can_and_says_what_else_to_do) {
   const Rank dead[] = {1};
-  const UniqueId id = make_unique_id(library.api()).value();
-  const auto late = Communicator::init(means(), {id, 0, 2}, {}, soon()).value();
-  void* parent = nullptr;
-  library->last_comm(&parent);
+  const auto slow = pair(), gone = pair();
+  Communicator &late = *slow[0], &lost = *gone[0];
   library->fail_next("GroupEnd", 8, 0);
-  EXPECT_EQ(allreduce(*late).code(), Code::kTimeout);
-  const auto child = late->shrink(dead, {}, soon());
+  EXPECT_EQ(allreduce(late).code(), Code::kTimeout);
+  const auto child = late.shrink(dead, {}, soon());
   ASSERT_TRUE(child.is_ok()) << child.status().message();
   EXPECT_EQ(child.value()->size(), 1);
   EXPECT_TRUE(child.value()->close(soon()).is_ok());
-  EXPECT_EQ(late->state(), State::kFailed);  // the parent is not mended by it
-  EXPECT_STREQ(library->calls(parent), "init(0/2) [AllReduce] Shrink(abort)");
-  EXPECT_TRUE(late->abort(Status()).is_ok());
+  EXPECT_EQ(late.state(), State::kFailed);  // the parent is not mended by it
+  EXPECT_NE(std::string(library->record()).find("child(0/2) [AllReduce] Shrink(abort)"), std::string::npos);
 
-  const auto lost = Communicator::init(means(), {id, 0, 2}, {}, soon()).value();
   library->fail_next("GroupEnd", 6, 1);
-  EXPECT_EQ(allreduce(*lost).code(), Code::kPeerFailure);
-  const Status refused = lost->shrink(dead, {}, soon()).status();
+  EXPECT_EQ(allreduce(lost).code(), Code::kPeerFailure);
+  const Status refused = lost.shrink(dead, {}, soon()).status();
   EXPECT_EQ(refused.code(), Code::kUnsupported);
   EXPECT_NE(refused.message().find("abort it and init a new one"), std::string::npos);
-  EXPECT_EQ(lost->cause().code(), Code::kPeerFailure);
-  EXPECT_TRUE(lost->abort(refused).is_ok());
+  EXPECT_EQ(lost.cause().code(), Code::kPeerFailure);
+  for (const auto& each : {slow[0].get(), slow[1].get(), gone[0].get(), gone[1].get()})
+    EXPECT_TRUE(each->abort(Status()).is_ok());
 }
 
 TEST(NcclShrink, an_old_library_says_since_when_and_what_to_do_instead) {

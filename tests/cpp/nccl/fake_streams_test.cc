@@ -44,13 +44,11 @@ class NcclFakeStreams : public ::testing::Test {
   WaitContext soon() { return WaitContext{clock.in(60)}; }
 
   void make_ranks(Rank size) {
-    const UniqueId id = make_unique_id(library.api()).value();
+    auto joined = join_all({library.shared_api(), &clock, Logger(LogLevel::kError)}, size, soon());
     for (Rank rank = 0; rank < size; ++rank) {
       const cuda::Context context = cuda::Context::primary(driver, rank).value();
       ranks.push_back({context, cuda::Stream::create(context).value(), cuda::Stream::create(context).value(),
-                       Communicator::init({library.shared_api(), &clock, Logger(LogLevel::kError)},
-                                          {id, rank, size}, {}, soon())
-                           .value(),
+                       std::move(joined[static_cast<std::size_t>(rank)]),
                        std::vector<float>(kFew, static_cast<float>(rank + 1))});
     }
   }

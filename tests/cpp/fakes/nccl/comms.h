@@ -60,6 +60,7 @@ struct Comm {
   std::shared_ptr<Life> life = std::make_shared<Life>();
   int rank = 0;
   const char* name = nullptr;  // kept, not copied, as NCCL does
+  bool blocking = false;       // its calls come back when they are done
   int questions = 0;           // until what it does has settled
   bool hangs = false, dead = false, aborted = false, initialized = false;
   int async = kSuccess;
@@ -74,6 +75,19 @@ struct Comm {
   std::atomic<int> inside{0};
 };
 
+// What a communicator is asked to be.
+struct Settings {
+  const char* name = nullptr;
+  bool blocking = false;
+};
+
+// A rank's part in a split.
+struct Share {
+  Comm* parent;
+  int color, key;
+  Settings settings;
+};
+
 // A call that has come to its turn.
 struct Arrival {
   int rank;
@@ -85,9 +99,9 @@ struct World {
   int size = 1, joined = 0;
   bool spoiled = false;  // FAKE_NCCL_SPOILS="world 2": what the second id's collectives give rank 0 is wrong
   std::vector<Comm*> members;
-  std::map<std::size_t, std::vector<Arrival>> pending;                          // by number
-  std::map<std::pair<int, int>, std::deque<Arrival>> sends, recvs;              // by (from, to)
-  std::map<std::pair<int, int>, std::vector<std::pair<Comm*, int>>> gathering;  // splits: by (number, color)
+  std::map<std::size_t, std::vector<Arrival>> pending;              // by number
+  std::map<std::pair<int, int>, std::deque<Arrival>> sends, recvs;  // by (from, to)
+  std::map<int, std::vector<Share>> splits;                         // by number
 };
 
 // What a thread has begun with ncclGroupStart.
@@ -106,6 +120,7 @@ struct Fake {
   std::map<std::thread::id, Group> groups;
   int ids = 0, questions = 0;
   bool init_waits = false, init_hangs = false, calls_hang = false;
+  bool never_blocks = false;  // NCCL_COMM_BLOCKING=0
   struct Failure {
     std::string call;
     int code;
@@ -127,16 +142,23 @@ inline Group& group() { return fake().groups[std::this_thread::get_id()]; }
 
 inline void violation(const std::string& text) { fake().violations += text + "; "; }
 
+// A thread is stuck in a call until `done()`, until its communicator is aborted, or until the test lets all go.
+template <class Done>
+void stay(std::unique_lock<std::mutex>& lock, const Comm* comm, Done&& done) {
+  Fake& all = fake();
+  ++all.blocked;
+  const int generation = all.generation;
+  all.changed.wait(
+      lock, [&] { return done() || all.generation != generation || (comm != nullptr && comm->aborted); });
+  --all.blocked;
+}
 // Of the call that a test wants to see fail or block.
-inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call) {
+inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call, const Comm* comm) {
   Fake& all = fake();
   const auto found = std::find(all.blocks.begin(), all.blocks.end(), call);
   if (found == all.blocks.end()) return;
   all.blocks.erase(found);
-  ++all.blocked;
-  const int generation = all.generation;
-  all.changed.wait(lock, [&] { return all.generation != generation; });
-  --all.blocked;
+  stay(lock, comm, [] { return false; });
 }
 inline int scripted_failure(const std::string& call, Comm* comm) {
   Fake& all = fake();
@@ -156,6 +178,10 @@ inline bool settled(Comm& comm) {
   return comm.initialized || !fake().init_waits || comm.world->joined == comm.world->size;
 }
 
+inline void leave(Comm& comm) {
+  if (comm.inside.fetch_sub(1) == 1) fake().changed.notify_all();
+}
+
 // One call on a communicator, of one thread. Not for questions and aborts.
 class Entry {
  public:
@@ -172,14 +198,20 @@ class Entry {
       violation(call_ + " before the call before has settled");
       code_ = kInvalidUsage;
     } else {
-      block_if_asked(lock_, call_);
-      code_ = scripted_failure(call_, comm_);
+      block_if_asked(lock_, call_, comm_);
+      code_ = comm_->aborted ? kInternal : scripted_failure(call_, comm_);
     }
   }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   ~Entry() {
-    if (comm_ != nullptr) comm_->inside.fetch_sub(1);
+    if (comm_ != nullptr) leave(*comm_);
+  }
+  // A call on a communicator that blocks waits for other ranks. False: it was aborted.
+  template <class Done>
+  bool wait(Done&& done) {
+    if (!done()) stay(lock_, comm_, done);
+    return !comm_->aborted;
   }
   int code() const { return code_; }
   void note(const std::string& text) {
@@ -188,7 +220,7 @@ class Entry {
   }
   // What a call answers that goes on in the background.
   int begun() {
-    comm_->questions = fake().questions;
+    comm_->questions = comm_->blocking ? 0 : fake().questions;
     return comm_->questions > 0 || comm_->hangs ? kInProgress : kSuccess;
   }
 

@@ -1,7 +1,8 @@
 // A FAKE of NCCL, for tests: it has NCCL's functions, as many as version FAKE_NCCL_VERSION has, and no GPU. Ranks are
 // communicators of this process with one unique id, their arrays host memory. What all ranks have issued is done at once, by the
 // last of them, unless a test lets it run in the streams of the fake driver (streams.h). It keeps a list of calls, and of what
-// no caller may do: calling into a communicator that has not settled, from two threads at once, or after its end.
+// no caller may do: calling into a communicator that has not settled, from two threads at once, or after its end; and issuing
+// calls on one that is non-blocking, for which the real one starts a thread each time.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,11 @@ namespace {
 
 const std::byte* from(const void* in) { return static_cast<const std::byte*>(in); }
 std::byte* into(void* out) { return static_cast<std::byte*>(out); }
+// For each group of calls on a non-blocking communicator NCCL starts a thread.
+void check_blocks(const Comm& comm) {
+  if (!comm.blocking && !fake().never_blocks) violation("a call on a non-blocking communicator");
+}
+
 // The calls that were issued outside a group are the operation that `into` gets.
 int issue_now(Comm* comm, Call call, std::unique_ptr<Operation>& into) {
   Entry entry(comm, call.kind);
@@ -35,6 +41,7 @@ int issue_now(Comm* comm, Call call, std::unique_ptr<Operation>& into) {
     call.factor = own->second.second;
   }
   if (group().depth == 0) {
+    check_blocks(*comm);
     entry.note(call.kind);
     comm->group.push_back(std::move(call));
     into = take_issued(*comm);
@@ -60,17 +67,19 @@ int issue(Comm* comm, Call call, void* stream) {
   return answer;
 }
 
-Comm* new_comm(const std::shared_ptr<World>& world, int rank) {
+Comm* new_comm(const std::shared_ptr<World>& world, int rank, const Settings& settings) {
   auto comm = std::make_unique<Comm>();
   comm->world = world;
   comm->rank = rank;
+  comm->name = settings.name;
+  comm->blocking = settings.blocking;
   world->members.push_back(comm.get());
   fake().comms.push_back(std::move(comm));
   return fake().comms.back().get();
 }
 
 // What the library makes of a configuration, as parseCommConfig does.
-int read_config(const void* config, Comm& comm) {
+int read_config(const void* config, Settings& settings) {
   struct Known {
     std::size_t size;
     unsigned magic, version;
@@ -84,39 +93,39 @@ int read_config(const void* config, Comm& comm) {
   std::memcpy(&known, config, 8);
   std::memcpy(&known, config, std::min(known.size, own));
   if (known.magic != 0xcafebeef || known.version < 21400 || known.size < 48) return kInvalidArgument;
-  if (known.blocking != 0) violation("a communicator that blocks");
+  settings.blocking = known.blocking == 1 && !fake().never_blocks;
   if (known.version >= 22602 && known.traffic_class != INT32_MIN) violation("garbage for trafficClass");
-  if (known.version >= 22700 && own > 48) comm.name = known.name;
+  if (known.version >= 22700 && own > 48) settings.name = known.name;
   return kSuccess;
 }
 
 // The rank's place among those of its color, once all ranks of the parent have said theirs.
-void split_world(Comm& comm, int color, int key, Comm** slot) {
+void split_world(Comm& comm, const Share& share, Comm** slot) {
   World& world = *comm.world;
   const int number = comm.splits++;
   comm.child_slots.emplace_back(number, slot);
-  auto& all = world.gathering[{number, 0}];
-  all.emplace_back(&comm, color);
-  world.gathering[{number, 1}].emplace_back(&comm, key);
+  std::vector<Share>& all = world.splits[number];
+  all.push_back(share);
   if (all.size() < static_cast<std::size_t>(world.size)) return;
-  const auto keys = world.gathering[{number, 1}];
-  std::map<int, std::vector<std::pair<std::pair<int, int>, Comm*>>> colors;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i].second >= 0)
-      colors[all[i].second].push_back({{keys[i].second, all[i].first->rank}, all[i].first});
-  for (auto& [each, members] : colors) {
-    std::sort(members.begin(), members.end());
+  std::map<int, std::vector<Share>> colors;
+  for (const Share& each : all) colors[each.color].push_back(each);
+  for (auto& [color, members] : colors) {
+    std::sort(members.begin(), members.end(), [](const Share& a, const Share& b) {
+      return std::pair(a.key, a.parent->rank) < std::pair(b.key, b.parent->rank);
+    });
     const auto child = std::make_shared<World>();
     child->size = child->joined = static_cast<int>(members.size());
-    for (std::size_t place = 0; place < members.size(); ++place) {
-      Comm* const made = new_comm(child, static_cast<int>(place));
+    child->spoiled = world.spoiled;
+    for (int place = 0; place < child->size; ++place) {
+      const Share& member = members[static_cast<std::size_t>(place)];
+      Comm* const made = color < 0 ? nullptr : new_comm(child, place, member.settings);
+      member.parent->children.push_back(made);
+      if (made == nullptr) continue;
       made->initialized = true;
       made->calls = "child(" + std::to_string(place) + "/" + std::to_string(child->size) + ")";
-      members[place].second->children.push_back(made);
     }
   }
-  for (const auto& [member, its_color] : all)
-    if (its_color < 0) member->children.push_back(nullptr);
+  fake().changed.notify_all();
 }
 
 // A split is done when all ranks have taken part; then NCCL writes what it was asked for.
@@ -153,7 +162,7 @@ PC_EXPORT const char* ncclGetLastError(Comm*) { return "the fake was told to"; }
 PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int rank, void* config) {
   Fake& all = fake();
   std::unique_lock lock(all.mutex);
-  block_if_asked(lock, "CommInitRankConfig");
+  block_if_asked(lock, "CommInitRankConfig", nullptr);
   *into = nullptr;
   if (const int code = scripted_failure("CommInitRankConfig", nullptr); code != kSuccess) return code;
   std::shared_ptr<World>& world = all.worlds[static_cast<const char*>(id.bytes)];
@@ -162,8 +171,10 @@ PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int ra
   ++world->joined;
   const char* const spoiled = std::getenv("FAKE_NCCL_SPOILS");
   world->spoiled = spoiled != nullptr && std::string(spoiled) == id.bytes;
-  Comm* const comm = new_comm(world, rank);
-  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  Settings settings;
+  if (const int code = read_config(config, settings); code != kSuccess) return code;
+  if (settings.blocking) violation("a communicator that blocks until all ranks have joined");
+  Comm* const comm = new_comm(world, rank, settings);
   comm->calls = "init(" + std::to_string(rank) + "/" + std::to_string(ranks) + ")";
   comm->questions = all.questions;
   comm->hangs = all.init_hangs;
@@ -206,8 +217,8 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   Fake& all = fake();
   std::unique_lock lock(all.mutex);
   if (comm == nullptr) return kSuccess;
-  block_if_asked(lock, "CommAbort");
-  if (comm->inside.load() != 0) violation("Abort while another thread is inside");
+  block_if_asked(lock, "CommAbort", nullptr);
+  if (comm->inside.load() != 0 && !comm->blocking) violation("Abort while another thread is inside");
   if (comm->dead) violation("Abort of a communicator that has ended");
   if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
   if (group().depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
@@ -220,19 +231,27 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
     if (way.first == comm->rank) waiting.clear();
   for (auto& [way, waiting] : comm->world->recvs)
     if (way.second == comm->rank) waiting.clear();
-  for (auto& [split, waiting] : comm->world->gathering)
-    std::erase_if(waiting, [&](const auto& each) { return each.first == comm; });
+  for (auto& [split, waiting] : comm->world->splits)
+    std::erase_if(waiting, [&](const Share& each) { return each.parent == comm; });
+  all.changed.notify_all();
+  all.changed.wait(lock, [&] { return comm->inside.load() == 0; });  // what is stuck inside leaves at once
   return kSuccess;
 }
 PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* config) {
   Entry entry(comm, "CommSplit");
   *into = nullptr;
   if (entry.code() != kSuccess) return entry.code();
-  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  Share share{comm, color, key, {}};
+  if (const int code = read_config(config, share.settings); code != kSuccess) return code;
   if (comm->life->busy || comm->life->issued != comm->life->next)
     violation("Split while operations are under way");
   entry.note("Split(" + std::to_string(color) + ")");
-  split_world(*comm, color, key, into);
+  split_world(*comm, share, into);
+  if (comm->blocking) {
+    if (!entry.wait([&] { return !comm->children.empty(); })) return kInternal;
+    write_children(*comm);
+    return kSuccess;
+  }
   comm->questions = std::max(1, fake().questions);
   return kSuccess;  // NCCL says so at once, of a non-blocking communicator, too, and goes on behind it
 }
@@ -243,7 +262,8 @@ PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, 
   *into = nullptr;
   if (entry.code() != kSuccess) return entry.code();
   if (comm->async != kSuccess) return kInvalidArgument;
-  if (const int code = read_config(config, *comm); code != kSuccess) return code;
+  Settings settings;
+  if (const int code = read_config(config, settings); code != kSuccess) return code;
   std::sort(excluded, excluded + count);
   if (std::binary_search(excluded, excluded + count, comm->rank)) return kInvalidArgument;
   std::string key = "shrunk";
@@ -253,12 +273,16 @@ PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, 
   world->size = comm->world->size - count;
   ++world->joined;
   const auto before = std::lower_bound(excluded, excluded + count, comm->rank) - excluded;
-  Comm* const child = new_comm(world, comm->rank - static_cast<int>(before));
+  Comm* const child = new_comm(world, comm->rank - static_cast<int>(before), settings);
   child->initialized = true;
   child->calls = "child(" + std::to_string(child->rank) + "/" + std::to_string(world->size) + ")";
   entry.note(flags == 1 ? "Shrink(abort)" : "Shrink");
   comm->child_slots.emplace_back(0, into);
   comm->children.push_back(child);
+  if (comm->blocking) {
+    write_children(*comm);
+    return kSuccess;
+  }
   comm->questions = std::max(1, fake().questions);
   return kSuccess;  // as Split
 }
@@ -300,25 +324,28 @@ PC_EXPORT int ncclGroupEnd() {
   --own.depth;
   Comm* const one = own.comms.empty() ? nullptr : own.comms.front();
   if (one != nullptr && one->inside.fetch_add(1) != 0) violation("GroupEnd while another thread is inside");
-  block_if_asked(lock, "GroupEnd");
-  if (one != nullptr) one->inside.fetch_sub(1);
-  int answer = kSuccess;
+  block_if_asked(lock, "GroupEnd", one);
   std::vector<std::unique_ptr<Operation>> operations;
   const int failure = scripted_failure("GroupEnd", one);
+  int answer = failure;
   for (Comm* const comm : std::exchange(own.comms, {})) {
     comm->calls += "]";
-    if (failure != kSuccess) {
+    if (comm->blocking && fake().calls_hang && !comm->aborted) stay(lock, comm, [] { return false; });
+    if (failure != kSuccess || comm->aborted) {
       comm->group.clear();
+      if (failure == kSuccess) answer = kInternal;
       continue;
     }
+    check_blocks(*comm);
     operations.push_back(take_issued(*comm));
-    comm->questions = fake().questions;
-    comm->hangs = fake().calls_hang;
+    comm->questions = comm->blocking ? 0 : fake().questions;
+    comm->hangs = !comm->blocking && fake().calls_hang;
     if (!settled(*comm)) answer = kInProgress;
   }
+  if (one != nullptr) leave(*one);
   lock.unlock();
   for (std::unique_ptr<Operation>& each : operations) queue(std::move(each));
-  return failure != kSuccess ? failure : answer;
+  return answer;
 }
 
 PC_EXPORT int ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int op, Comm* comm,
@@ -401,7 +428,7 @@ void reset() {
   all.failures.clear();
   all.blocks.clear();
   all.questions = 0;
-  all.init_waits = all.init_hangs = all.calls_hang = false;
+  all.init_waits = all.init_hangs = all.calls_hang = all.never_blocks = false;
   all.violations.clear();
   all.enqueue = nullptr;
 }
@@ -436,6 +463,7 @@ const pc::testing::FakeNccl fake_nccl_script = {
     [](int yes) { set([&](Fake& all) { all.init_waits = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.init_hangs = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.calls_hang = yes != 0; }); },
+    [](int yes) { set([&](Fake& all) { all.never_blocks = yes != 0; }); },
     [](void* comm, int code) { set([&](Fake&) { static_cast<Comm*>(comm)->async = code; }); },
     [](const char* call, int code, int sticky) {
       set([&](Fake& all) { all.failures.push_back({call, code, sticky != 0}); });

@@ -8,15 +8,20 @@ struct FakeNccl {
   void (*reset)();  // forgets communicators, worlds, calls and what was scripted; frees what hangs first
   // `enqueue`: fake_cuda_enqueue of the fake driver, in whose streams calls run then. Null: they are done at once.
   void (*run_in_streams)(void* enqueue);
-  void (*in_progress)(int questions);  // each call that may be non-blocking takes so many questions to settle
-  void (*init_waits_for_all)(int yes);        // an init settles only when all ranks have begun theirs
-  void (*hang_init)(int yes);                 // an init never settles
-  void (*hang_calls)(int yes);                // a GroupEnd is accepted and never settles
+  void (*in_progress)(
+      int questions);  // each call on a non-blocking communicator takes so many questions to settle
+  void (*init_waits_for_all)(int yes);  // an init settles only when all ranks have begun theirs
+  void (*hang_init)(int yes);           // an init never settles
+  // A GroupEnd never settles: where the communicator is non-blocking it is accepted, else it comes back when that is aborted.
+  void (*hang_calls)(int yes);
+  void (*never_blocks)(
+      int yes);  // as NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever it is asked for
   void (*async_error)(void* comm, int code);  // what ncclCommGetAsyncError finds from now on
   void (*fail_next)(const char* call, int code,
-                    int sticky);         // the next call of that name; sticky: also asynchronously
-  void (*block_next)(const char* call);  // the next call of that name does not return until release()
-  int (*blocked)();                      // how many do not return now
+                    int sticky);  // the next call of that name; sticky: also asynchronously
+  // The next call of that name does not return until release(), or the abort of its communicator.
+  void (*block_next)(const char* call);
+  int (*blocked)();  // how many do not return now
   void (*release)();
   int (*last_comm)(void** comm);  // the newest communicator; 0: there is none
   const char* (*calls)(
