@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "base/clock.h"
+
 namespace pc {
 
 // From now on these signals are noted before the handlers that the program has now run; they stay as they are. To be called for
@@ -12,6 +14,8 @@ void watch_end_signals();
 
 // A call was ended by a handler that the program has set later, with an exception by which programs end.
 void note_end_signal();
+// Whether SIGINT has come since then.
+bool interrupt_has_come_since(TimePoint since);
 // Seconds since the last of them; nullopt: none has come.
 std::optional<double> seconds_since_end_signal();
 

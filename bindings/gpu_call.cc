@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "base/env.h"
 #include "bind_errors.h"
+#include "ctrl_c.h"
 #include "ended_calls.h"
 #include "kernels/device/embedded.h"
 #include "nccl/search.h"
@@ -98,6 +99,8 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
     return Status::ok();
   }();
   if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
+  options.interrupted = hears_ctrl_c();
+  if (options.interrupted == nullptr) return nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
   if (session.gpus == nullptr)
     session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
@@ -204,6 +207,8 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
     const WithoutGil released;  // also alone in the world: the driver and NCCL may wait
     status = call(*communicator, *gpus);
   }
+  if (status.code() == Code::kInterrupted && PyErr_Occurred() == nullptr)
+    (void)PyErr_CheckSignals();             // it was stuck inside NCCL, where no handler runs
   if (group.session->runtime == nullptr) {  // shut down meanwhile
     const WithoutGil released;
     gpus.reset();

@@ -25,6 +25,11 @@ constexpr const char* kNotQueued =
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 constexpr auto kNever = std::chrono::milliseconds::max();
 
+// For the calls that come after one from which the program took its array back.
+Status interrupted(const std::string& operation) {
+  return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
+}
+
 using Rows = std::array<Algorithm, kCollectiveCount>;
 Rows rows_of(std::string_view name, std::string_view summary) {
   Rows rows{};
@@ -111,6 +116,7 @@ class DeviceCalls::Call : public StartedDeviceCall {
   }
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
   bool is_stuck() const { return !is_queued() && now() - began() > kRound; }
+  const pthread_t thread_ = ::pthread_self();
   std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
   std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
   Deadline deadline_{TimePoint::max()};
@@ -303,9 +309,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
   // Its owner has the array back, so nobody else may come to write it later.
   Call& call_made = static_cast<Call&>(*started);
   if (call_made.on_gpu_->give_up()) {
-    fail(Status(Code::kAborted,
-                "a call of this group on a GPU was interrupted on this rank: " + started->operation()),
-         true);
+    fail(interrupted(started->operation()), true);
   } else {  // all ranks are in it, so it ends soon
     (void)call_made.on_gpu_->wait_on_host({call_made.last_});
   }
@@ -397,8 +401,8 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
   // Without `compared` the comparison says which rank is missing.
   if (compared && !on_gpu && clock_.now() >= call.due_)
     return fails(Status(Code::kTimeout, call.is_queued() ? kNotInTime : kNotQueued), true);
-  if (!call.is_queued() && interrupted_ && interrupted_())
-    return fails(Status(Code::kInterrupted, "interrupted while it was being queued on the GPU"), true);
+  if (!call.is_queued() && interrupted_ && interrupted_(call.thread_, call.began()))
+    return std::pair(interrupted(call.operation_), true);
   return std::nullopt;
 }
 

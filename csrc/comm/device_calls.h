@@ -6,6 +6,8 @@
 //   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
 #pragma once
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -34,6 +36,9 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  public:
+  // Whether Ctrl-C has come for that thread since then. The watcher asks it of a thread that may be stuck inside NCCL, where the
+  // thread itself does not hear it. May be empty.
+  using Interrupted = std::function<bool(pthread_t thread, TimePoint since)>;
   // This rank's means. Of what it lacks: why_not, and the rest is null.
   struct Means {
     std::shared_ptr<const cuda::Driver> driver;
@@ -46,9 +51,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     nccl::Clock* clock = nullptr;  // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
-    // Whether Ctrl-C was pressed since the main thread went into its call: the watcher asks while that may be stuck inside NCCL,
-    // where the main thread itself does not hear it. May be empty.
-    std::function<bool()> interrupted = {};
+    Interrupted interrupted = {};
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
@@ -106,7 +109,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const int device_;
   const bool strict_;
   nccl::Clock& clock_;
-  const std::function<bool()> interrupted_;
+  const Interrupted interrupted_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
   Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
 

@@ -36,6 +36,7 @@ DeviceCalls::Means DeviceGroups::means(int device) {
   means.clock = &clock_;
   means.log = options_.log;
   means.strict = options_.strict;
+  means.interrupted = options_.interrupted;
   const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
   if (!driver.is_ok()) return means.why_not = driver.status(), means;
   means.driver = driver.value();

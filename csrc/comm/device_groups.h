@@ -32,6 +32,7 @@ class DeviceGroups {
     Logger log = Logger();
     bool strict = false;   // DeviceCalls::Means
     PeerMeans peers = {};  // DeviceCalls::Means
+    DeviceCalls::Interrupted interrupted = {};
   };
   // The runtime of the groups.
   DeviceGroups(Runtime& runtime, Options options);

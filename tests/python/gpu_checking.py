@@ -21,7 +21,7 @@ from fake_gpus import Gpu
 
 from pycollective import _core
 
-__all__ = ["check", "failures_of", "on_ranks", "raises", "ranks", "run_checks"]
+__all__ = ["DRIVERS", "check", "failures_of", "on_ranks", "raises", "ranks", "run_checks"]
 
 GPUS = 4
 Check = Callable[[], None]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import os
+import signal
 import sys
 import threading
 import types
@@ -17,7 +20,7 @@ import numpy as np
 from fake_cupy import fake_cupy
 from fake_gpu_tensors import GpuTensor, gpu_tensor
 from fake_gpus import Array, Gpu
-from gpu_checking import check, on_ranks, raises, ranks, run_checks
+from gpu_checking import DRIVERS, check, on_ranks, raises, ranks, run_checks
 from waiting import eventually
 
 import pycollective as pc
@@ -484,6 +487,55 @@ def lists_of_tensors_go_as_one(group: _core.Group, gpu: Gpu) -> None:
     gpu.drain(None)
     assert [x.tolist() for x in tensors] == [[2.0, 4.0], [[6.0]]]
     assert all(x._version > version for x, version in zip(tensors, versions, strict=True))
+
+
+def _stuck_in_nccl(body: Callable[[_core.Group, Array], None], when_stuck: Callable[[], None]) -> None:
+    """Run `body` in the main thread, alone in the world, where NCCL lets no call go; `when_stuck` runs beside it."""
+    driver = DRIVERS[0]
+    runtime = _core.Runtime(0, 1, key=bytes(32), job=os.urandom(16), timeout_s=30)
+    x = Array(Gpu(driver, 0), [1.0])
+    runtime.world.allreduce(x)
+    driver.nccl.fake_nccl_hang_calls(1)
+
+    def waits() -> None:
+        if eventually(lambda: driver.nccl.fake_nccl_blocked() > 0):
+            when_stuck()
+
+    other = threading.Thread(target=waits, daemon=True)
+    other.start()
+    try:
+        body(runtime.world, x)
+    finally:
+        driver.nccl.fake_nccl_hang_calls(0)
+        other.join(30)
+        runtime.close()
+
+
+def _press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@check
+def ctrl_c_ends_a_call_that_is_stuck_inside_nccl() -> None:
+    def body(group: _core.Group, x: Array) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            group.allreduce(x)
+            raise AssertionError("the call goes on")
+        raises(pc.CollectiveError, "interrupted", lambda: group.allreduce(x))
+
+    _stuck_in_nccl(body, _press_ctrl_c)
+
+
+@check
+def a_handler_of_the_program_decides_what_ctrl_c_means_for_a_call_that_is_stuck() -> None:
+    heard = []
+    usual = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        stuck = functools.partial(raises, pc.CollectiveTimeout, "still queueing it on the GPU")
+        _stuck_in_nccl(lambda group, x: stuck(lambda: group.allreduce(x, timeout=0.5)), _press_ctrl_c)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert heard
 
 
 if __name__ == "__main__":

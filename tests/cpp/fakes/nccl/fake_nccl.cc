@@ -456,6 +456,13 @@ __attribute__((visibility("default"))) extern const pc::testing::FakeNccl fake_n
 }
 PC_EXPORT void fake_nccl_run_in_streams(void* enqueue) { run_in_streams(enqueue); }  // for tests in Python
 PC_EXPORT const char* fake_nccl_record() { return record(); }
+PC_EXPORT void fake_nccl_hang_calls(int yes) {
+  set([&](Fake& all) { all.calls_hang = yes != 0; });
+}
+PC_EXPORT int fake_nccl_blocked() {
+  const std::lock_guard lock(fake().mutex);
+  return fake().blocked;
+}
 const pc::testing::FakeNccl fake_nccl_script = {
     reset,
     run_in_streams,

@@ -1,0 +1,112 @@
+// A thread that is stuck inside NCCL while it queues a call: whatever happens to the call lets it go. On fakes of the driver and of
+// NCCL, whose calls come back here only when their communicator is aborted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "device_world.h"
+
+namespace pc::testing {
+namespace {
+
+class StuckCalls : public DeviceWorld {
+ protected:
+  // Two ranks have joined, and NCCL lets no call go from here on.
+  Outcomes run_stuck(const std::function<Status(Communicator&, DeviceCalls&)>& body) {
+    return run(
+        2,
+        [&](Runtime&, Communicator& group) -> Status {
+          DeviceCalls::Means with = means(group.rank());
+          with.interrupted = [this, main = ::pthread_self(), rank = group.rank()](pthread_t thread,
+                                                                                  TimePoint) {
+            return rank == 0 && pressed && ::pthread_equal(main, thread) != 0;
+          };
+          PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
+          PC_TRY(host_sum(group));
+          nccl_->hang_calls(1);
+          PC_TRY(host_sum(group));
+          return body(group, *calls);
+        },
+        false);
+  }
+  Status sum(Communicator& group, DeviceCalls& calls, double timeout_s = kLong,
+             ReduceOp op = ReduceOp::kSum) {
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    cuda::DeviceCall call = x.sum();
+    call.request.op.op = op;
+    return calls.launch(call, timeout_s).status();
+  }
+  void wait_for_a_stuck_call() const {
+    while (nccl_->blocked() == 0) std::this_thread::yield();
+  }
+
+  std::atomic<bool> pressed{false};
+};
+INSTANTIATE_TEST_SUITE_P(Over, StuckCalls, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(StuckCalls, end_at_their_deadline_and_name_the_rank_that_has_not_come) {
+  std::promise<void> ended;
+  const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
+    if (group.rank() == 1) return ended.get_future().wait(), Status::ok();
+    const Status late = sum(group, calls, 0.2);
+    ended.set_value();
+    return late;
+  });
+  EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_TRUE(has(outcomes[0], "rank 1")) << text_of(outcomes);
+  EXPECT_EQ(nccl_->alive(), 0);
+}
+
+TEST_P(StuckCalls, end_at_their_deadline_where_all_ranks_have_made_them) {
+  std::promise<void> heard;
+  const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
+    const Status late = sum(group, calls, group.rank() == 0 ? 0.2 : kLong);
+    group.rank() == 1 ? heard.set_value()
+                      : heard.get_future().wait();  // rank 0 lives on until the other has heard
+    return late;
+  });
+  EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_TRUE(has(outcomes[0], "NCCL was still queueing it on the GPU")) << text_of(outcomes);
+  EXPECT_EQ(outcomes[1].code(), Code::kPeerExited) << text_of(outcomes);
+}
+
+TEST_P(StuckCalls, end_when_a_rank_dies) {
+  const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
+    if (group.rank() == 1) return wait_for_a_stuck_call(), Status::ok();  // its runtime goes without a word
+    const Status ended = sum(group, calls);
+    return sum(group, calls).code() == ended.code() ? ended : wrong("the next call says something else");
+  });
+  EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
+}
+
+TEST_P(StuckCalls, of_different_kinds_are_a_mismatch_on_all_ranks_and_the_cpu_goes_on) {
+  const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
+    const Status ended = sum(group, calls, kLong, group.rank() == 0 ? ReduceOp::kSum : ReduceOp::kProd);
+    if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
+    PC_TRY(group.resync());
+    return host_sum(group);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StuckCalls, end_by_ctrl_c) {
+  std::promise<void> heard;
+  const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
+    if (group.rank() == 1) {
+      wait_for_a_stuck_call();
+      pressed = true;
+    }
+    const Status ended = sum(group, calls);
+    group.rank() == 1 ? heard.set_value() : heard.get_future().wait();
+    return ended;
+  });
+  EXPECT_EQ(outcomes[0].code(), Code::kInterrupted) << text_of(outcomes);
+  EXPECT_FALSE(outcomes[1].is_ok()) << text_of(outcomes);
+  EXPECT_NE(outcomes[1].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_EQ(nccl_->alive(), 0);
+}
+
+}  // namespace
+}  // namespace pc::testing
