@@ -207,8 +207,8 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
     const WithoutGil released;  // also alone in the world: the driver and NCCL may wait
     status = call(*communicator, *gpus);
   }
-  if (status.code() == Code::kInterrupted && PyErr_Occurred() == nullptr)
-    (void)PyErr_CheckSignals();             // it was stuck inside NCCL, where no handler runs
+  if (!status.is_ok() && PyErr_Occurred() == nullptr)
+    (void)PyErr_CheckSignals();  // it may have been stuck inside NCCL, where no handler runs
   if (group.session->runtime == nullptr) {  // shut down meanwhile
     const WithoutGil released;
     gpus.reset();
