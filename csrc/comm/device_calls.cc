@@ -143,7 +143,12 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
     PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context));
-    const nccl::Means with{means.api, means.clock, means.log};
+    nccl::Means with{means.api, means.clock, means.log};
+    with.enter_thread = [gpu_context]() -> std::shared_ptr<void> {
+      Result<cuda::ContextGuard> entered = gpu_context.enter();
+      if (!entered.is_ok()) return nullptr;  // NCCL says what is wrong
+      return std::make_shared<cuda::ContextGuard>(std::move(entered).value());
+    };
     PC_ASSIGN_OR_RETURN(
         std::unique_ptr<nccl::Communicator> made,
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));

@@ -18,6 +18,9 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
 
   const Api& api() const { return *means.api; }
+  std::shared_ptr<void> enter_thread() const {
+    return means.enter_thread ? means.enter_thread() : std::shared_ptr<void>();
+  }
   bool has_ended() const {
     const State now = state.load();
     return now == State::kDead || now == State::kLeaked;
@@ -154,6 +157,7 @@ Result<ReturnCode> Communicator::Core::aside(std::string_view call, std::functio
   const auto run = [shared, self = shared_from_this(), make = std::move(make)] {
     Stage waits = Stage::kWaits;
     if (!shared->stage.compare_exchange_strong(waits, Stage::kInside)) return;
+    const std::shared_ptr<void> current = self->enter_thread();
     shared->answer = make();
     shared->stage.store(Stage::kAnswered);
   };
@@ -233,14 +237,18 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
                                                          const Options& options, const WaitContext& context) {
   const auto core = std::make_shared<Core>(means, options);
   std::unique_ptr<Communicator> made(new Communicator(core));
-  Config config = config_for(*means.api, core->name, options, Blocks::kNo);
   Status status;
   bool exists = false;
   {
     const std::lock_guard lock(core->issue);
-    const ReturnCode code = means.api->comm_init_rank_config(&core->handle, membership.size, membership.id,
-                                                             membership.rank, &config);
-    status = core->settle("ncclCommInitRankConfig", code, context);
+    // NCCL_COMM_BLOCKING=1 makes this wait for all ranks.
+    const auto begin = [core, membership,
+                        config = config_for(*means.api, core->name, options, Blocks::kNo)]() mutable {
+      return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
+                                               &config);
+    };
+    const Result<ReturnCode> code = core->aside("ncclCommInitRankConfig", begin, context);
+    status = code.is_ok() ? core->settle("ncclCommInitRankConfig", code.value(), context) : code.status();
     if (status.is_ok()) status = core->find_place();
     exists = core->handle != nullptr;
   }
@@ -484,6 +492,7 @@ struct Abortion {
       code = answer;
   }
   void run() {
+    const std::shared_ptr<void> current = cores.front()->enter_thread();
     std::vector<std::unique_lock<std::mutex>> locks;
     for (const auto& core : cores) locks.push_back(lock_unless_stuck(*core));
     const Api& api = cores.front()->api();

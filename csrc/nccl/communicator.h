@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,9 @@ struct Means {
   Clock* clock = nullptr;
   Logger log = Logger();
   double abort_patience_s = 10;  // how long an abort may take before it is given up
+  // Makes the GPU's context current in a thread of the communicator's own, for as long as that lives; NCCL puts back whatever is
+  // current when it is called, which would open another context on the first GPU. May be empty, for tests.
+  std::function<std::shared_ptr<void>()> enter_thread = {};
 };
 
 struct Options {

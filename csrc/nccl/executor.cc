@@ -111,6 +111,8 @@ class Executor::Work final : public cuda::DeviceWork {
  private:
   // An aborted kernel ends too, so the communicator is asked as well.
   Result<bool> ended() const {
+    // The driver may not answer while an abort is under way, and what it would answer says nothing then.
+    if (shared_->communicator->state() != State::kReady) PC_TRY(shared_->communicator->check());
     PC_ASSIGN_OR_RETURN(const bool end, reached());
     PC_TRY(shared_->communicator->check());
     return end;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,11 @@ LIBRARY = "pip install nvidia-nccl-cu13 (with CUDA 12: nvidia-nccl-cu12), or nam
 ONE_LIBRARY = (
     "uninstall the wheels that no framework needs, or name the framework's own in PYCOLLECTIVE_NCCL_LIB"
 )
+
+BLOCKING = {
+    "0": "NCCL starts a thread for every call, which takes 15 times as long",
+    "1": "a rank that waits for others to join does so inside NCCL, where only an abort ends it",
+}
 
 
 def driver(facts: Mapping[str, Any]) -> list[Line]:
@@ -48,4 +54,8 @@ def nccl(facts: Mapping[str, Any]) -> list[Line]:
         lines.append(ok("NCCL, passed over", f"{path} ({how}): {why}"))
     if facts["warning"]:
         lines.append(warn("NCCL", facts["warning"], ONE_LIBRARY))
+    setting = os.environ.get("NCCL_COMM_BLOCKING", "")
+    if setting in BLOCKING:
+        found = f"NCCL_COMM_BLOCKING={setting}: {BLOCKING[setting]}"
+        lines.append(warn("NCCL", found, "unset NCCL_COMM_BLOCKING"))
     return lines

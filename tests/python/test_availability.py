@@ -167,6 +167,17 @@ def test_the_doctor_says_for_which_gpus_this_build_has_kernels(cuda: Path, nccl:
     assert gpu.kernels([]).found.startswith("none: built without nvcc")
 
 
+@pytest.mark.parametrize(("setting", "told"), [("0", "15 times"), ("1", "inside NCCL"), ("", "")])
+def test_the_doctor_tells_what_nccl_is_told_about_waiting(
+    monkeypatch: pytest.MonkeyPatch, setting: str, told: str
+) -> None:
+    monkeypatch.setenv("NCCL_COMM_BLOCKING", setting)
+    facts = {"version": "2.28.9", "path": "libnccl.so.2", "how": "the loader", "tried": [], "warning": ""}
+    lines = gpu.nccl(facts)
+    assert len(lines) == (2 if setting else 1)
+    assert told in lines[-1].found
+
+
 def test_the_doctor_says_what_is_missing_and_what_mends_it(tmp_path: Path) -> None:
     nothing = {"PYCOLLECTIVE_CUDA_LIB": tmp_path / "no.so", "PYCOLLECTIVE_NCCL_LIB": tmp_path / "none.so"}
     found = lines(said(DOCTOR, **nothing))
