@@ -3,24 +3,17 @@
 #include <Python.h>
 #include <signal.h>
 
-#include <optional>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <system_error>
+#include <thread>
 
 #include "end_signal.h"
 #include "ref.h"
 
 namespace pc {
 namespace {
-
-// Null: a Python error is set.
-std::optional<pthread_t> main_thread() {
-  const Ref threading(PyImport_ImportModule("threading"));
-  const Ref main(threading ? PyObject_CallMethod(threading.get(), "main_thread", nullptr) : nullptr);
-  const Ref ident(main ? PyObject_GetAttrString(main.get(), "ident") : nullptr);
-  if (!ident) return std::nullopt;
-  const unsigned long number = PyLong_AsUnsignedLong(ident.get());
-  if (PyErr_Occurred() != nullptr) return std::nullopt;
-  return static_cast<pthread_t>(number);
-}
 
 bool ctrl_c_raises() {
   const PyGILState_STATE gil = PyGILState_Ensure();
@@ -35,14 +28,32 @@ bool ctrl_c_raises() {
   return raises;
 }
 
+// About one press of Ctrl-C, named by its time.
+struct Question {
+  std::atomic<int64_t> asked_ns{0};   // the last press that Python was asked about
+  std::atomic<int64_t> raises_ns{0};  // the last one that raises
+};
+
+// Python answers on a thread of its own, which may wait long for the GIL.
+void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
+  try {
+    std::thread([question, press_ns] {
+      if (ctrl_c_raises()) question->raises_ns.store(press_ns);
+    }).detach();
+  } catch (const std::system_error&) {
+    question->asked_ns.store(0);  // no thread can be had: the next round tries again
+  }
+}
+
 }  // namespace
 
-std::function<bool(pthread_t thread, TimePoint since)> hears_ctrl_c() {
-  const std::optional<pthread_t> main = main_thread();
-  if (!main) return {};
-  watch_end_signals();
-  return [main = *main](pthread_t thread, TimePoint since) {
-    return ::pthread_equal(main, thread) != 0 && interrupt_has_come_since(since) && ctrl_c_raises();
+std::function<bool(TimePoint since)> hears_ctrl_c() {
+  return [question = std::make_shared<Question>()](TimePoint since) {
+    watch_end_signals();  // signal.signal() and asyncio.run() replace what stands there
+    const int64_t press_ns = interrupt_came_ns();
+    if (press_ns <= to_ns(since)) return false;
+    if (question->asked_ns.exchange(press_ns) != press_ns) ask(question, press_ns);
+    return question->raises_ns.load() == press_ns;
   };
 }
 

@@ -17,12 +17,12 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 // What the handler may touch.
 std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
 std::array<std::atomic<bool>, kSignals.size()> running{};
-std::atomic<int64_t> came_ns{0}, interrupt_came_ns{0};
+std::atomic<int64_t> came_ns{0}, sigint_came_ns{0};
 
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
   came_ns.store(now_ns(), std::memory_order_relaxed);
-  if (signal == SIGINT) interrupt_came_ns.store(now_ns(), std::memory_order_relaxed);
+  if (signal == SIGINT) sigint_came_ns.store(now_ns(), std::memory_order_relaxed);
   std::size_t i = 0;
   while (kSignals[i] != signal) ++i;  // it is there for no other
   const struct sigaction& next = program[i];
@@ -56,9 +56,7 @@ void watch_end_signals() {
 
 void note_end_signal() { came_ns.store(now_ns(), std::memory_order_relaxed); }
 
-bool interrupt_has_come_since(TimePoint since) {
-  return interrupt_came_ns.load(std::memory_order_relaxed) > to_ns(since);
-}
+int64_t interrupt_came_ns() { return sigint_came_ns.load(std::memory_order_relaxed); }
 
 std::optional<double> seconds_since_end_signal() {
   const int64_t came = came_ns.load(std::memory_order_relaxed);

@@ -2,9 +2,8 @@
 // program does about them. Schedulers send the last two before they end a job.
 #pragma once
 
+#include <cstdint>
 #include <optional>
-
-#include "base/clock.h"
 
 namespace pc {
 
@@ -14,8 +13,8 @@ void watch_end_signals();
 
 // A call was ended by a handler that the program has set later, with an exception by which programs end.
 void note_end_signal();
-// Whether SIGINT has come since then.
-bool interrupt_has_come_since(TimePoint since);
+// When SIGINT came last, by the steady clock; 0: it has not come.
+int64_t interrupt_came_ns();
 // Seconds since the last of them; nullopt: none has come.
 std::optional<double> seconds_since_end_signal();
 

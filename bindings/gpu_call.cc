@@ -100,7 +100,6 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   }();
   if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   options.interrupted = hears_ctrl_c();
-  if (options.interrupted == nullptr) return nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
   if (session.gpus == nullptr)
     session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
@@ -208,7 +207,7 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
     status = call(*communicator, *gpus);
   }
   if (!status.is_ok() && PyErr_Occurred() == nullptr)
-    (void)PyErr_CheckSignals();  // it may have been stuck inside NCCL, where no handler runs
+    (void)PyErr_CheckSignals();             // it may have been stuck inside NCCL, where no handler runs
   if (group.session->runtime == nullptr) {  // shut down meanwhile
     const WithoutGil released;
     gpus.reset();

@@ -23,6 +23,8 @@ constexpr const char* kNotQueued =
     "NCCL was still queueing it on the GPU when its time was over, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
+// After its deadline: by then the poller has asked for the last time, or the driver does not answer it.
+constexpr std::chrono::milliseconds kOverdue{50};
 constexpr auto kNever = std::chrono::milliseconds::max();
 
 // For the calls that come after one from which the program took its array back.
@@ -112,11 +114,10 @@ class DeviceCalls::Call : public StartedDeviceCall {
       StartedDeviceCall::end(how, why);  // else its end is the graph's
   }
   void tell() {
-    if (on_end_ && !on_gpu_->in_graph()) on_end_();
+    if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_();
   }
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
-  bool is_stuck() const { return !is_queued() && now() - began() > kRound; }
-  const pthread_t thread_ = ::pthread_self();
+  bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
   std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
   std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
   Deadline deadline_{TimePoint::max()};
@@ -124,7 +125,8 @@ class DeviceCalls::Call : public StartedDeviceCall {
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
   bool in_stream_order_ = true;
-  std::function<void()> on_end_;  // used by the watcher alone
+  std::function<void()>
+      on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
 };
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
@@ -187,10 +189,14 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       executor_(std::move(executor)) {
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
+  watcher_ended_ = !failure_.is_ok();
+  if (failure_.is_ok())
+    failure_ =
+        start_thread(poller_, "pc-gpu-poll", "starting the poller of calls on GPUs", [this] { poll(); });
 }
 
 DeviceCalls::~DeviceCalls() {
-  stop_watching();
+  stop_threads();
   if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
   for (const std::shared_ptr<Call>& each : running_) {
     each->end(Call::State::kFailed, failure_);
@@ -198,14 +204,14 @@ DeviceCalls::~DeviceCalls() {
   }
 }
 
-void DeviceCalls::stop_watching() {
+void DeviceCalls::stop_threads() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
-  settled_.notify_all();
-  if (watcher_.joinable()) watcher_.join();
+  for (std::condition_variable* each : {&poll_now_, &watch_now_, &settled_}) each->notify_all();
+  if (watcher_.joinable()) watcher_.join();  // first: it aborts, and then the driver answers the poller
+  if (poller_.joinable()) poller_.join();
 }
 
 std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
@@ -251,25 +257,22 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
 Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                           std::function<void()> on_end) {
   bool wakes = false;
+  started->on_end_ = std::move(on_end);
   {
     const std::lock_guard lock(mutex_);
+    if (!failure_.is_ok()) return raised_ = true, failure_;
     running_.push_back(started);
-    wakes = looks_again_in_ > (on_end ? kShortRound : kRound);
+    wakes = polls_again_in_ > (started->on_end_ ? kShortRound : kRound);
   }
-  if (wakes) changed_.notify_all();
+  if (wakes) poll_now_.notify_one();
   auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
   if (!queued.is_ok())
     fail(queued.status().with_operation(started->operation_), true);  // others queue theirs
   const std::lock_guard lock(mutex_);
-  if (failure_.is_ok()) {
-    started->on_gpu_ = std::move(queued).value();
-    started->on_end_ = std::move(on_end);
-    started->queued_.store(true, std::memory_order_release);
-    return Status::ok();
-  }
-  std::erase(running_, started);
-  raised_ = true;
-  return failure_;
+  if (!failure_.is_ok()) return raised_ = true, failure_;  // the watcher has ended it, or will
+  started->on_gpu_ = std::move(queued).value();
+  started->queued_.store(true, std::memory_order_release);
+  return Status::ok();
 }
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
@@ -315,6 +318,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
   Call& call_made = static_cast<Call&>(*started);
   if (call_made.on_gpu_->give_up()) {
     fail(interrupted(started->operation()), true);
+    wait_for_abort();
   } else {  // all ranks are in it, so it ends soon
     (void)call_made.on_gpu_->wait_on_host({call_made.last_});
   }
@@ -347,41 +351,74 @@ Status DeviceCalls::first_failure() {
   return failure_;
 }
 
-// `tell`: the other ranks do not know yet.
+// The first failure counts. The watcher ends all calls with it and aborts them. `tell`: the other ranks do not know yet.
 void DeviceCalls::fail(const Status& why, bool tell) {
-  if (note_failure(why, tell)) executor_->abort(why);
-}
-
-// False: something has failed before. If not, the executor is to be aborted, which may take long.
-bool DeviceCalls::note_failure(const Status& why, bool tell) {
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.is_ok()) return false;
+    if (!failure_.is_ok()) return;
     failure_ = why;
   }
-  changed_.notify_all();
+  watch_now_.notify_one();
   settled_.notify_all();
   if (tell) group_.quit(why);
-  return true;
+}
+
+// After fail().
+void DeviceCalls::wait_for_abort() {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return aborted_ || watcher_ended_; });
+  if (!aborted_) end_all(lock);
 }
 
 // Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
-void DeviceCalls::watch() {
+void DeviceCalls::poll() {
+  bool keeps_arrays = false;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const bool heard = settling_ != 0 || std::any_of(running_.begin(), running_.end(), [](const auto& each) {
                          return each->on_end_ != nullptr;
                        });
-    const bool idle = running_.empty() && executor_->running() == 0;
-    looks_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
+    const bool idle = running_.empty() && !keeps_arrays;
+    polls_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
     if (idle) settled_.notify_all();
-    idle ? changed_.wait(lock) : (void)changed_.wait_for(lock, looks_again_in_);
-    looks_again_in_ = {};
+    idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
+    polls_again_in_ = {};
     if (stopping_) return;
+    if (watcher_sleeps_) watch_now_.notify_one();
     lock.unlock();
-    look_at_calls();
+    poll_calls();
+    keeps_arrays = executor_->running() != 0;
     lock.lock();
   }
+}
+
+void DeviceCalls::watch() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!failure_.is_ok() && !aborted_) end_all(lock);
+    if (stopping_) break;
+    watcher_sleeps_ = running_.empty() || aborted_;
+    watcher_sleeps_ ? watch_now_.wait(lock) : (void)watch_now_.wait_for(lock, kRound);
+    watcher_sleeps_ = false;
+    if (!failure_.is_ok() || stopping_) continue;
+    lock.unlock();
+    look_for_failures();
+    lock.lock();
+  }
+  watcher_ended_ = true;
+  settled_.notify_all();
+}
+
+// Tells their callers before it aborts, which may take long.
+void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
+  const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
+  for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
+  lock.unlock();
+  for (const std::shared_ptr<Call>& each : calls) each->tell();
+  executor_->abort(failure_);  // nobody changes it any more
+  lock.lock();
+  aborted_ = true;
+  settled_.notify_all();
 }
 
 // How a call that was queued ended on the GPU, as far as that has been seen.
@@ -396,70 +433,78 @@ std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well) co
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
                                                                const std::optional<Status>& on_gpu) const {
   const std::optional<Status> compared = call.compared();
-  const auto fails = [&](const Status& why, bool tell) {
-    return std::pair(why.with_operation(call.operation_), tell);
-  };
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
   if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch))
-    return fails(*on_gpu, on_gpu->code() != Code::kMismatch);
+    return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
   // Without `compared` the comparison says which rank is missing.
   if (compared && !on_gpu && clock_.now() >= call.due_)
-    return fails(Status(Code::kTimeout, call.is_queued() ? kNotInTime : kNotQueued), true);
-  if (!call.is_queued() && interrupted_ && interrupted_(call.thread_, call.began()))
+    return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
+  return std::nullopt;
+}
+
+// The same, as far as it shows without asking the driver, which may not answer.
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Call& call) const {
+  const std::optional<Status> compared = call.compared();
+  if (compared && !compared->is_ok()) return std::pair(*compared, false);
+  const bool queued = call.is_queued();
+  if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
+  if (compared && clock_.now() >= call.due_ + (queued ? kOverdue : std::chrono::milliseconds(0)))
+    return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
+                     true);
+  if (call.may_be_stuck() && interrupted_ && interrupted_(call.began()))
     return std::pair(interrupted(call.operation_), true);
   return std::nullopt;
 }
 
-void DeviceCalls::look_at_calls() {
-  const std::vector<std::shared_ptr<Call>> calls = running();
-  // A thread that is stuck may hold what the driver needs for an answer, so the driver is not asked then.
-  const bool asks =
-      std::none_of(calls.begin(), calls.end(), [](const auto& each) { return each->is_stuck(); });
-  const Status trouble = asks ? executor_->look_around() : Status::ok();
-  bool failed = false;
+void DeviceCalls::poll_calls() {
+  const Status trouble = executor_->look_around();
   std::vector<std::shared_ptr<Call>> ended;
-  for (const std::shared_ptr<Call>& each : calls) {
-    const bool queued = each->is_queued();
-    if (queued && !asks) continue;
-    const std::optional<Status> on_gpu = queued ? end_on_gpu(*each, trouble.is_ok()) : std::nullopt;
+  for (const std::shared_ptr<Call>& each : running()) {
+    if (!each->is_queued()) continue;
+    const std::optional<Status> on_gpu = end_on_gpu(*each, trouble.is_ok());
     if (const auto failure = failure_of(*each, on_gpu)) {
-      failed = note_failure(failure->first, failure->second) || failed;
+      fail(failure->first, failure->second);
     } else if (each->compared() && on_gpu) {
       ended.push_back(each);
     }
   }
-  if (const Status end = group_.alive(); !end.is_ok()) failed = note_failure(end, false) || failed;
-  if (!trouble.is_ok()) failed = note_failure(trouble, true) || failed;
-  take_out(std::move(ended));
-  if (failed) executor_->abort(failure());
+  take_out(ended);
+  if (!trouble.is_ok()) fail(trouble, true);
 }
 
-// Those that have ended, or all, if something has failed.
-void DeviceCalls::take_out(std::vector<std::shared_ptr<Call>> ended) {
+void DeviceCalls::look_for_failures() {
+  for (const std::shared_ptr<Call>& each : running())
+    if (const auto failure = failure_beside_gpu(*each)) fail(failure->first, failure->second);
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
+}
+
+// Calls that have ended well.
+void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
+  std::vector<std::shared_ptr<Call>> taken;
   {
     const std::lock_guard lock(mutex_);
-    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kDone);
-    if (!failure_.is_ok()) ended.assign(running_.begin(), running_.end());
     std::size_t gone = 0;  // of `ended`, which is in the order of running_: there may be thousands
     std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
       return gone < ended.size() && each == ended[gone] && ++gone != 0;
     });
-    for (const std::shared_ptr<Call>& each : ended) each->end(Call::State::kFailed, failure_);
+    // The watcher takes all of them at once.
+    if (gone == ended.size()) taken = ended;
+    for (const std::shared_ptr<Call>& each : taken) each->end(Call::State::kDone);
   }
-  for (const std::shared_ptr<Call>& each : ended) each->tell();
+  for (const std::shared_ptr<Call>& each : taken) each->tell();
 }
 
 Status DeviceCalls::settle(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   std::unique_lock lock(mutex_);
   const auto over = [&] {
-    return !failure_.is_ok() || stopping_ || (running_.empty() && looks_again_in_ == kNever);
+    return !failure_.is_ok() || stopping_ || (running_.empty() && polls_again_in_ == kNever);
   };
   bool in_time = over();
   if (!in_time) {
     ++settling_;
-    changed_.notify_all();  // it may sleep a long round
+    poll_now_.notify_one();  // it may sleep a long round
     in_time = settled_.wait_until(lock, deadline.when(), over);
     --settling_;
   }
@@ -474,16 +519,28 @@ Status DeviceCalls::close(double timeout_s) {
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   for (const std::shared_ptr<Call>& each : running()) {
-    if (!each->is_queued())
-      return Status(Code::kInvalidArgument, "another thread is in a call of this group");
+    PC_TRY(wait_until_queued(*each, deadline));
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
   }
-  stop_watching();  // a communicator that is closed looks like one that has failed
+  stop_threads();  // a communicator that is closed looks like one that has failed
   return executor_->close(group_.waiting_until(deadline));
 }
 
-void DeviceCalls::abort(const Status& why) { fail(why, false); }
+// Another thread may be about to queue it.
+Status DeviceCalls::wait_until_queued(const Call& call, Deadline deadline) const {
+  while (!call.is_queued()) {
+    PC_TRY(failure());
+    if (deadline.expired()) return Status(Code::kTimeout, "another thread is in a call of this group");
+    std::this_thread::sleep_for(kShortRound);
+  }
+  return Status::ok();
+}
+
+void DeviceCalls::abort(const Status& why) {
+  fail(why, false);
+  wait_for_abort();
+}
 
 std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {
   if (!in_stream_order_) {

@@ -2,11 +2,11 @@
 // other ranks' while NCCL runs it; what goes wrong on any rank ends all.
 //
 //   launch()   checks -> comparison begins (a small message to the others) -> queued on the GPU, where its thread may be stuck
-//   the watcher, a thread that exists from join() on: the comparison's end, the call's deadline, NCCL's own errors, the death of
-//   a rank. The first of them that fails aborts the communicator, ends the other ranks, and is what every later call raises.
+// Two threads exist from join() on. The poller asks the driver and NCCL how calls go on, and ends those that are done. The watcher
+// looks at the comparison's end, the call's deadline, the death of a rank and Ctrl-C. It never asks the driver, whose answer may
+// not come while a thread is stuck inside NCCL. The first failure that either of them finds is what every later call raises: the
+// watcher ends all calls with it, and then aborts the communicator.
 #pragma once
-
-#include <pthread.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -36,9 +36,9 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  public:
-  // Whether Ctrl-C has come for that thread since then. The watcher asks it of a thread that may be stuck inside NCCL, where the
-  // thread itself does not hear it. May be empty.
-  using Interrupted = std::function<bool(pthread_t thread, TimePoint since)>;
+  // Whether Ctrl-C has come since then, and ends what the program waits for. The watcher asks it while a thread may be stuck
+  // inside NCCL, where no handler of Python runs; it shall not wait. May be empty.
+  using Interrupted = std::function<bool(TimePoint since)>;
   // This rank's means. Of what it lacks: why_not, and the rest is null.
   struct Means {
     std::shared_ptr<const cuda::Driver> driver;
@@ -67,7 +67,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   bool is_in_stream_order() const { return executor_->in_stream_order(); }
   // OK, or kUnsupported and why not: a function of what all ranks know.
   Status can(const Request& request) const { return executor_->can(request); }
-  // `on_end`: once, when it has ended, in the watcher; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
+  // `on_end`: once, when it has ended, in a thread of this class; shall not wait. Not if this fails, nor for what goes into a
+  // CUDA graph.
   Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
                                                     std::function<void()> on_end = {});
   // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
@@ -95,15 +96,20 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status failure() const;
   Status first_failure();  // the same, which is raised now
   void fail(const Status& why, bool tell);
-  bool note_failure(const Status& why, bool tell);
+  void wait_for_abort();
   std::vector<std::shared_ptr<Call>> running() const;
+  void poll();
   void watch();
-  void stop_watching();
-  void look_at_calls();
+  void stop_threads();
+  void poll_calls();
+  void look_for_failures();
   std::optional<Status> end_on_gpu(const Call& call, bool is_well) const;
   std::optional<std::pair<Status, bool>> failure_of(const Call& call,
                                                     const std::optional<Status>& on_gpu) const;
-  void take_out(std::vector<std::shared_ptr<Call>> ended);
+  std::optional<std::pair<Status, bool>> failure_beside_gpu(const Call& call) const;
+  void take_out(const std::vector<std::shared_ptr<Call>>& ended);
+  void end_all(std::unique_lock<std::mutex>& lock);
+  Status wait_until_queued(const Call& call, Deadline deadline) const;
 
   Communicator& group_;
   const int device_;
@@ -113,16 +119,19 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
   Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
 
-  mutable std::mutex mutex_;         // guards what follows
-  std::condition_variable changed_;  // the watcher hears
-  std::condition_variable settled_;  // from it: it has nothing to look at
-  int settling_ = 0;                 // who waits for that
+  mutable std::mutex mutex_;           // guards what follows; nobody asks the driver or NCCL with it
+  std::condition_variable poll_now_;   // wakes the poller
+  std::condition_variable watch_now_;  // wakes the watcher
+  std::condition_variable settled_;    // the poller has nothing to look at, or the abort is over
+  int settling_ = 0;                   // how many threads wait for the first of these
   std::deque<std::shared_ptr<Call>> running_;
   Status failure_;
-  bool raised_ = false;  // failure_, by some call
+  bool raised_ = false;   // failure_, by some call
+  bool aborted_ = false;  // because of it
   bool stopping_ = false;
-  std::chrono::milliseconds looks_again_in_{0};  // the watcher, which sleeps until then; 0: it looks
-  std::thread watcher_;                          // set once
+  bool watcher_sleeps_ = false, watcher_ended_ = false;
+  std::chrono::milliseconds polls_again_in_{0};  // the poller, which sleeps until then; 0: it asks
+  std::thread watcher_, poller_;                 // set once
 };
 
 }  // namespace pc

@@ -32,8 +32,8 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   bool begin_abort(const Status& why);
 
   // Under the issue mutex:
-  Result<ReturnCode> aside(std::string_view call, std::function<ReturnCode()> make,
-                           const WaitContext& context);
+  Status aside(std::string_view call, std::function<ReturnCode()> make, const WaitContext& context);
+  Status outcome(std::string_view call, ReturnCode answer, const WaitContext& context);
   Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
   Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
   Status ended(std::string_view call, WaitEnd end);
@@ -61,6 +61,9 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
 };
 
 namespace {
+
+// Between two looks of a thread that outlives its call, which only a communicator that is aborted late, or never, has.
+constexpr std::chrono::milliseconds kUnsettledPause{20};
 
 enum class Blocks : bool { kNo, kYes };
 
@@ -144,38 +147,46 @@ Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
   return Status::ok();
 }
 
-// Makes a call that waits inside NCCL for other ranks, on a thread of its own. If the context ends first, the call is not made any
-// more, or that thread stays in it until an abort lets it go; what the call writes to has to live as long as this.
-Result<ReturnCode> Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make,
-                                             const WaitContext& context) {
-  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kGivenUp };
+// Makes a call that waits for other ranks, on a thread of its own, which lives until the call has settled or the communicator is
+// gone: up to 2.26 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
+// call is not made any more, or that thread stays in it until an abort lets it go; what the call writes to lives as long as this.
+Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make,
+                                 const WaitContext& context) {
+  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kGivenUp };
   struct Aside {
     std::atomic<Stage> stage{Stage::kWaits};
     ReturnCode answer = ReturnCode::kSuccess;  // set before kAnswered
+    bool moves(Stage from, Stage to) { return stage.compare_exchange_strong(from, to); }
   };
   const auto shared = std::make_shared<Aside>();
   const auto run = [shared, self = shared_from_this(), make = std::move(make)] {
-    Stage waits = Stage::kWaits;
-    if (!shared->stage.compare_exchange_strong(waits, Stage::kInside)) return;
+    if (!shared->moves(Stage::kWaits, Stage::kInside)) return;
     const std::shared_ptr<void> current = self->enter_thread();
     shared->answer = make();
-    shared->stage.store(Stage::kAnswered);
+    if (shared->moves(Stage::kInside, Stage::kAnswered)) shared->stage.wait(Stage::kAnswered);
+    while (shared->stage.load() == Stage::kGivenUp && self->state.load() != State::kDead)
+      std::this_thread::sleep_for(kUnsettledPause);
   };
   std::thread thread;
   PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
   const WaitEnd end =
       poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
-  Stage waits = Stage::kWaits;
-  if (end == WaitEnd::kReady || shared->stage.compare_exchange_strong(waits, Stage::kGivenUp)) {
-    thread.join();
-  } else {
-    thread.detach();
-  }
-  PC_TRY(ended(call, end));
-  return shared->answer;
+  const bool is_made = end == WaitEnd::kReady || !shared->moves(Stage::kWaits, Stage::kGivenUp);
+  const Status status = end == WaitEnd::kReady ? outcome(call, shared->answer, context) : ended(call, end);
+  const bool is_over = !is_made || status.is_ok() || state.load() == State::kReady;
+  if (is_made) shared->stage.store(is_over ? Stage::kSettled : Stage::kGivenUp);
+  shared->stage.notify_one();
+  is_over ? thread.join() : thread.detach();
+  return status;
 }
 
-// Until the call that gave this code has an end. ncclCommSplit says success at once, and goes on: so NCCL is asked in any case.
+// How a call ends that NCCL has answered.
+Status Communicator::Core::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
+  const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
+  if (!accepted) return refused(call, answer, context);
+  return handle == nullptr ? Status::ok() : settle(call, answer, context);  // null: it has been destroyed
+}
+
 Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
   ReturnCode question = ReturnCode::kSuccess;
   if (code == ReturnCode::kInProgress || code == ReturnCode::kSuccess) {
@@ -247,8 +258,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
       return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
                                                &config);
     };
-    const Result<ReturnCode> code = core->aside("ncclCommInitRankConfig", begin, context);
-    status = code.is_ok() ? core->settle("ncclCommInitRankConfig", code.value(), context) : code.status();
+    status = core->aside("ncclCommInitRankConfig", begin, context);
     if (status.is_ok()) status = core->find_place();
     exists = core->handle != nullptr;
   }
@@ -276,8 +286,9 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, con
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> joined, join(means, membership, options, context));
   Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
   if (!made.is_ok()) return joined->give_up(made.status());
-  const Status closed = joined->close(context);
-  if (!closed.is_ok()) return made.value()->give_up(closed);
+  const Status closed = joined->close(context);  // or aborted; the child shares nothing with it
+  if (!closed.is_ok())
+    means.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
   return made;
 }
 
@@ -303,11 +314,14 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
+  core.may_be_stuck.store(true, std::memory_order_release);
   const ReturnCode start = core.api().group_start();
-  if (start != ReturnCode::kSuccess) return core.refused("ncclGroupStart", start, context);
+  if (start != ReturnCode::kSuccess) {
+    core.may_be_stuck.store(false, std::memory_order_release);
+    return core.refused("ncclGroupStart", start, context);
+  }
   Issue issue(core.api(), core.handle, core.stop);
   calls(each, issue);
-  core.may_be_stuck.store(true, std::memory_order_release);
   const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
   core.may_be_stuck.store(false, std::memory_order_release);
   if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be gone
@@ -402,12 +416,9 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
 
 // The child of a call that this communicator has to settle. Under the issue mutex.
 Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<Core>& child,
-                                                          std::string_view call,
-                                                          const Result<ReturnCode>& answer,
+                                                          std::string_view call, const Status& settled,
                                                           const WaitContext& context) {
-  PC_ASSIGN_OR_RETURN(const ReturnCode code, answer);
-  const bool accepted = code == ReturnCode::kSuccess || code == ReturnCode::kInProgress;
-  PC_TRY(accepted ? core_->settle(call, code, context) : core_->refused(call, code, context));
+  PC_TRY(settled);
   core_->unsettled.pop_back();
   if (child->handle == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> made(new Communicator(child));
@@ -430,14 +441,12 @@ Status Communicator::Core::finalize(const WaitContext& context) {
   const auto at = [this](ReturnCode (*call)(CommHandle)) {
     return [api = means.api, call, comm = handle] { return call(comm); };
   };
-  PC_ASSIGN_OR_RETURN(const ReturnCode answer, aside("ncclCommFinalize", at(api().comm_finalize), context));
-  PC_TRY(settle("ncclCommFinalize", answer, context));
+  PC_TRY(aside("ncclCommFinalize", at(api().comm_finalize), context));
   const auto destroy = at(api().comm_destroy);
   handle = nullptr;
-  PC_ASSIGN_OR_RETURN(const ReturnCode code, aside("ncclCommDestroy", destroy, context));
-  state.store(State::kDead);
-  if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress) return Status::ok();
-  return call_error(api(), nullptr, "ncclCommDestroy", code);
+  const Status destroyed = aside("ncclCommDestroy", destroy, context);
+  if (destroyed.is_ok()) state.store(State::kDead);
+  return destroyed;
 }
 
 Status Communicator::close(const WaitContext& context) {
@@ -464,7 +473,7 @@ Status Communicator::abort(const Status& why) {
 namespace {
 
 // A thread that is inside NCCL for so long is taken to be stuck there.
-constexpr std::chrono::milliseconds kStuck{20};
+constexpr std::chrono::milliseconds kStuck{50};
 
 // The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
 // lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.

@@ -5,12 +5,14 @@
 //
 // Joining is non-blocking and polled up to its deadline. Calls go by a blocking child of what has joined, because NCCL starts a
 // thread for each group of calls on a non-blocking communicator, which costs 15 times as much. The parent goes when its child
-// stands, since each takes as much of the GPU's memory.
+// stands, since each takes as much of the GPU's memory. What waits for other ranks and is rare (joining, split, shrink, close) runs
+// on a thread of its own, and the caller waits for that thread up to its deadline.
 //
 // A call may be stuck inside NCCL: its first use of a connection waits for the other ranks, and a full queue of launches waits for
 // the GPU. Its own context cannot end it then. abort() from another thread does: it waits for no thread that is stuck, and NCCL
-// lets the stuck call return as soon as the abort has begun. Nothing is issued once an abort has begun. What waits for other
-// ranks and is rare (split, shrink, close) runs on a thread of its own, and the caller waits for that thread up to its deadline.
+// lets the stuck call return as soon as the abort has begun. NCCL frees the communicator meanwhile, and nothing of it up to 2.28
+// makes the abort wait for the call: a call that does not look at its abort flag for half a second reads memory that is gone.
+// Nothing is issued once an abort has begun.
 //
 // Errors. ncclInvalidArgument (4) is the caller's fault. If the call had no effect the communicator is as good as before; but NCCL
 // may keep it as its asynchronous error, and then it is as failed as after all other codes: only abort() and, maybe, shrink() are
@@ -152,7 +154,7 @@ class Communicator {
                                                     const Options& options, const WaitContext& context);
   Status give_up(const Status& why);
   Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<Core>& child, std::string_view call,
-                                              const Result<ReturnCode>& answer, const WaitContext& context);
+                                              const Status& settled, const WaitContext& context);
 
   std::shared_ptr<Core> core_;
 };

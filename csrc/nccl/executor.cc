@@ -73,6 +73,7 @@ class Executor::Work final : public cuda::DeviceWork {
   static void ask(const std::deque<std::shared_ptr<Work>>& works) {
     std::map<uint64_t, std::vector<Work*>> streams;
     for (const std::shared_ptr<Work>& each : works) {
+      if (each->has_no_end()) continue;
       if (each->stream_) streams[*each->stream_].push_back(each.get());
       if (!each->stream_ && each->has_let_go()) each->let_go_ = true;
     }
@@ -87,6 +88,8 @@ class Executor::Work final : public cuda::DeviceWork {
     }
   }
   bool let_go() const { return let_go_; }  // as far as has been asked
+  // Its end was not recorded, since the communicator had failed: what it keeps is never let go.
+  bool has_no_end() const { return !is_recorded_; }
   void keep_nothing() { keeps_ = nullptr; }
 
   // While it is made.
@@ -104,6 +107,7 @@ class Executor::Work final : public cuda::DeviceWork {
   cuda::CUevent end() const { return lent_ ? lent_->get() : own_->get(); }
   Status record_end(cuda::CUstream on) {
     PC_TRY(cuda::record(shared_->context.driver(), end(), on));
+    is_recorded_ = true;
     if (!in_graph_) stream_ = cuda::id_of(shared_->context.driver(), on);
     return Status::ok();
   }
@@ -126,8 +130,9 @@ class Executor::Work final : public cuda::DeviceWork {
   }
 
   const std::shared_ptr<Shared> shared_;
-  std::shared_ptr<const void> keeps_;  // changed by look_around() and close() alone, with Shared::mutex
+  std::shared_ptr<const void> keeps_;  // changed by the thread that takes it out of Shared::running
   bool in_graph_ = false;
+  bool is_recorded_ = false;        // its end
   std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
   mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
   std::atomic<bool> let_go_{false};
@@ -148,7 +153,8 @@ Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
 Executor::~Executor() {
   let_go_of_ended();
   // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
-  if (shared_->communicator->state() != State::kDead || running() != 0) (void)gpu_.release();
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->communicator->state() != State::kDead || !shared_->running.empty()) (void)gpu_.release();
 }
 
 Status Executor::can(const Request& request) const {
@@ -223,6 +229,9 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
     PC_ASSIGN_OR_RETURN(word, barrier_word());
   }
   const Status issued = issue(*shared_->communicator, request, word, context);
+  // An event without a record reads as reached. The driver is not asked for one while it may be held up by what is aborted.
+  if (shared_->communicator->state() != State::kReady)
+    return issued.is_ok() ? shared_->communicator->check() : issued;
   const Status recorded = work.record_end(ours);
   return issued.is_ok() ? recorded : issued;
 }
@@ -233,11 +242,15 @@ Status Executor::look_around() {
 }
 
 void Executor::let_go_of_ended() {
+  // Without the lock, since the driver may not answer while a thread is stuck inside NCCL, and others launch meanwhile.
+  Work::ask([this] {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->running;
+  }());
   std::vector<std::shared_ptr<Work>> ended;  // let go without the lock: what they keep may be anything
   {
     const std::lock_guard lock(shared_->mutex);
     std::deque<std::shared_ptr<Work>>& running = shared_->running;
-    Work::ask(running);
     const auto gone = std::stable_partition(
         running.begin(), running.end(), [](const std::shared_ptr<Work>& each) { return !each->let_go(); });
     ended.assign(std::make_move_iterator(gone), std::make_move_iterator(running.end()));
@@ -286,7 +299,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key
 
 std::size_t Executor::running() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->running.size();
+  return static_cast<std::size_t>(std::ranges::count_if(
+      shared_->running, [](const std::shared_ptr<Work>& each) { return !each->has_no_end(); }));
 }
 
 }  // namespace pc::nccl

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 
 #include "device_world.h"
 
@@ -18,10 +19,7 @@ class StuckCalls : public DeviceWorld {
         2,
         [&](Runtime&, Communicator& group) -> Status {
           DeviceCalls::Means with = means(group.rank());
-          with.interrupted = [this, main = ::pthread_self(), rank = group.rank()](pthread_t thread,
-                                                                                  TimePoint) {
-            return rank == 0 && pressed && ::pthread_equal(main, thread) != 0;
-          };
+          with.interrupted = [this, rank = group.rank()](TimePoint) { return rank == 0 && pressed; };
           PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
           PC_TRY(host_sum(group));
           nccl_->hang_calls(1);
@@ -82,13 +80,44 @@ TEST_P(StuckCalls, end_when_a_rank_dies) {
 }
 
 TEST_P(StuckCalls, of_different_kinds_are_a_mismatch_on_all_ranks_and_the_cpu_goes_on) {
+  std::latch done(2);  // a rank that ends without a word would fail the other's last sum
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     const Status ended = sum(group, calls, kLong, group.rank() == 0 ? ReduceOp::kSum : ReduceOp::kProd);
-    if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
-    PC_TRY(group.resync());
-    return host_sum(group);
+    if (ended.code() != Code::kMismatch || !has(ended, "prod"))
+      return done.count_down(), wrong(ended.to_string());
+    const Status resynced = group.resync();
+    const Status summed = resynced.is_ok() ? host_sum(group) : resynced;
+    done.arrive_and_wait();
+    return summed;
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
+  std::promise<void> heard;
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        // It is queued and does not end, so that the pollers of both ranks ask the driver for it.
+        PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));
+        PC_ASSIGN_OR_RETURN(const Array x, array_of(group.rank()));
+        fake_.hold_stream(waits.stream.get());
+        PC_TRY(calls->launch(waits.sum(), kLong).status());
+        fake_.hold_queries(1);
+        while (fake_.held_queries() < 2) std::this_thread::yield();
+        PC_TRY(host_sum(group));
+        nccl_->hang_calls(1);
+        PC_TRY(host_sum(group));
+        const Status late = calls->launch(x.sum(), group.rank() == 0 ? 0.2 : kLong).status();
+        group.rank() == 1 ? heard.set_value() : heard.get_future().wait();
+        fake_.hold_queries(0);
+        fake_.release_stream(waits.stream.get());
+        return late;
+      },
+      false);
+  EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
+  EXPECT_EQ(outcomes[1].code(), Code::kPeerExited) << text_of(outcomes);
 }
 
 TEST_P(StuckCalls, end_by_ctrl_c) {

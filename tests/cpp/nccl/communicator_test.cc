@@ -160,13 +160,21 @@ TEST_F(NcclCommunicator, an_error_that_comes_later_is_found_by_asking) {
 }
 
 TEST_F(NcclCommunicator, joining_that_fails_at_any_step_leaves_nothing) {
-  for (const char* const step :
-       {"CommInitRankConfig", "CommUserRank", "CommSplit", "CommCount", "CommFinalize"}) {
+  for (const char* const step : {"CommInitRankConfig", "CommUserRank", "CommSplit", "CommCount"}) {
     library->fail_next(step, 2, 0);
     const auto made = init_with();
     EXPECT_EQ(made.status().code(), Code::kSystem) << step;
     EXPECT_NE(made.status().message().find(step), std::string::npos) << made.status().message();
     EXPECT_EQ(library->alive(), 0) << step << "\n" << library->record();
+  }
+}
+
+TEST_F(NcclCommunicator, is_good_though_what_it_was_split_from_did_not_end_well) {
+  for (const char* const step : {"CommFinalize", "CommDestroy"}) {
+    library->fail_next(step, 2, 0);
+    const auto made = alone();
+    EXPECT_TRUE(allreduce(*made).is_ok()) << step;
+    EXPECT_TRUE(made->close(soon()).is_ok()) << step;
   }
 }
 

@@ -98,7 +98,15 @@ inline CUresult cuEventRecord(CUevent event, CUstream handle) {
     }
   });
 }
+inline void wait_while_queries_are_held() {
+  World& all = world();
+  std::unique_lock lock(all.mutex);
+  ++all.held_queries;
+  all.changed.wait(lock, [&] { return !all.hold_queries; });
+  --all.held_queries;
+}
 inline CUresult cuEventQuery(CUevent event) {
+  wait_while_queries_are_held();
   BEGIN_UNSAFE(cuEventQuery);
   if (!exists(event)) return CUDA_ERROR_INVALID_HANDLE;
   return event->marks->done.load() >= event->marks->recorded.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -94,6 +94,7 @@ void fake_cuda_reset() {
   {
     const std::lock_guard lock(w.mutex);
     for (const auto& stream : w.streams) stream->stopping = true;
+    w.hold_queries = false;
     streams.swap(w.streams);
     w.changed.notify_all();
   }
@@ -179,6 +180,15 @@ void fake_cuda_release_stream(void* stream) {
 void fake_cuda_hold_new_streams(int hold) {
   const std::lock_guard lock(world().mutex);
   world().hold_new = hold != 0;
+}
+void fake_cuda_hold_queries(int hold) {
+  const std::lock_guard lock(world().mutex);
+  world().hold_queries = hold != 0;
+  world().changed.notify_all();
+}
+int fake_cuda_held_queries() {
+  const std::lock_guard lock(world().mutex);
+  return world().held_queries;
 }
 void fake_cuda_step(void* stream, int operations) {
   std::unique_lock lock(world().mutex);

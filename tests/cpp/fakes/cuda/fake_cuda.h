@@ -40,6 +40,8 @@ using FakeKernel = void (*)(void** arguments, const FakeLaunch* launch);
   X(void, hold_stream, (void* stream))    /* null handles mean the current context's default stream */              \
   X(void, release_stream, (void* stream))                                                                            \
   X(void, hold_new_streams, (int hold))   /* streams are held when they are made */                                  \
+  X(void, hold_queries, (int hold))       /* cuEventQuery does not come back meanwhile, as behind a full queue of launches */ \
+  X(int, held_queries, ())                                                                                           \
   X(void, step, (void* stream, int operations))  /* lets a held stream do so many, and waits until it has */         \
   X(int, queued, (void* stream))          /* operations that are not done */                                         \
   X(void, drain, (void* stream))          /* waits until there are none: never for a held one */                     \

@@ -104,7 +104,8 @@ struct World {
   pid_t process = -1;  // that called cuInit
   int init_result = 0, version = 13000, device_count = 1, peer_access = 1, broken = 0;
   std::size_t memory = 1UL << 30;
-  bool hold_new = false;
+  bool hold_new = false, hold_queries = false;
+  int held_queries = 0;
   unsigned long long stream_ids = 0;  // how many there have been
   std::map<pid_t, ThisThread> threads = {};
   std::map<int, int> attributes = {};

@@ -73,6 +73,7 @@ struct Comm {
   std::vector<std::pair<int, Comm**>> child_slots;  // written when this one settles, as NCCL does
   std::vector<Comm*> children;
   std::atomic<int> inside{0};
+  int stuck = 0;  // how many threads are in stay() for it
 };
 
 // What a communicator is asked to be.
@@ -144,16 +145,18 @@ inline void violation(const std::string& text) { fake().violations += text + "; 
 
 // A thread is stuck in a call until `done()`, until its communicator is aborted, or until the test lets all go.
 template <class Done>
-void stay(std::unique_lock<std::mutex>& lock, const Comm* comm, Done&& done) {
+void stay(std::unique_lock<std::mutex>& lock, Comm* comm, Done&& done) {
   Fake& all = fake();
   ++all.blocked;
+  if (comm != nullptr) ++comm->stuck;
   const int generation = all.generation;
   all.changed.wait(
       lock, [&] { return done() || all.generation != generation || (comm != nullptr && comm->aborted); });
   --all.blocked;
+  if (comm != nullptr) --comm->stuck;
 }
 // Of the call that a test wants to see fail or block.
-inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call, const Comm* comm) {
+inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call, Comm* comm) {
   Fake& all = fake();
   const auto found = std::find(all.blocks.begin(), all.blocks.end(), call);
   if (found == all.blocks.end()) return;

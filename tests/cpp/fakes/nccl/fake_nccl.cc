@@ -218,7 +218,7 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   std::unique_lock lock(all.mutex);
   if (comm == nullptr) return kSuccess;
   block_if_asked(lock, "CommAbort", nullptr);
-  if (comm->inside.load() != 0 && !comm->blocking) violation("Abort while another thread is inside");
+  if (comm->inside.load() != comm->stuck) violation("Abort while another thread is inside and not stuck");
   if (comm->dead) violation("Abort of a communicator that has ended");
   if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
   if (group().depth > 0 && FAKE_NCCL_VERSION < 22203) violation("Abort inside a group");
