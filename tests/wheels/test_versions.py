@@ -17,7 +17,7 @@ OLDEST = ("numpy==1.26.*", "jax==0.5.*")
 NEWEST = ("numpy", "jax")
 NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
          "cloudpickle>=3")  # fmt: skip
-MODULES = ("arrays", "dtypes", "jax_functional", "messages", "numbers", "objects")
+MODULES = ("arrays", "collectives", "dtypes", "jax_functional", "messages", "numbers", "objects")
 REFUSED = {
     OLDEST: "not calls_in_a_scan and not calls_in_a_while_loop"
 }  # by JAX 0.5: no gradients of effects there
