@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from terminals import on_a_terminal, read_until
+from terminals import on_a_terminal, read_to_end, read_until, rows_of
 from test_launch import (
     AWAIT_USR1,
     BLOCK_USR1,
@@ -280,6 +280,64 @@ def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them
     line.update(1, "err", b"[1] ", b"")
     assert line.around(b"[1] end\n") == b"\r\x1b[K[1] end\n"
     assert line.redrawn() == b""
+
+
+def test_lines_between_which_the_cursor_moves_are_drawn_over_together() -> None:
+    line = LiveLine(fd=-1)
+    line.update(1, "err", b"[1] ", b"outer 0\n\r inner 0\n    ")
+    assert line.redrawn() == b"[1] outer 0\n[1]  inner 0"
+    assert line.around(b"whole\n") == b"\r\x1b[K\x1b[A\x1b[Kwhole\n[1] outer 0\n[1]  inner 0"
+    line.update(1, "err", b"[1] ", b"outer 1")
+    assert line.redrawn() == b"\r\x1b[K\x1b[A\x1b[K[1] outer 1"
+    line.update(1, "err", b"[1] ", b"\n".join(b"%d" % number for number in range(100)))
+    assert line.redrawn().count(b"\n") == 22  # of 24 rows of a terminal, the last one is for what follows
+
+
+# What tqdm with position=0 and position=1 writes, and what rich with two tasks does. They wait until they are seen.
+NESTED = (
+    "def shows(*texts): [(sys.stderr.write(text), sys.stderr.flush()) for text in texts]",
+    "for outer in range(3):",
+    "    shows(f'\\r outer {outer}')",
+    "    for inner in range(9):",
+    "        shows('\\n', f'\\r inner {inner}', '\\x1b[A')",
+    f"    if outer == 1: {AWAIT_USR1}",
+    "    shows('\\n', '\\r         \\r', '\\x1b[A')",
+    "shows('\\r outer 3\\n')",
+)
+TASKS = (
+    "sys.stderr.write('\\x1b[?25l' + 'first 0\\nsecond 0')",
+    "for number in range(9):",
+    "    sys.stderr.write(f'\\r\\x1b[2K\\x1b[1A\\x1b[2Kfirst {number}\\nsecond {number}')",
+    "    sys.stderr.flush()",
+    f"    if number == 5: {AWAIT_USR1}",
+    "sys.stderr.write('\\n\\x1b[?25h')",
+)
+DRAWN = [(NESTED, b"inner 8", ["outer 3"]), (TASKS, b"second 5", ["first 8", "second 8"])]
+
+
+@pytest.mark.parametrize(("statements", "seen", "left"), DRAWN)
+def test_several_bars_of_a_rank_leave_as_many_lines_on_a_terminal(
+    program: Callable[..., str], statements: Sequence[str], seen: bytes, left: Sequence[str]
+) -> None:
+    script = program(BLOCK_USR1, "print('up', flush=True)", *statements)
+    with on_a_terminal(*command("-n", "2", "--no-banner", script)) as (process, terminal):
+        text = read_until(terminal, b"up\r\n", b"up\r\n", seen)
+        while text.count(b"up\r\n") < 2:
+            text += read_until(terminal, b"up\r\n")
+        process.send_signal(signal.SIGUSR1)
+        text += read_to_end(terminal)
+        assert process.wait(DEADLINE_S) == 0
+    assert sorted(rows_of(text)) == sorted(f"[{rank}] {row}" for rank in range(2) for row in ("up", *left))
+
+
+@pytest.mark.parametrize(("statements", "left"), [(statements, left) for statements, _, left in DRAWN])
+def test_several_bars_of_a_rank_leave_their_last_states_in_a_file(
+    program: Callable[..., str], statements: Sequence[str], left: Sequence[str]
+) -> None:
+    script = program(*[line.replace(AWAIT_USR1, "pass") for line in statements])
+    done = run("-n", "2", script)
+    wanted = sorted(f"[{rank}] {row}" for rank in range(2) for row in left)
+    assert sorted(" ".join(line.split()) for line in done.stderr.splitlines()) == wanted
 
 
 def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str]) -> None:

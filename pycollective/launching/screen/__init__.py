@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
 from pycollective.launching.failures.culprit import is_consequence
+from pycollective.launching.line_cutter import LineCutter
 from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
@@ -43,6 +44,7 @@ class Screen:
         self.stopping = False  # whether the ranks that run have got our SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
+        self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
         self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
@@ -85,8 +87,16 @@ class Screen:
         """For `direct`: any bytes, as they come."""
         return self.write(name, data) if rank in self.ranks else done()
 
+    def finish_other(self, rank: int, name: str) -> None:
+        """Before the rank's whole lines in one stream: what it has drawn in the other one, and is done with."""
+        other = "out" if name == "err" else "err"
+        cutter = self.cutters.get((rank, other))
+        if cutter is not None and (text := cutter.give_way()):
+            self.unfinished(rank, other, cutter.unfinished())
+            self.show(rank, other, text)
+
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """What the rank has written of a line so far: a terminal shows that too, if it stays so for a moment."""
+        """What the rank may still change of its last lines: a terminal shows that too, if it stays so for a moment."""
         live = self.live.get(name)
         if live is None or rank not in self.ranks or self.direct:
             return
