@@ -44,6 +44,9 @@ class Screen:
         self.stopping = False  # whether the ranks that run have got our SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
+        self.release_at: dict[
+            int, asyncio.TimerHandle
+        ] = {}  # by rank: when lines are shown that may be its last
         self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
@@ -78,8 +81,9 @@ class Screen:
         if self.prefix:
             if name == "err":
                 lines = self.but_for_errors(rank, lines)
-            elif self.stopping:
-                lines = without_block(lines)
+            else:
+                self.release_recent(rank)
+                lines = without_block(lines) if self.stopping else lines
             return self.show_lines(rank, name, lines)
         return self.write(name, text)
 
@@ -127,7 +131,16 @@ class Screen:
         if not held and rank in self.tracebacks.held:
             self.unfinished(rank, "err", b"")
             asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
+        if rank in self.tracebacks.recent and rank not in self.release_at:
+            at = asyncio.get_running_loop().call_later(tracebacks.LINES_HOLD_S, self.release_recent, rank)
+            self.release_at[rank] = at
         return lines
+
+    def release_recent(self, rank: int) -> None:
+        """Its lines were not the last: it has lived on, or goes on in the other stream."""
+        if (at := self.release_at.pop(rank, None)) is not None:
+            at.cancel()
+            self.show_lines(rank, "err", self.tracebacks.release_recent(rank))
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
         """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
@@ -154,6 +167,8 @@ class Screen:
         """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
         for name in self.live:
             self.redraw(name)
+        for rank in list(self.release_at) if whole else ():
+            self.release_recent(rank)
         if whole and (lines := self.end(None).lines):
             self.write("err", b"".join(visible(line) + b"\n" for line in lines))
 
