@@ -402,7 +402,7 @@ def missing_in(owner: type, kind: str, name: str) -> AttributeError:
 
 
 def _of_group(owner: type, here: str) -> str:
-    """What stands in the table for functions of the module, for a group `g`: what it has of these, and no call of rank."""
+    """What the table has for functions of the module, for a group `g`: its own methods, and no call of a number."""
 
     def own(found: re.Match[str]) -> str:
         attribute = getattr(owner, found[1], None)

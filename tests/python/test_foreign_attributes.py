@@ -12,6 +12,7 @@ from arrays import torch
 
 import pycollective as pc
 from pycollective import foreign_words
+from pycollective.advice import elsewhere
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
@@ -97,6 +98,27 @@ def test_an_object_and_its_class_have_what_they_list(world_of_one: pc.Group, kin
     made = MAKERS[kind]()
     for owner in (made, type(made)):
         assert [name for name in dir(owner) if not hasattr(owner, name)] == []
+
+
+def test_an_object_does_not_list_what_its_class_has_elsewhere() -> None:
+    @elsewhere("convert_sync_batchnorm")
+    class Model:
+        def train(self) -> None: ...
+
+    class Own(Model):
+        def convert_sync_batchnorm(self) -> None: ...
+
+    assert "convert_sync_batchnorm" not in dir(Model())
+    assert "train" in dir(Model())
+    assert "convert_sync_batchnorm" in dir(Own())
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'convert_sync_batchnorm'"):
+        Model().convert_sync_batchnorm  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_a_layer_of_torch_has_what_it_lists() -> None:
+    layer = pc.torch.SyncBatchNorm(2)
+    assert [name for name in dir(layer) if not hasattr(layer, name)] == []
 
 
 def test_a_public_class_has_what_it_lists() -> None:
