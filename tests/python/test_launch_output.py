@@ -197,7 +197,7 @@ import sys
 from pycollective import cli
 from pycollective.launching import local_ranks
 from pycollective.launching.screen import tracebacks
-tracebacks.HOLD_S, local_ranks.DRAIN_S = 1e6, 0.1
+tracebacks.HOLD_S, tracebacks.LINES_HOLD_S, local_ranks.DRAIN_S = 1e6, 1e6, 0.1
 sys.exit(cli.main())
 """
 SAYS_WHEN_IT_WAITS = """
@@ -355,6 +355,24 @@ def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str
         process.send_signal(signal.SIGUSR1)
         text += read_until(terminal, b"after")
     assert b"File" not in text
+
+
+@pytest.mark.parametrize("end", ["print('after')", "sys.exit('last words')"])
+def test_a_terminal_shows_lines_that_may_be_the_last(program: Callable[..., str], end: str) -> None:
+    """The rank goes on when they have been seen. Nothing else shows them meanwhile."""
+    script = program(BLOCK_USR1, "print('before', file=sys.stderr)", AWAIT_USR1, end)
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", "--no-banner", script)[3:]]
+    with on_a_terminal(*words) as (process, terminal):
+        text = read_until(terminal, b"before")
+        process.send_signal(signal.SIGUSR1)
+        text += read_to_end(terminal)
+        process.wait(DEADLINE_S)
+    left = rows_of(text)
+    if "after" in end:
+        assert left == ["[0] before", "[0] after"]
+    else:
+        assert left[0].startswith("pycollective run: rank 0 failed first")
+        assert left[1:] == ["before", "last words"]
 
 
 @pytest.mark.parametrize("options", [(), ("--no-prefix",)])

@@ -44,9 +44,7 @@ class Screen:
         self.stopping = False  # whether the ranks that run have got our SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
-        self.release_at: dict[
-            int, asyncio.TimerHandle
-        ] = {}  # by rank: when lines are shown that may be its last
+        self.release_at: dict[int, asyncio.TimerHandle] = {}  # by rank: when lines go that may be its last
         self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
@@ -59,6 +57,7 @@ class Screen:
             for name, writer in self.writers.items()
             if name in terminals
         }
+        self.open: dict[tuple[int, str], bytes] = {}  # by rank and stream: what may still change
         self.drawing: set[str] = set()  # terminals that are brought up to date soon
 
     @property
@@ -101,11 +100,19 @@ class Screen:
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
         """What the rank may still change of its last lines: a terminal shows that too, if it stays so for a moment."""
+        self.open[rank, name] = line
+        self.update(rank, name)
+
+    def update(self, rank: int, name: str) -> None:
+        """What a terminal shows below the whole lines: also those that are held back because they may be the last."""
         live = self.live.get(name)
         if live is None or rank not in self.ranks or self.direct:
             return
+        line = self.open.get((rank, name), b"")
         if name == "err" and rank in self.tracebacks.held:
             line = b""
+        elif name == "err":
+            line = b"\n".join([*self.tracebacks.recent.get(rank, ()), line])
         live.update(rank, name, self.label(rank, name) if self.prefix else b"", line)
         self.draw_soon(name)
 
@@ -129,18 +136,20 @@ class Screen:
         held = rank in self.tracebacks.held
         lines = self.tracebacks.take(rank, lines)
         if not held and rank in self.tracebacks.held:
-            self.unfinished(rank, "err", b"")
             asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
         if rank in self.tracebacks.recent and rank not in self.release_at:
             at = asyncio.get_running_loop().call_later(tracebacks.LINES_HOLD_S, self.release_recent, rank)
             self.release_at[rank] = at
+        self.update(rank, "err")
         return lines
 
     def release_recent(self, rank: int) -> None:
         """Its lines were not the last: it has lived on, or goes on in the other stream."""
         if (at := self.release_at.pop(rank, None)) is not None:
             at.cancel()
-            self.show_lines(rank, "err", self.tracebacks.release_recent(rank))
+            lines = self.tracebacks.release_recent(rank)
+            self.update(rank, "err")
+            self.show_lines(rank, "err", lines)
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
         """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
@@ -165,10 +174,11 @@ class Screen:
 
     def settle(self, *, whole: bool) -> None:
         """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
-        for name in self.live:
-            self.redraw(name)
         for rank in list(self.release_at) if whole else ():
             self.release_recent(rank)
+        for name, live in self.live.items():
+            live.open.clear()
+            self.redraw(name)
         if whole and (lines := self.end(None).lines):
             self.write("err", b"".join(visible(line) + b"\n" for line in lines))
 

@@ -20,9 +20,7 @@ from pycollective.launching.failures.last_error import (
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
-LINES_HOLD_S = (
-    0.5  # of lines in which no error begins, if the rank writes nothing to its standard output meanwhile
-)
+LINES_HOLD_S = 0.5  # of lines in which no error begins, if the rank prints nothing meanwhile
 WINDOW_S = 10.0  # after that an equal error is news
 LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # lines and bytes that are held back of a rank
 MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14  # the same of lines in which no error begins
@@ -92,9 +90,7 @@ class Ending:
     alike: list[int]  # the other ranks that wrote the culprit's error
     shown: bool  # whether the culprit's error is on the screen already
     whole: list[bytes]  # that error, or its last lines, if they are not
-    said_too: list[int] = field(
-        default_factory=list
-    )  # the other ranks that wrote its last lines, without an error
+    said_too: list[int] = field(default_factory=list)  # the other ranks that wrote its last lines, no error
 
 
 @dataclass
