@@ -28,7 +28,7 @@ def programs() -> dict[str, str]:
     found = {}
     for version in VERSIONS:
         built = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-        program = shutil.which(f"python{version}") or next(iter(map(str, reversed(built))), None)
+        program = next(iter(map(str, reversed(built))), None) or shutil.which(f"python{version}")  # not pyenv's shim
         if version != OWN and program and any(DIST.glob(f"*-cp{version.replace('.', '')}-*x86_64.whl")):
             found[version] = program
     return found
