@@ -24,11 +24,14 @@ REFUSED = {
 
 
 def programs() -> dict[str, str]:
-    """The interpreters of this machine for which dist has a wheel, but for that of these tests."""
+    """The interpreters of this machine for which dist has a wheel, but for that of these tests.
+
+    Those that pyenv has built come first: its shims in PATH may lead nowhere.
+    """
     found = {}
     for version in VERSIONS:
         built = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-        program = next(iter(map(str, reversed(built))), None) or shutil.which(f"python{version}")  # not pyenv's shim
+        program = next(iter(map(str, reversed(built))), None) or shutil.which(f"python{version}")
         if version != OWN and program and any(DIST.glob(f"*-cp{version.replace('.', '')}-*x86_64.whl")):
             found[version] = program
     return found
