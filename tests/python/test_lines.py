@@ -150,8 +150,7 @@ def test_little_is_kept_of_what_is_drawn_for_ever(hides: bytes) -> None:
     assert shown(cuts + cutter.last()) == [b"%d" % number for number in range(1000)]
 
 
-def test_moves_lose_no_text_and_make_none() -> None:
-    """Whatever comes in whatever pieces: each word that is not drawn over comes once."""
+def test_no_word_comes_twice_whatever_the_moves_and_the_pieces_are() -> None:
     chance = random.Random(1)
     for seed in range(300):
         words = [b"w%d" % number for number in range(8)]
