@@ -49,11 +49,24 @@ class Elsewhere:
 
 
 def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
-    """Decorates a class of a framework that has these attributes elsewhere and not here. dir() has them."""
+    """Decorates a class of a framework that has these attributes elsewhere and not here.
+
+    dir() of its objects is without them, that of the class has them.
+    """
 
     def decorate(owner: type[T]) -> type[T]:
         for name in names:
             setattr(owner, name, Elsewhere(owner.__name__, name))
+        all_of = owner.__dir__
+
+        def __dir__(self: T) -> list[str]:
+            from inspect import getattr_static
+
+            return [
+                each for each in all_of(self) if not isinstance(getattr_static(self, each, None), Elsewhere)
+            ]
+
+        owner.__dir__ = __dir__  # type: ignore[assignment]
         return owner
 
     return decorate

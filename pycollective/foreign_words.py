@@ -90,7 +90,7 @@ NAMES: dict[str, str] = {
     "alltoall_async_": "the call of its own that ends in _async, as pc.allgather_async(x)",
     "all_gather all_gather_into_tensor Allgather Allgatherv all_gather_v allgatherv all_gather_single "
     "all_gather_coalesced mpi_all_gather grouped_allgather": 'pc.allgather(x), uneven: pc.allgather(x, counts="auto")',
-    "reduce_scatter_tensor reduce_scatter_single reduce_scatter_sum Reduce_scatter reducescatter "
+    "reduce_scatter_tensor reduce_scatter_single reduce_scatter_sum Reduce_scatter Reduce_scatter_block reducescatter "
     "grouped_reducescatter": "pc.reduce_scatter(x)",
     "all_to_all all_to_all_single alltoall_single Alltoall Alltoallv alltoallv": "pc.alltoall(x)",
     "broadcast_ bcast Bcast mpi_broadcast nccl_broadcast var_broadcast broadcast_coalesced bcast_list_": (
@@ -177,7 +177,12 @@ ATTRIBUTES: dict[str, str] = {
     "Group.is_single_machine": "g.local_size == g.size",
     "Group.proc_ranks Group.process_ids": "g.ranks",
     "Group.nranks Group.world_size": "g.size",
-    "Work.is_completed": "work.done()",
+    "Group.Split": "g.split(color, key)",
+    "Group.Dup Group.Clone": "g.group(range(g.size)), whose calls are apart from those of g",
+    "Group.Create Group.Create_group Group.Incl": "g.group([0, 2])",
+    "Group.Get_group": "g.ranks, of which g.group() takes some",
+    "Group.Free Group.Disconnect": "g.close()",
+    "Work.is_completed Work.Test Work.test": "work.done()",
     "Work.is_success": "work.exception() is None, when work.done()",
     "Work.get_future": "await work, or work.wait() and work.result()",
     "Work.synchronize": "work.wait()",
@@ -389,9 +394,23 @@ def _is_import_from(frame: FrameType | None) -> bool:
 def missing_in(owner: type, kind: str, name: str) -> AttributeError:
     """The error for an attribute that an object has not got. `kind`: what users call its type."""
     here = _attributes().get(f"{kind}.{name}", "")
+    if not here and kind == "Group":
+        here = _of_group(owner, _names().get(name, ""))
     advice = _written(here) if here else _near(name, dir(owner))
     text = f"{kind!r} object has no attribute {name!r}"
     return AttributeError(f"{text}: {advice}" if advice and not name.startswith("_") else text, name=name)
+
+
+def _of_group(owner: type, here: str) -> str:
+    """What the table has for functions of the module, for a group `g`: its own methods, and no call of a number."""
+
+    def own(found: re.Match[str]) -> str:
+        attribute = getattr(owner, found[1], None)
+        if attribute is None:
+            return found[0]
+        return f"g.{found[1]}{found[2] if callable(attribute) else ''}"
+
+    return re.sub(r"\bpc\.(?:world\(\)\.)?(\w+)(\(\)|)", own, here).removesuffix(", of a group g")
 
 
 def of_argument(name: str, known: Iterable[str] = ()) -> str:

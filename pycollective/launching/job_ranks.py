@@ -28,7 +28,8 @@ from pycollective.launching.child import Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.failures.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.job import Job
-from pycollective.launching.lines import LineCutter, visible
+from pycollective.launching.line_cutter import LineCutter
+from pycollective.launching.lines import visible
 from pycollective.launching.worker import Outcome
 
 DUMP_S = 1.0  # how long after their deadline ranks have to print where they are
@@ -152,7 +153,7 @@ class JobRank:
             self.outcome = pickle.load(self.reply)
 
 
-@dataclass
+@dataclass(eq=False)
 class Stream:
     """What one of them prints, cut into lines."""
 
@@ -170,17 +171,15 @@ class Stream:
         data = os.read(self.pipe.fileno(), max(1, self.waiting()))
         if not data:
             return None
-        text = self.cutter.cut(data)
-        return lines_of(text) if text else []
+        return lines_of(self.cutter.cut(data))
 
     def last(self) -> list[str]:
-        """The one that has no end."""
-        rest = self.cutter.last()
-        return lines_of(rest) if rest else []
+        """Those that have no end, or wait for being drawn anew."""
+        return lines_of(self.cutter.last())
 
 
 def lines_of(text: bytes) -> list[str]:
-    lines = text.removesuffix(b"\n").split(b"\n")
+    lines = text.removesuffix(b"\n").split(b"\n") if text else []
     return [visible(line).decode(errors="replace") for line in lines]
 
 
@@ -193,6 +192,7 @@ class JobRanks:
     terminal: Terminal | None = None
     done: list[Child] = field(default_factory=list)  # ended well, which the others have not heard
     report_at: float = math.inf  # when they hear of it
+    drawing: set[Stream] = field(default_factory=set)  # those with lines that wait for being drawn anew
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -215,14 +215,17 @@ class JobRanks:
     def next_end(self, deadline: float) -> JobRank | None:
         """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
         while self.running and (left := deadline - time.monotonic()) > 0:
-            due = None if self.terminal is None else self.terminal.due_s()
-            patience = min(left, math.inf if due is None else due, self.report_at - time.monotonic())
+            dues = [stream.cutter.due_s() for stream in self.drawing]
+            dues += [None if self.terminal is None else self.terminal.due_s()]
+            patience = min(left, self.report_at - time.monotonic(), *(due for due in dues if due is not None))
             patience = max(patience, 0.0)
             for key, _ in self.selector.select(None if patience == math.inf else patience):
                 if isinstance(key.data, JobRank):
                     self.ended(key)
                     return key.data
                 self.read(key.data)
+            for stream in list(self.drawing):
+                self.show_lines(stream, lines_of(stream.cutter.let_go()))
             if self.terminal is not None and self.terminal.due_s() == 0:
                 self.terminal.redraw()
             if time.monotonic() >= self.report_at:
@@ -256,6 +259,18 @@ class JobRanks:
             self.selector.unregister(stream.pipe)
             stream.pipe.close()
             lines = stream.last()
+        if lines and self.drawing:
+            for other in self.drawing - {stream}:
+                if other.rank == stream.rank:  # it has done with that
+                    self.show_lines(other, lines_of(other.cutter.give_way()))
+        self.show_lines(stream, lines)
+
+    def show_lines(self, stream: Stream, lines: list[str]) -> None:
+        """And brings up to date what stands below them."""
+        if stream.cutter.due_s() is None:
+            self.drawing.discard(stream)
+        else:
+            self.drawing.add(stream)
         if self.terminal is not None:
             self.terminal.unfinished(stream.rank, stream.name, stream.cutter.unfinished())
         if lines:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
 CARRIAGE_RETURN = ord("\r")
 SHOWN_NBYTES = 1 << 13  # of an unfinished line
 # Moves of the cursor and titles of windows, which would lead into the lines of other ranks. Colours stay.
@@ -18,47 +17,41 @@ def visible(line: bytes) -> bytes:
 
 
 @dataclass
-class LineCutter:
-    """Cuts what comes into whole lines. Its cost does not depend on how much of the last line has come."""
+class Line:
+    """A line that grows, or is drawn anew. What that costs does not depend on how much of it has come."""
 
-    raw: bool = False  # whether each byte counts, and not what a terminal would show
-    _rest: bytearray = field(default_factory=bytearray)
+    text: bytearray = field(default_factory=bytearray)
+    drawn: bool = False  # whether something has been drawn over, or the cursor has come back
+    made: bool = False  # by a move above all that is kept: it is no line until something stands in it
+    left_at: float = 0.0  # when the cursor went on to the line below
 
-    def cut(self, data: bytes) -> bytes:
-        """The whole lines that there are now, with their ends; a line that is too long comes in pieces."""
-        end = data.rfind(b"\n") + 1
-        text = b""
-        if end:
-            text = bytes(self._rest) + data[:end]
-            self._rest.clear()
-        self._rest += data[end:]
-        if not self.raw:
-            self.leave_out_what_is_drawn_over(len(data) - end)
-        if len(self._rest) > LONGEST_LINE:
-            text += self.last()
-        return text
+    def draw(self, text: bytes) -> None:
+        """Of a progress bar only its last state stays, with one carriage return behind it if there is any."""
+        self.text += text
+        begin, end = self._last_state(len(text) + 1)
+        self.drawn = self.drawn or begin > 0
+        del self.text[end + 1 :]
+        del self.text[:begin]
 
-    def leave_out_what_is_drawn_over(self, new_nbytes: int) -> None:
-        """Of a progress bar only its last state, with one carriage return behind it if there is any."""
-        begin, end = self._last_state(new_nbytes + 1)
-        del self._rest[end + 1 :]
-        del self._rest[:begin]
+    def come_back(self) -> None:
+        """The cursor is in this line again, and what follows is drawn over it."""
+        self.drawn = True
+        if self.text:
+            self.draw(b"\r")
 
-    def unfinished(self) -> bytes:
-        """What there is of the last line: as much of its beginning as any terminal has room for."""
+    def shown(self) -> bytes:
+        """What there is of it: as much of its beginning as any terminal has room for."""
         begin, end = self._last_state(SHOWN_NBYTES)
-        return bytes(self._rest[begin : min(end, begin + SHOWN_NBYTES)])
+        return bytes(self.text[begin : min(end, begin + SHOWN_NBYTES)])
 
     def _last_state(self, nbytes: int) -> tuple[int, int]:
         """Where the last state of a progress bar lies, if it begins in the last so many bytes; else the whole line."""
-        rest, end = self._rest, len(self._rest)
+        text, end = self.text, len(self.text)
         first = max(end - nbytes, 0)
-        while end > first and rest[end - 1] == CARRIAGE_RETURN:
+        while end > first and text[end - 1] == CARRIAGE_RETURN:
             end -= 1
-        return rest.rfind(b"\r", first, end) + 1, end
+        return text.rfind(b"\r", first, end) + 1, end
 
-    def last(self) -> bytes:
-        """What is left, without an end of line."""
-        rest = bytes(self._rest)
-        self._rest.clear()
-        return rest
+    @property
+    def is_blank(self) -> bool:
+        return not visible(bytes(self.text)).strip()

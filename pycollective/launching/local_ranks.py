@@ -109,7 +109,7 @@ class LocalRanks:
         for each in pending:
             each.cancel()  # it then shows its last, unfinished line
         await asyncio.gather(*pumps, return_exceptions=True)
-        self.screen.settle(whole=bool(self.asked))
+        self.screen.settle(whole=bool(self.asked) or not (self.ends or self.late_ends))
         while waiting := self.screen.waiting:
             done, _ = await asyncio.wait(waiting, timeout=DRAIN_S)
             if self.asked and not done:

@@ -114,6 +114,7 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     """The sentence about the rank that failed first, and the lines below it: its error comes last."""
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
+    alike += f"; {named(ending.said_too)} wrote the same" if ending.said_too else ""
     where = f"; logs: {options.log_dir}" if options.log_dir else ""
     tail = [visible(line) for line in ranks.screen.tails[failure.rank].lines]
     what = f"rank {failure.rank} failed first{here} ({cause(failure, ranks, options)}){alike}"

@@ -121,7 +121,7 @@ def test_every_rank_gets_the_right_result_of_every_call(n: int) -> None:
     (part,) = sampled.some(parts, 1, of="cases")
     done = testing.run(whole_matrix, n, part, timeout_s=100)
     assert done == [len(cases(part))] * n
-    assert len(cases(slice(None))) > 200
+    assert len(cases(slice(None))) > 100 * len(LIBRARIES)
 
 
 def several_things_of_two_ranks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from arrays import torch
 
 import pycollective as pc
 from pycollective import foreign_words
+from pycollective.advice import elsewhere
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
@@ -40,6 +42,17 @@ MAKERS: dict[str, Callable[[], Any]] = {
         ("Meter", "val", r"write meter\.mean"),
         ("Group", "is_single_machine", r"write g\.local_size == g\.size"),
         ("Group", "key", "leave it out"),
+        ("Group", "Get_rank", r"write g\.rank$"),
+        ("Group", "Get_size", r"write g\.size$"),
+        ("Group", "Allreduce", r"write g\.allreduce\(x\), which"),
+        ("Group", "Bcast", r"write g\.broadcast\(x\), which"),
+        ("Group", "Isend", r"write g\.send_async\(x, 1\), or g\.send\(x, 1\)$"),
+        ("Group", "Split", r"write g\.split\(color, key\)$"),
+        ("Group", "Free", r"write g\.close\(\)$"),
+        ("Group", "get_group_rank", r"write g\.ranks\.index\(rank\)$"),
+        ("Group", "cross_rank", r"write rank and size of g\.split\(g\.local_rank\), which"),
+        ("Group", "get_backend", r"write pc\.info\(\)\.transport$"),
+        ("Work", "Test", r"write work\.done\(\)$"),
         ("Work", "is_completed", r"write work\.done\(\)"),
         ("Work", "get_future", "write await work"),
         ("Group", "allreduse", r"did you mean allreduce\?"),
@@ -71,11 +84,41 @@ def test_every_attribute_of_the_table_is_answered(world_of_one: pc.Group) -> Non
                     getattr(objects[kind], name)
 
 
+def test_a_word_for_a_function_is_answered_by_what_a_group_has(world_of_one: pc.Group) -> None:
+    """What is no method is not called there."""
+    for word in " ".join(foreign_words.NAMES).split():
+        answer = str(foreign_words.missing_in(pc.Group, "Group", word))
+        assert ": " in answer, word
+        for name, call in re.findall(r"\bg\.(\w+)(\(?)", answer):
+            assert callable(getattr(pc.Group, name)) == bool(call), answer
+
+
 @pytest.mark.parametrize("kind", MAKERS)
 def test_an_object_and_its_class_have_what_they_list(world_of_one: pc.Group, kind: str) -> None:
     made = MAKERS[kind]()
     for owner in (made, type(made)):
         assert [name for name in dir(owner) if not hasattr(owner, name)] == []
+
+
+def test_an_object_does_not_list_what_its_class_has_elsewhere() -> None:
+    @elsewhere("convert_sync_batchnorm")
+    class Model:
+        def train(self) -> None: ...
+
+    class Own(Model):
+        def convert_sync_batchnorm(self) -> None: ...
+
+    assert "convert_sync_batchnorm" not in dir(Model())
+    assert "train" in dir(Model())
+    assert "convert_sync_batchnorm" in dir(Own())
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'convert_sync_batchnorm'"):
+        Model().convert_sync_batchnorm  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_a_layer_of_torch_has_what_it_lists() -> None:
+    layer = pc.torch.SyncBatchNorm(2)
+    assert [name for name in dir(layer) if not hasattr(layer, name)] == []
 
 
 def test_a_public_class_has_what_it_lists() -> None:

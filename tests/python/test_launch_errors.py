@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import pickle
@@ -23,7 +24,7 @@ from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.absent_ranks import groups_with_others
 from pycollective.launching.failures.culprit import is_consequence
 from pycollective.launching.job_ranks import JobRank, JobRanks
-from pycollective.launching.screen import tracebacks
+from pycollective.launching.screen import Screen, tracebacks
 from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
 from pycollective.launching.worker import Outcome
@@ -44,8 +45,8 @@ PATIENT = """
 import sys
 from pycollective.cli import main
 from pycollective.launching import local_ranks
-from pycollective.launching.screen import tracebacks
-tracebacks.HOLD_S = tracebacks.VICTIM_HOLD_S = local_ranks.SETTLE_S = 1e6
+from pycollective.launching.screen import Screen, tracebacks
+tracebacks.HOLD_S = tracebacks.VICTIM_HOLD_S = tracebacks.LINES_HOLD_S = local_ranks.SETTLE_S = 1e6
 sys.exit(main())
 """
 
@@ -53,7 +54,7 @@ sys.exit(main())
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[..., str]:
     """As that of test_launch, with what ALL_HERE needs."""
-    for name in ("come", "go"):
+    for name in ("come", "go", "wrote", "end"):
         os.mkfifo(tmp_path / f"program.py.{name}")
 
     def write(*lines: str) -> str:
@@ -99,6 +100,35 @@ def test_ranks_that_raise_the_same_print_one_traceback(program: Callable[..., st
 @pytest.mark.parametrize("last", ["raise ValueError('boom')", "eval('foo(')", "import no_such_module"])
 def test_errors_of_a_whole_program_are_shown_once(program: Callable[..., str], last: str) -> None:
     assert merged("-n", "2", program(*ALL_HERE, last)).count(HEAD) == 1
+
+
+# Until all have written it: the launcher stops the others when the first of them has ended.
+ALL_WROTE = tuple(line.replace(".come", ".wrote").replace(".go", ".end") for line in ALL_HERE)
+
+
+@pytest.mark.parametrize("text", ["no data set in /data", "no data set\nin /data on rank {rank}"])
+def test_ranks_that_exit_with_the_same_words_show_them_once(program: Callable[..., str], text: str) -> None:
+    ends = ("import atexit", "def end():", *(f"    {line}" for line in ALL_WROTE), "atexit.register(end)")
+    said = merged("-n", "8", program(*ALL_HERE, *ends, f"sys.exit(f{text!r})"))
+    assert said.count("no data set") == 1, said
+    assert said.count("in /data") == 1, said
+    assert "wrote the same; the others were stopped. Its last lines:\nno data set" in said
+
+
+def test_lines_that_may_be_the_last_come_before_what_the_rank_prints_next(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def shows() -> None:
+        screen = Screen(ranks=[0, 1], prefix=True, on_closed=list, on_failed=print)
+        for rank in (0, 1):
+            screen.show(rank, "err", b"one\n")
+        assert [*screen.tracebacks.recent] == [0, 1]
+        await screen.show(0, "out", b"two\n")
+        assert [*screen.tracebacks.recent] == [1]
+        screen.close()
+
+    asyncio.run(shows())
+    assert capfd.readouterr() == ("[0] two\n", "[0] one\n")
 
 
 def test_a_syntax_error_and_a_wrong_path_are_shown_once(tmp_path: Path) -> None:

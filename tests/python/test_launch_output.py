@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from terminals import on_a_terminal, read_until
+from terminals import on_a_terminal, read_to_end, read_until, rows_of
 from test_launch import (
     AWAIT_USR1,
     BLOCK_USR1,
@@ -197,7 +197,7 @@ import sys
 from pycollective import cli
 from pycollective.launching import local_ranks
 from pycollective.launching.screen import tracebacks
-tracebacks.HOLD_S, local_ranks.DRAIN_S = 1e6, 0.1
+tracebacks.HOLD_S, tracebacks.LINES_HOLD_S, local_ranks.DRAIN_S = 1e6, 1e6, 0.1
 sys.exit(cli.main())
 """
 SAYS_WHEN_IT_WAITS = """
@@ -282,6 +282,64 @@ def test_whole_lines_take_the_place_of_the_unfinished_one_which_comes_below_them
     assert line.redrawn() == b""
 
 
+def test_lines_between_which_the_cursor_moves_are_drawn_over_together() -> None:
+    line = LiveLine(fd=-1)
+    line.update(1, "err", b"[1] ", b"outer 0\n\r inner 0\n    ")
+    assert line.redrawn() == b"[1] outer 0\n[1]  inner 0"
+    assert line.around(b"whole\n") == b"\r\x1b[K\x1b[A\x1b[Kwhole\n[1] outer 0\n[1]  inner 0"
+    line.update(1, "err", b"[1] ", b"outer 1")
+    assert line.redrawn() == b"\r\x1b[K\x1b[A\x1b[K[1] outer 1"
+    line.update(1, "err", b"[1] ", b"\n".join(b"%d" % number for number in range(100)))
+    assert line.redrawn().count(b"\n") == 22  # of 24 rows of a terminal, the last one is for what follows
+
+
+# What tqdm with position=0 and position=1 writes, and what rich with two tasks does. They wait until they are seen.
+NESTED = (
+    "def shows(*texts): [(sys.stderr.write(text), sys.stderr.flush()) for text in texts]",
+    "for outer in range(3):",
+    "    shows(f'\\r outer {outer}')",
+    "    for inner in range(9):",
+    "        shows('\\n', f'\\r inner {inner}', '\\x1b[A')",
+    f"    if outer == 1: {AWAIT_USR1}",
+    "    shows('\\n', '\\r         \\r', '\\x1b[A')",
+    "shows('\\r outer 3\\n')",
+)
+TASKS = (
+    "sys.stderr.write('\\x1b[?25l' + 'first 0\\nsecond 0')",
+    "for number in range(9):",
+    "    sys.stderr.write(f'\\r\\x1b[2K\\x1b[1A\\x1b[2Kfirst {number}\\nsecond {number}')",
+    "    sys.stderr.flush()",
+    f"    if number == 5: {AWAIT_USR1}",
+    "sys.stderr.write('\\n\\x1b[?25h')",
+)
+DRAWN = [(NESTED, b"inner 8", ["outer 3"]), (TASKS, b"second 5", ["first 8", "second 8"])]
+
+
+@pytest.mark.parametrize(("statements", "seen", "left"), DRAWN)
+def test_several_bars_of_a_rank_leave_as_many_lines_on_a_terminal(
+    program: Callable[..., str], statements: Sequence[str], seen: bytes, left: Sequence[str]
+) -> None:
+    script = program(BLOCK_USR1, "print('up', flush=True)", *statements)
+    with on_a_terminal(*command("-n", "2", "--no-banner", script)) as (process, terminal):
+        text = read_until(terminal, b"up\r\n", b"up\r\n", seen)
+        while text.count(b"up\r\n") < 2:
+            text += read_until(terminal, b"up\r\n")
+        process.send_signal(signal.SIGUSR1)
+        text += read_to_end(terminal)
+        assert process.wait(DEADLINE_S) == 0
+    assert sorted(rows_of(text)) == sorted(f"[{rank}] {row}" for rank in range(2) for row in ("up", *left))
+
+
+@pytest.mark.parametrize(("statements", "left"), [(statements, left) for statements, _, left in DRAWN])
+def test_several_bars_of_a_rank_leave_their_last_states_in_a_file(
+    program: Callable[..., str], statements: Sequence[str], left: Sequence[str]
+) -> None:
+    script = program(*[line.replace(AWAIT_USR1, "pass") for line in statements])
+    done = run("-n", "2", script)
+    wanted = sorted(f"[{rank}] {row}" for rank in range(2) for row in left)
+    assert sorted(" ".join(line.split()) for line in done.stderr.splitlines()) == wanted
+
+
 def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str]) -> None:
     """What has come of its second line together with the first one is held back, too."""
     script = program(
@@ -297,6 +355,24 @@ def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str
         process.send_signal(signal.SIGUSR1)
         text += read_until(terminal, b"after")
     assert b"File" not in text
+
+
+@pytest.mark.parametrize("end", ["print('after')", "sys.exit('last words')"])
+def test_a_terminal_shows_lines_that_may_be_the_last(program: Callable[..., str], end: str) -> None:
+    """The rank goes on when they have been seen. Nothing else shows them meanwhile."""
+    script = program(BLOCK_USR1, "print('before', file=sys.stderr)", AWAIT_USR1, end)
+    words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", "--no-banner", script)[3:]]
+    with on_a_terminal(*words) as (process, terminal):
+        text = read_until(terminal, b"before")
+        process.send_signal(signal.SIGUSR1)
+        text += read_to_end(terminal)
+        process.wait(DEADLINE_S)
+    left = rows_of(text)
+    if "after" in end:
+        assert left == ["[0] before", "[0] after"]
+    else:
+        assert left[0].startswith("pycollective run: rank 0 failed first")
+        assert left[1:] == ["before", "last words"]
 
 
 @pytest.mark.parametrize("options", [(), ("--no-prefix",)])

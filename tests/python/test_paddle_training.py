@@ -342,6 +342,8 @@ def test_names_of_paddles_classes_are_answered_by_ours(world_of_one: pc.Group) -
     with pytest.raises(AttributeError, match="leave it out: backward.. averages gradients"):
         model.apply_collective_grads()
     assert not hasattr(model, "scale_loss")
+    assert {"scale_loss", "apply_collective_grads"}.isdisjoint(dir(model))
+    assert "convert_sync_batchnorm" not in dir(pc.paddle.SyncBatchNorm.convert(nn.BatchNorm1D(3)))
 
 
 def test_convert_keeps_parameters_and_a_layer_in_two_places_one(world_of_one: pc.Group) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
-from terminals import on_a_terminal, read_until
+from terminals import on_a_terminal, read_to_end, read_until, rows_of
 
 import pycollective as pc
 from pycollective.launching import child, from_python
@@ -502,6 +502,25 @@ def test_a_terminal_shows_unfinished_lines(script: Callable[..., Path]) -> None:
         pipe.write_text("go on")
         read_until(terminal, b"[0]  7/40\r\n", b"[0] end", b"[1] end", b"results [None, None]")
         assert process.wait(DEADLINE_S) == 0
+
+
+def test_bars_of_a_rank_below_each_other_are_drawn_over_on_a_terminal(script: Callable[..., Path]) -> None:
+    """As tqdm draws them. The rank goes on when they have been seen."""
+    path = script(
+        "def draws(pipe):",
+        "    def shows(*texts): [(sys.stderr.write(text), sys.stderr.flush()) for text in texts]",
+        r"    for n in range(9): shows(f'\r outer {n}', '\n', f'\r inner {n}', '\x1b[A')",
+        "    open(pipe).read()",
+        "if __name__ == '__main__': pc.run(draws, sys.argv[1], n=1)",
+    )
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    with on_a_terminal(sys.executable, str(path), str(pipe)) as (process, terminal):
+        text = read_until(terminal, b"inner 8")
+        pipe.write_text("go on")
+        text += read_to_end(terminal)
+        assert process.wait(DEADLINE_S) == 0
+    assert rows_of(text) == ["[0] outer 8", "[0] inner 8"]
 
 
 def test_a_program_started_as_a_module_finds_its_neighbours(script: Callable[..., Path]) -> None:

@@ -85,13 +85,56 @@ def test_the_number_of_another_rank_is_a_difference() -> None:
     assert end_of(0, **texts).alike == [1]
 
 
+NO_DATA = [b"loads the data", b"no data in /data"]
+
+
+def test_last_lines_that_several_ranks_write_are_the_culprits() -> None:
+    ending = end_of(2, r0=NO_DATA, r1=[b"saves"], r2=NO_DATA, r3=[b"rank 3", *NO_DATA])
+    assert (ending.whole, ending.said_too, ending.alike) == (NO_DATA, [0], [])
+    assert ending.lines == [b"[1] saves", b"[3] rank 3", *(b"[3] " + line for line in NO_DATA)]
+    own = {f"r{rank}": [b"no data for rank %d" % rank] for rank in range(3)}
+    assert end_of(1, **own).said_too == [0, 2]
+
+
+def test_last_lines_of_the_culprit_that_are_shown_are_not_shown_again_for_others() -> None:
+    screen = Tracebacks()
+    for rank in range(2):
+        screen.take(rank, NO_DATA)
+    assert screen.release_recent(1) == NO_DATA
+    ending = screen.end(1)
+    assert (ending.lines, ending.whole, ending.said_too) == ([], [], [0])
+    for rank in range(2):
+        screen.take(rank, NO_DATA)
+    assert screen.release_recent(1) == NO_DATA
+    screen.take(1, [b"goes on"])  # so they were not its last
+    assert screen.end(1).lines == [b"[0] " + line for line in NO_DATA]
+
+
+def test_an_error_and_equal_lines_beside_it_are_told_apart() -> None:
+    ending = end_of(0, r0=[*NO_DATA, *ERROR], r1=NO_DATA, r2=ERROR)
+    assert (ending.lines, ending.whole) == ([b"[1] " + line for line in NO_DATA], ERROR)
+    assert (ending.alike, ending.said_too) == ([2], [])
+
+
+def test_lines_that_may_be_the_last_are_shown_in_order_and_are_few() -> None:
+    screen = Tracebacks()
+    assert screen.take(0, [b"one"]) == []
+    assert screen.take(0, [b"two", HEAD]) == [b"one", b"two"]
+    assert screen.take(1, [b"x"] * tracebacks.MOST_LINES) == []
+    assert len(screen.take(1, [b"x"])) == tracebacks.MOST_LINES + 1
+    long = [b"x" * (tracebacks.MOST_LINES_NBYTES + 1)]
+    assert screen.take(1, long) == long
+    assert end_of(7, r0=[b"end"]).lines == [b"[0] end"]
+
+
 def test_what_only_looks_like_an_error_is_not_folded() -> None:
     screen = Tracebacks()
     for rank in range(2):
         held = [b"usage: 80 % of the GPU"]
         assert screen.take(rank, held) == []
         assert screen.release(rank) == held
-        assert screen.take(rank, [b"/usr/bin/python3: 3 processes"]) == [b"/usr/bin/python3: 3 processes"]
+        assert screen.take(rank, [b"/usr/bin/python3: 3 processes"]) == []
+        assert screen.release_recent(rank) == [b"/usr/bin/python3: 3 processes"]
 
 
 def test_lines_before_a_traceback_that_breaks_off_are_shown() -> None:

@@ -17,18 +17,21 @@ OLDEST = ("numpy==1.26.*", "jax==0.5.*")
 NEWEST = ("numpy", "jax")
 NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "ml_dtypes>=0.5",
          "cloudpickle>=3")  # fmt: skip
-MODULES = ("arrays", "dtypes", "jax_functional", "messages", "numbers", "objects")
+MODULES = ("arrays", "collectives", "dtypes", "jax_functional", "messages", "numbers", "objects")
 REFUSED = {
     OLDEST: "not calls_in_a_scan and not calls_in_a_while_loop"
 }  # by JAX 0.5: no gradients of effects there
 
 
 def programs() -> dict[str, str]:
-    """The interpreters of this machine for which dist has a wheel, but for that of these tests."""
+    """The interpreters of this machine for which dist has a wheel, but for that of these tests.
+
+    Those that pyenv has built come first: its shims in PATH may lead nowhere.
+    """
     found = {}
     for version in VERSIONS:
         built = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-        program = shutil.which(f"python{version}") or next(iter(map(str, reversed(built))), None)
+        program = next(iter(map(str, reversed(built))), None) or shutil.which(f"python{version}")
         if version != OWN and program and any(DIST.glob(f"*-cp{version.replace('.', '')}-*x86_64.whl")):
             found[version] = program
     return found

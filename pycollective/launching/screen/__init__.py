@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
 from pycollective.launching.failures.culprit import is_consequence
+from pycollective.launching.line_cutter import LineCutter
 from pycollective.launching.lines import visible
 from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
@@ -43,6 +44,8 @@ class Screen:
         self.stopping = False  # whether the ranks that run have got our SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
+        self.release_at: dict[int, asyncio.TimerHandle] = {}  # by rank: when lines go that may be its last
+        self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
         self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
@@ -54,6 +57,7 @@ class Screen:
             for name, writer in self.writers.items()
             if name in terminals
         }
+        self.open: dict[tuple[int, str], bytes] = {}  # by rank and stream: what may still change
         self.drawing: set[str] = set()  # terminals that are brought up to date soon
 
     @property
@@ -76,8 +80,9 @@ class Screen:
         if self.prefix:
             if name == "err":
                 lines = self.but_for_errors(rank, lines)
-            elif self.stopping:
-                lines = without_block(lines)
+            else:
+                self.release_recent(rank)
+                lines = without_block(lines) if self.stopping else lines
             return self.show_lines(rank, name, lines)
         return self.write(name, text)
 
@@ -85,13 +90,29 @@ class Screen:
         """For `direct`: any bytes, as they come."""
         return self.write(name, data) if rank in self.ranks else done()
 
+    def finish_other(self, rank: int, name: str) -> None:
+        """Before the rank's whole lines in one stream: what it has drawn in the other one, and is done with."""
+        other = "out" if name == "err" else "err"
+        cutter = self.cutters.get((rank, other))
+        if cutter is not None and (text := cutter.give_way()):
+            self.unfinished(rank, other, cutter.unfinished())
+            self.show(rank, other, text)
+
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """What the rank has written of a line so far: a terminal shows that too, if it stays so for a moment."""
+        """What the rank may still change of its last lines: a terminal shows that too, if it stays so for a moment."""
+        self.open[rank, name] = line
+        self.update(rank, name)
+
+    def update(self, rank: int, name: str) -> None:
+        """What a terminal shows below the whole lines: also those that are held back because they may be the last."""
         live = self.live.get(name)
         if live is None or rank not in self.ranks or self.direct:
             return
+        line = self.open.get((rank, name), b"")
         if name == "err" and rank in self.tracebacks.held:
             line = b""
+        elif name == "err":
+            line = b"\n".join([*self.tracebacks.recent.get(rank, ()), line])
         live.update(rank, name, self.label(rank, name) if self.prefix else b"", line)
         self.draw_soon(name)
 
@@ -115,9 +136,20 @@ class Screen:
         held = rank in self.tracebacks.held
         lines = self.tracebacks.take(rank, lines)
         if not held and rank in self.tracebacks.held:
-            self.unfinished(rank, "err", b"")
             asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank)
+        if rank in self.tracebacks.recent and rank not in self.release_at:
+            at = asyncio.get_running_loop().call_later(tracebacks.LINES_HOLD_S, self.release_recent, rank)
+            self.release_at[rank] = at
+        self.update(rank, "err")
         return lines
+
+    def release_recent(self, rank: int) -> None:
+        """Its lines were not the last: it has lived on, or goes on in the other stream."""
+        if (at := self.release_at.pop(rank, None)) is not None:
+            at.cancel()
+            lines = self.tracebacks.release_recent(rank)
+            self.update(rank, "err")
+            self.show_lines(rank, "err", lines)
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
         """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
@@ -142,7 +174,10 @@ class Screen:
 
     def settle(self, *, whole: bool) -> None:
         """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
-        for name in self.live:
+        for rank in list(self.release_at) if whole else ():
+            self.release_recent(rank)
+        for name, live in self.live.items():
+            live.open.clear()
             self.redraw(name)
         if whole and (lines := self.end(None).lines):
             self.write("err", b"".join(visible(line) + b"\n" for line in lines))

@@ -1,4 +1,4 @@
-"""The unfinished line at the bottom of a terminal: a progress bar that moves, or a question that waits."""
+"""The unfinished lines at the bottom of a terminal: progress bars that move, or a question that waits."""
 
 from __future__ import annotations
 
@@ -11,52 +11,61 @@ from pycollective.launching.terminal import is_taken
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"
+ERASE_ABOVE = b"\x1b[A\x1b[K"
 
 
-def width(fd: int) -> int:
+def size(fd: int) -> tuple[int, int]:
+    """Columns and rows."""
     try:
-        return os.get_terminal_size(fd).columns or 80
+        columns, rows = os.get_terminal_size(fd)
     except OSError:
-        return 80
+        columns = rows = 0
+    return columns or 80, rows or 24
 
 
 @dataclass
 class LiveLine:
-    """Of one terminal. Of several ranks that have such a line, the first is shown, or the one that can be answered."""
+    """Of one terminal. Of several ranks that have such lines, the first is shown, or the one that can be answered."""
 
     fd: int
     answered: int | None = None  # the rank that has our standard input
-    open: dict[tuple[int, str], tuple[bytes, bytes]] = field(default_factory=dict)  # label and text
+    open: dict[tuple[int, str], tuple[bytes, list[bytes]]] = field(default_factory=dict)  # label and texts
     drawn: bytes = b""
 
     def update(self, rank: int, name: str, label: bytes, line: bytes) -> None:
+        """`line`: with ends of line where the cursor moves between several."""
         self.open.pop((rank, name), None)
-        if shown := visible(line):
+        shown = [visible(each) for each in line.split(b"\n")]
+        while len(shown) > 1 and not shown[-1].strip():
+            shown.pop()
+        if any(shown):
             self.open[rank, name] = label, shown
 
     def around(self, lines: bytes) -> bytes:
-        """The whole lines, in the place of the unfinished one, which comes below them again."""
+        """The whole lines, in the place of the unfinished ones, which come below them again."""
         if self.gives_way():
             return lines
-        erase = ERASE if self.drawn else b""
-        self.drawn = self.line()
+        erase = ERASE + ERASE_ABOVE * self.drawn.count(b"\n") if self.drawn else b""
+        self.drawn = self.bottom()
         return erase + lines + self.drawn
 
     def redrawn(self) -> bytes:
         """What brings the terminal up to date; nothing if it is."""
-        return b"" if self.gives_way() or self.line() == self.drawn else self.around(b"")
+        return b"" if self.gives_way() or self.bottom() == self.drawn else self.around(b"")
 
     def gives_way(self) -> bool:
-        """Whether the bottom of the terminal is the prompt of a rank's debugger, which has erased this line."""
+        """Whether the bottom of the terminal is the prompt of a rank's debugger, which has erased the last line."""
         if not (self.drawn or self.open) or not is_taken(self.fd):
             return False
         self.drawn = b""
         return True
 
-    def line(self) -> bytes:
+    def bottom(self) -> bytes:
         if not self.open:
             return b""
         rank = self.answered if self.answered in {rank for rank, _ in self.open} else min(self.open)[0]
-        label, text = [each for (of, _), each in self.open.items() if of == rank][-1]
-        room = width(self.fd) - 1 - (len(b"[%d] " % rank) if label else 0)
-        return label + fitted(text.decode(errors="replace"), max(room, 1)).encode()
+        label, texts = [each for (of, _), each in self.open.items() if of == rank][-1]
+        columns, rows = size(self.fd)
+        room = max(columns - 1 - (len(b"[%d] " % rank) if label else 0), 1)
+        shown = (fitted(text.decode(errors="replace"), room).encode() for text in texts[-max(rows - 1, 1) :])
+        return b"\n".join(label + text for text in shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import IO
 
-from pycollective.launching.lines import LineCutter
+from pycollective.launching.line_cutter import LineCutter
 from pycollective.launching.output import write_log
 from pycollective.launching.screen import Screen
 
@@ -18,19 +18,28 @@ async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[by
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
-    lines = LineCutter(raw=not screen.prefix)
+    lines = screen.cutters[rank, name] = LineCutter(raw=not screen.prefix)
     try:
-        while data := await reader.read(READ_BYTES):
-            if log:
+        while (data := await next_of(reader, lines.due_s())) != b"":
+            if data and log:
                 write_log(log, data)
-            if screen.direct:
+            if data and screen.direct:
                 await screen.pass_on(rank, name, data)
-            text = lines.cut(data)
+            text = lines.cut(data) if data else lines.let_go()
             screen.unfinished(rank, name, lines.unfinished())
             if text:
+                screen.finish_other(rank, name)
                 await screen.show(rank, name, text)
     finally:
         screen.unfinished(rank, name, b"")
         if rest := lines.last():
             screen.show(rank, name, rest)
         transport.close()
+
+
+async def next_of(reader: asyncio.StreamReader, patience_s: float | None) -> bytes | None:
+    """None: nothing has come for so long."""
+    try:
+        return await asyncio.wait_for(reader.read(READ_BYTES), patience_s)
+    except asyncio.TimeoutError:
+        return None

@@ -1,4 +1,4 @@
-"""Errors that ranks end with, held back for a moment: equal ones are shown once, and the first cause last."""
+"""What ranks end with, held back for a moment: equal errors and last lines are shown once, and the first cause last."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from pycollective.launching.failures.last_error import (
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
+LINES_HOLD_S = 0.5  # of lines in which no error begins, if the rank prints nothing meanwhile
 WINDOW_S = 10.0  # after that an equal error is news
 LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # lines and bytes that are held back of a rank
+MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14  # the same of lines in which no error begins
 COMPARED_NBYTES = 4096  # of a line; of what follows, a checksum
 # What differs between ranks that fail alike: addresses of objects, processes, places of one rank alone, times.
 _VARYING = re.compile(
@@ -85,9 +87,10 @@ class Ending:
     """What the end of a world adds to the screen."""
 
     lines: list[bytes]  # with their ranks in front
-    alike: list[int]  # the other ranks that wrote what the culprit wrote
+    alike: list[int]  # the other ranks that wrote the culprit's error
     shown: bool  # whether the culprit's error is on the screen already
-    whole: list[bytes]  # that error, if it is not
+    whole: list[bytes]  # that error, or its last lines, if they are not
+    said_too: list[int] = field(default_factory=list)  # the other ranks that wrote its last lines, no error
 
 
 @dataclass
@@ -113,6 +116,8 @@ class Tracebacks:
     clock: Callable[[], float] = time.monotonic
     held: dict[int, list[bytes]] = field(default_factory=dict)  # by rank
     held_nbytes: dict[int, int] = field(default_factory=dict)
+    recent: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that may be its last ones
+    said: dict[int, bytes] = field(default_factory=dict)  # by rank: a checksum of those that were shown last
     shown: dict[bytes, Shown] = field(
         default_factory=dict
     )  # by a checksum of the identity; forgotten after a while
@@ -130,6 +135,8 @@ class Tracebacks:
             lines, rest = lines[:first], lines[first:]
             if lines:
                 self.last.pop(rank, None)
+                self.said.pop(rank, None)
+            lines = self.but_for_recent(rank, lines, go=bool(rest))
             if rest:
                 self.held[rank], self.held_nbytes[rank] = [], 0
         else:
@@ -144,6 +151,21 @@ class Tracebacks:
     def release(self, rank: int) -> list[bytes]:
         """What was held back, to be shown now; nothing if another rank has just shown an equal error."""
         return self.but_for_equal(rank, self.let_go(rank))
+
+    def but_for_recent(self, rank: int, lines: list[bytes], *, go: bool) -> list[bytes]:
+        lines = self.recent.pop(rank, []) + lines
+        if go or len(lines) > MOST_LINES or sum(map(len, lines)) > MOST_LINES_NBYTES:
+            return lines
+        if lines:
+            self.recent[rank] = lines
+        return []
+
+    def release_recent(self, rank: int) -> list[bytes]:
+        """The lines that may have been the rank's last, to be shown now."""
+        lines = self.recent.pop(rank, [])
+        if lines:
+            self.said[rank] = checksum(identity(rank, lines))
+        return lines
 
     def let_go(self, rank: int) -> list[bytes]:
         self.held_nbytes.pop(rank, None)
@@ -175,14 +197,18 @@ class Tracebacks:
     def end(self, culprit: int | None) -> Ending:
         """When no rank is left: of those that only report the culprit's end, one line for all that say the same."""
         if culprit is None:
-            lines = [line for rank in sorted(self.held) for line in self.labelled(rank, self.let_go(rank))]
+            lines = [line for rank in sorted(self.recent) for line in label(rank, self.recent.pop(rank))]
+            lines += [line for rank in sorted(self.held) for line in self.labelled(rank, self.let_go(rank))]
             return Ending(lines + self.reported(), [], shown=False, whole=[])
         its = self.let_go(culprit)
+        words = self.recent.pop(culprit, [])
         key = checksum(identity(culprit, its)) if its else self.last.get(culprit, b"")
         shown = key in self.shown
+        lines, said_too = self.end_of_words(
+            checksum(identity(culprit, words)) if words else self.said.get(culprit)
+        )
         alike = {rank for rank, last in self.last.items() if last == key}
         self.unreported = {about: ranks for about, ranks in self.unreported.items() if about[0] != key}
-        lines = []
         victims: dict[bytes, Victims] = {}  # by the kind of their errors
         for rank in sorted(self.held):
             its_own = self.let_go(rank)
@@ -196,10 +222,26 @@ class Tracebacks:
         lines += self.reported()
         for each in victims.values():
             lines += [b"[%s] %s" % (spans(each.ranks).encode(), line) for line in each.words]
-        return Ending(lines, sorted(alike - {culprit}), shown, [] if shown else its)
+        return Ending(lines, sorted(alike - {culprit}), shown, [] if shown else its or words, said_too)
+
+    def end_of_words(self, key: bytes | None) -> tuple[list[bytes], list[int]]:
+        """The last lines of ranks in which there is no error, but for those that are the culprit's; who has those."""
+        lines: list[bytes] = []
+        alike = []
+        for rank in sorted(self.recent):
+            its_own = self.recent.pop(rank)
+            if checksum(identity(rank, its_own)) == key:
+                alike.append(rank)
+            else:
+                lines += label(rank, its_own)
+        return lines, alike
 
     def labelled(self, rank: int, lines: list[bytes]) -> list[bytes]:
-        return [b"[%d] %s" % (rank, line) for line in self.but_for_equal(rank, lines)]
+        return label(rank, self.but_for_equal(rank, lines))
+
+
+def label(rank: int, lines: Sequence[bytes]) -> list[bytes]:
+    return [b"[%d] %s" % (rank, line) for line in lines]
 
 
 def without_end(rank: int, lines: list[bytes], victims: dict[bytes, Victims]) -> list[bytes]:
