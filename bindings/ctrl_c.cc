@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -14,6 +15,17 @@
 
 namespace pc {
 namespace {
+
+// Null: a Python error is set.
+std::optional<pthread_t> main_thread() {
+  const Ref threading(PyImport_ImportModule("threading"));
+  const Ref main(threading ? PyObject_CallMethod(threading.get(), "main_thread", nullptr) : nullptr);
+  const Ref ident(main ? PyObject_GetAttrString(main.get(), "ident") : nullptr);
+  if (!ident) return std::nullopt;
+  const unsigned long number = PyLong_AsUnsignedLong(ident.get());
+  if (PyErr_Occurred() != nullptr) return std::nullopt;
+  return static_cast<pthread_t>(number);
+}
 
 bool ctrl_c_raises() {
   const PyGILState_STATE gil = PyGILState_Ensure();
@@ -38,7 +50,10 @@ struct Question {
 void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
   try {
     std::thread([question, press_ns] {
-      if (ctrl_c_raises()) question->raises_ns.store(press_ns);
+      if (!ctrl_c_raises()) return;
+      int64_t before = question->raises_ns.load();
+      while (before < press_ns && !question->raises_ns.compare_exchange_weak(before, press_ns)) {
+      }
     }).detach();
   } catch (const std::system_error&) {
     question->asked_ns.store(0);  // no thread can be had: the next round tries again
@@ -47,13 +62,16 @@ void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
 
 }  // namespace
 
-std::function<bool(TimePoint since)> hears_ctrl_c() {
-  return [question = std::make_shared<Question>()](TimePoint since) {
-    watch_end_signals();  // signal.signal() and asyncio.run() replace what stands there
+std::function<bool(pthread_t thread, TimePoint since)> hears_ctrl_c() {
+  const std::optional<pthread_t> main = main_thread();
+  if (!main) return {};
+  watch_end_signals();
+  return [main = *main, question = std::make_shared<Question>()](pthread_t thread, TimePoint since) {
+    if (::pthread_equal(main, thread) == 0) return false;
     const int64_t press_ns = interrupt_came_ns();
     if (press_ns <= to_ns(since)) return false;
     if (question->asked_ns.exchange(press_ns) != press_ns) ask(question, press_ns);
-    return question->raises_ns.load() == press_ns;
+    return question->raises_ns.load() > to_ns(since);
   };
 }
 

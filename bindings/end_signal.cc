@@ -18,6 +18,7 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
 std::array<std::atomic<bool>, kSignals.size()> running{};
 std::atomic<int64_t> came_ns{0}, sigint_came_ns{0};
+std::atomic<int64_t> watched_ns{0};  // when the handlers were last looked at by watch_end_signals_again()
 
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
@@ -52,6 +53,14 @@ void watch_end_signals() {
     ours.sa_flags |= SA_SIGINFO;
     (void)::sigaction(kSignals[i], &ours, nullptr);
   }
+}
+
+void watch_end_signals_again() {
+  constexpr int64_t kPauseNs = 100'000'000;
+  const int64_t at = now_ns();
+  if (at - watched_ns.load(std::memory_order_relaxed) < kPauseNs) return;
+  watched_ns.store(at, std::memory_order_relaxed);
+  watch_end_signals();
 }
 
 void note_end_signal() { came_ns.store(now_ns(), std::memory_order_relaxed); }

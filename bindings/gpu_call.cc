@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "bind_errors.h"
 #include "ctrl_c.h"
+#include "end_signal.h"
 #include "ended_calls.h"
 #include "kernels/device/embedded.h"
 #include "nccl/search.h"
@@ -100,6 +101,7 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   }();
   if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   options.interrupted = hears_ctrl_c();
+  if (options.interrupted == nullptr) return nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
   if (session.gpus == nullptr)
     session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
@@ -196,6 +198,7 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   const Status nothing(Code::kInvalidArgument, {});  // was touched: a Python error is set
   Communicator* const communicator = usable(group);
   if (communicator == nullptr) return nothing;
+  watch_end_signals_again();
   const std::shared_ptr<GroupHold> hold =
       group.hold;  // close() in another thread, while Python code runs below
   std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`

@@ -20,9 +20,13 @@ namespace {
 
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 constexpr const char* kNotQueued =
-    "NCCL was still queueing it on the GPU when its time was over, though all ranks have made it";
+    "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
+constexpr const char* kNoAnswer =
+    "the driver has not said in time that it has ended on the GPU, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
+// An abort gives up after 10 s; and how long an error waits for it, so that what comes back to its owner is not written any more.
+constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};
 // After its deadline: by then the poller has asked for the last time, or the driver does not answer it.
 constexpr std::chrono::milliseconds kOverdue{50};
 constexpr auto kNever = std::chrono::milliseconds::max();
@@ -54,43 +58,6 @@ const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor&
   return (by.name() == "nccl" ? kNccl : kPeers)[static_cast<std::size_t>(collective)];
 }
 
-DeviceFacts facts_of(const DeviceCalls::Means& means) {
-  DeviceFacts facts;
-  if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
-  const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
-  if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
-  facts.set_gpu(device.value().uuid, means.host_id);
-  const nccl::Version& version = means.api->version;
-  facts.nccl_major = version.major;
-  facts.nccl_minor = version.minor;
-  facts.nccl_patch = version.patch;
-  return facts;
-}
-
-Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
-  std::vector<DeviceFacts> all(static_cast<std::size_t>(group.size()));
-  Request exchange;
-  exchange.collective = Collective::kAllgather;
-  exchange.in = bytes_of(mine);
-  exchange.out = room_in(all[0], all.size());
-  exchange.label = "which way between GPUs";
-  PC_TRY(group.run(exchange, timeout_s));
-  return can_go_by_nccl(all);
-}
-
-// Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
-// group too.
-template <class Make>
-auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
-  WaitContext context = group.waiting_until(deadline);
-  const std::function<bool()>* const interrupted = context.interrupted;
-  const std::function<bool()> in_vain = [&] {
-    return !group.alive().is_ok() || (interrupted != nullptr && *interrupted && (*interrupted)());
-  };
-  context.interrupted = &in_vain;
-  return make(context);
-}
-
 }  // namespace
 
 // One call. Thread-safety: all methods.
@@ -118,6 +85,7 @@ class DeviceCalls::Call : public StartedDeviceCall {
   }
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
   bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
+  const pthread_t thread_ = ::pthread_self();
   std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
   std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
   Deadline deadline_{TimePoint::max()};
@@ -129,56 +97,6 @@ class DeviceCalls::Call : public StartedDeviceCall {
       on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
 };
 
-Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
-                                                       double timeout_s) {
-  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
-  PC_TRY(agree(group, facts_of(means), timeout_s));
-  // From here on others may wait for NCCL, which tells nobody that one of them does not come.
-  const auto leave = [&](const Status& why) {
-    const Status end = group.alive();
-    if (end.is_ok()) group.quit(why);
-    return end.is_ok() ? why : end;  // which is why
-  };
-  const Result<nccl::UniqueId> met = meet_by_nccl(group, *means.api, std::max(deadline.remaining_s(), 0.0));
-  if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
-  const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
-    PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
-    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
-    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context));
-    nccl::Means with{means.api, means.clock, means.log};
-    with.enter_thread = [gpu_context]() -> std::shared_ptr<void> {
-      Result<cuda::ContextGuard> entered = gpu_context.enter();
-      if (!entered.is_ok()) return nullptr;  // NCCL says what is wrong
-      return std::make_shared<cuda::ContextGuard>(std::move(entered).value());
-    };
-    PC_ASSIGN_OR_RETURN(
-        std::unique_ptr<nccl::Communicator> made,
-        nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
-    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made));
-    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
-    PC_TRY(calls->first_failure());  // nobody would look after them
-    return calls;
-  };
-  const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
-  if (!joined.is_ok()) return leave(joined.status());
-  return joined;
-}
-
-Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group, Runtime& runtime,
-                                                             const Means& means, double timeout_s) {
-  PeerMeans with = means.peers;
-  with.driver = means.driver;
-  with.device = means.device;
-  with.log = means.log;
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
-                      pc::join_peers(group, runtime, with, timeout_s));
-  const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
-  const Status started = calls->first_failure();
-  if (!started.is_ok()) group.quit(started);  // the others have joined
-  PC_TRY(started);
-  return calls;
-}
-
 DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
                          std::unique_ptr<cuda::DeviceExecutor> executor)
     : group_(group),
@@ -187,6 +105,7 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       clock_(*means.clock),
       interrupted_(means.interrupted),
       executor_(std::move(executor)) {
+  const std::lock_guard lock(mutex_);  // the threads begin at once
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
   watcher_ended_ = !failure_.is_ok();
@@ -256,16 +175,19 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
 // The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
 Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                           std::function<void()> on_end) {
-  bool wakes = false;
+  bool wakes_watcher = false, wakes_poller = false;
   started->on_end_ = std::move(on_end);
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.is_ok()) return raised_ = true, failure_;
+    if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
     running_.push_back(started);
-    wakes = polls_again_in_ > (started->on_end_ ? kShortRound : kRound);
+    wakes_watcher = watcher_sleeps_;
+    wakes_poller = polls_again_in_ > (started->on_end_ ? kShortRound : kRound);
   }
-  if (wakes) poll_now_.notify_one();
+  if (wakes_watcher) watch_now_.notify_one();
   auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
+  if (wakes_poller) poll_now_.notify_one();  // not before: it would ask the driver while that launches
   if (!queued.is_ok())
     fail(queued.status().with_operation(started->operation_), true);  // others queue theirs
   const std::lock_guard lock(mutex_);
@@ -273,35 +195,6 @@ Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Ca
   started->on_gpu_ = std::move(queued).value();
   started->queued_.store(true, std::memory_order_release);
   return Status::ok();
-}
-
-Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
-  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  const Result<Turn::Held> turn = turn_.take(group_, deadline);
-  const bool joins = child != nullptr && child->size() > 1;
-  const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
-  const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
-    PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> made,
-                        executor_->split(color, joins ? child->rank() : 0, context));
-    if (made == nullptr) return std::shared_ptr<DeviceCalls>();
-    Means means;
-    means.device = device_;
-    means.clock = &clock_;
-    means.strict = strict_;
-    means.interrupted = interrupted_;
-    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
-    PC_TRY(calls->first_failure());
-    return calls;
-  };
-  // Who leaves before its turn leaves the others alone in the split all the same.
-  Result<std::shared_ptr<DeviceCalls>> calls =
-      turn.is_ok() ? among_the_living(group_, deadline, cut) : turn.status();
-  if (calls.is_ok()) return calls;
-  const Status end = group_.alive();
-  fail(end.is_ok() ? calls.status() : end, end.is_ok());
-  const Status first = first_failure();
-  if (child != nullptr) child->quit(first);  // others may have it already
-  return first;
 }
 
 bool DeviceCalls::can_split() const {
@@ -318,7 +211,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
   Call& call_made = static_cast<Call&>(*started);
   if (call_made.on_gpu_->give_up()) {
     fail(interrupted(started->operation()), true);
-    wait_for_abort();
+    wait_for_abort(kAbort);
   } else {  // all ranks are in it, so it ends soon
     (void)call_made.on_gpu_->wait_on_host({call_made.last_});
   }
@@ -363,11 +256,11 @@ void DeviceCalls::fail(const Status& why, bool tell) {
   if (tell) group_.quit(why);
 }
 
-// After fail().
-void DeviceCalls::wait_for_abort() {
+// After fail(): what is aborted writes to no array any more.
+void DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  settled_.wait(lock, [this] { return aborted_ || watcher_ended_; });
-  if (!aborted_) end_all(lock);
+  settled_.wait_for(lock, patience, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
+  if (!aborting_ && watcher_ended_) end_all(lock);
 }
 
 // Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
@@ -384,7 +277,6 @@ void DeviceCalls::poll() {
     idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
     polls_again_in_ = {};
     if (stopping_) return;
-    if (watcher_sleeps_) watch_now_.notify_one();
     lock.unlock();
     poll_calls();
     keeps_arrays = executor_->running() != 0;
@@ -395,7 +287,7 @@ void DeviceCalls::poll() {
 void DeviceCalls::watch() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (!failure_.is_ok() && !aborted_) end_all(lock);
+    if (!failure_.is_ok() && !aborting_) end_all(lock);
     if (stopping_) break;
     watcher_sleeps_ = running_.empty() || aborted_;
     watcher_sleeps_ ? watch_now_.wait(lock) : (void)watch_now_.wait_for(lock, kRound);
@@ -411,6 +303,7 @@ void DeviceCalls::watch() {
 
 // Tells their callers before it aborts, which may take long.
 void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
+  aborting_ = true;
   const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
   for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
   lock.unlock();
@@ -450,9 +343,9 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Cal
   const bool queued = call.is_queued();
   if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
   if (compared && clock_.now() >= call.due_ + (queued ? kOverdue : std::chrono::milliseconds(0)))
-    return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
+    return std::pair(Status(Code::kTimeout, queued ? kNoAnswer : kNotQueued).with_operation(call.operation_),
                      true);
-  if (call.may_be_stuck() && interrupted_ && interrupted_(call.began()))
+  if (call.may_be_stuck() && interrupted_ && interrupted_(call.thread_, call.began()))
     return std::pair(interrupted(call.operation_), true);
   return std::nullopt;
 }
@@ -518,8 +411,8 @@ Status DeviceCalls::close(double timeout_s) {
     if (!failure_.is_ok()) return std::exchange(raised_, true) ? Status::ok() : failure_;
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
   for (const std::shared_ptr<Call>& each : running()) {
-    PC_TRY(wait_until_queued(*each, deadline));
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
   }
@@ -527,19 +420,9 @@ Status DeviceCalls::close(double timeout_s) {
   return executor_->close(group_.waiting_until(deadline));
 }
 
-// Another thread may be about to queue it.
-Status DeviceCalls::wait_until_queued(const Call& call, Deadline deadline) const {
-  while (!call.is_queued()) {
-    PC_TRY(failure());
-    if (deadline.expired()) return Status(Code::kTimeout, "another thread is in a call of this group");
-    std::this_thread::sleep_for(kShortRound);
-  }
-  return Status::ok();
-}
-
 void DeviceCalls::abort(const Status& why) {
   fail(why, false);
-  wait_for_abort();
+  wait_for_abort(kAbort);
 }
 
 std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {
@@ -589,6 +472,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   if (ends_all) {
     calls->fail(ended, ended.code() != Code::kMismatch);
     this->end(State::kFailed, ended);
+    calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
   }
   const Status first = calls->first_failure();
   return first.is_ok() ? ended : first;

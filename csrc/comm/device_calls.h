@@ -8,6 +8,8 @@
 // watcher ends all calls with it, and then aborts the communicator.
 #pragma once
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -36,9 +38,9 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
  public:
-  // Whether Ctrl-C has come since then, and ends what the program waits for. The watcher asks it while a thread may be stuck
-  // inside NCCL, where no handler of Python runs; it shall not wait. May be empty.
-  using Interrupted = std::function<bool(TimePoint since)>;
+  // Whether Ctrl-C has come for that thread since then, and ends what it waits for. The watcher asks it while the thread may be
+  // stuck inside NCCL, where it does not hear it; it shall not wait. May be empty.
+  using Interrupted = std::function<bool(pthread_t thread, TimePoint since)>;
   // This rank's means. Of what it lacks: why_not, and the rest is null.
   struct Means {
     std::shared_ptr<const cuda::Driver> driver;
@@ -96,7 +98,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status failure() const;
   Status first_failure();  // the same, which is raised now
   void fail(const Status& why, bool tell);
-  void wait_for_abort();
+  void wait_for_abort(std::chrono::milliseconds patience);
   std::vector<std::shared_ptr<Call>> running() const;
   void poll();
   void watch();
@@ -109,7 +111,6 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::optional<std::pair<Status, bool>> failure_beside_gpu(const Call& call) const;
   void take_out(const std::vector<std::shared_ptr<Call>>& ended);
   void end_all(std::unique_lock<std::mutex>& lock);
-  Status wait_until_queued(const Call& call, Deadline deadline) const;
 
   Communicator& group_;
   const int device_;
@@ -126,8 +127,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   int settling_ = 0;                   // how many threads wait for the first of these
   std::deque<std::shared_ptr<Call>> running_;
   Status failure_;
-  bool raised_ = false;   // failure_, by some call
-  bool aborted_ = false;  // because of it
+  bool raised_ = false;                      // failure_, by some call
+  bool aborting_ = false, aborted_ = false;  // because of it
   bool stopping_ = false;
   bool watcher_sleeps_ = false, watcher_ended_ = false;
   std::chrono::milliseconds polls_again_in_{0};  // the poller, which sleeps until then; 0: it asks

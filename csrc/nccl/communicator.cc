@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/start_thread.h"
 #include "nccl/call_error.h"
 #include "nccl/poll.h"
@@ -18,7 +19,7 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
 
   const Api& api() const { return *means.api; }
-  std::shared_ptr<void> enter_thread() const {
+  Result<std::shared_ptr<void>> enter_thread() const {
     return means.enter_thread ? means.enter_thread() : std::shared_ptr<void>();
   }
   bool has_ended() const {
@@ -32,7 +33,10 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   bool begin_abort(const Status& why);
 
   // Under the issue mutex:
-  Status aside(std::string_view call, std::function<ReturnCode()> make, const WaitContext& context);
+  using Late = std::function<void(ReturnCode answer)>;
+  Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
+               const WaitContext& context);
+  void abort_newborn(CommHandle& its);
   Status outcome(std::string_view call, ReturnCode answer, const WaitContext& context);
   Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
   Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
@@ -51,6 +55,7 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
   // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
   CommHandle handle = nullptr;
+  bool left_inside = false;  // the last call that was made aside: its context ended before NCCL answered
   std::vector<RedOp> ops;
   // Whose handle NCCL may still write, because making them did not settle.
   std::vector<std::shared_ptr<Core>> unsettled;
@@ -148,35 +153,42 @@ Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
 }
 
 // Makes a call that waits for other ranks, on a thread of its own, which lives until the call has settled or the communicator is
-// gone: up to 2.26 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
-// call is not made any more, or that thread stays in it until an abort lets it go; what the call writes to lives as long as this.
-Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make,
+// gone: up to 2.25 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
+// call is not made any more, or that thread is left in it, and `late` gets its answer; what it writes to lives as long as this.
+Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                                  const WaitContext& context) {
-  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kGivenUp };
+  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
   struct Aside {
     std::atomic<Stage> stage{Stage::kWaits};
-    ReturnCode answer = ReturnCode::kSuccess;  // set before kAnswered
+    Status entered;
+    ReturnCode answer = ReturnCode::kSuccess;  // set, as what stands above, before kAnswered
     bool moves(Stage from, Stage to) { return stage.compare_exchange_strong(from, to); }
   };
   const auto shared = std::make_shared<Aside>();
-  const auto run = [shared, self = shared_from_this(), make = std::move(make)] {
+  const auto run = [shared, self = shared_from_this(), make = std::move(make), late = std::move(late)] {
     if (!shared->moves(Stage::kWaits, Stage::kInside)) return;
-    const std::shared_ptr<void> current = self->enter_thread();
-    shared->answer = make();
+    const Result<std::shared_ptr<void>> entered = self->enter_thread();
+    if (entered.is_ok()) shared->answer = make();
+    shared->entered = entered.status();
     if (shared->moves(Stage::kInside, Stage::kAnswered)) shared->stage.wait(Stage::kAnswered);
-    while (shared->stage.load() == Stage::kGivenUp && self->state.load() != State::kDead)
+    if (shared->stage.load() == Stage::kLeft && entered.is_ok() && late) late(shared->answer);
+    while (shared->stage.load() != Stage::kSettled && self->state.load() != State::kDead)
       std::this_thread::sleep_for(kUnsettledPause);
   };
+  left_inside = false;
   std::thread thread;
   PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
   const WaitEnd end =
       poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
-  const bool is_made = end == WaitEnd::kReady || !shared->moves(Stage::kWaits, Stage::kGivenUp);
-  const Status status = end == WaitEnd::kReady ? outcome(call, shared->answer, context) : ended(call, end);
-  const bool is_over = !is_made || status.is_ok() || state.load() == State::kReady;
-  if (is_made) shared->stage.store(is_over ? Stage::kSettled : Stage::kGivenUp);
+  if (end != WaitEnd::kReady && shared->moves(Stage::kWaits, Stage::kNotMade))
+    return thread.join(), ended(call, end);
+  left_inside = end != WaitEnd::kReady;
+  Status status = left_inside ? ended(call, end) : shared->entered;
+  if (!left_inside) status = status.is_ok() ? outcome(call, shared->answer, context) : fail(status);
+  const bool is_settled = !left_inside && (status.is_ok() || state.load() == State::kReady);
+  shared->stage.store(left_inside ? Stage::kLeft : is_settled ? Stage::kSettled : Stage::kUnsettled);
   shared->stage.notify_one();
-  is_over ? thread.join() : thread.detach();
+  is_settled ? thread.join() : thread.detach();
   return status;
 }
 
@@ -184,7 +196,12 @@ Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode
 Status Communicator::Core::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
   const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
   if (!accepted) return refused(call, answer, context);
-  return handle == nullptr ? Status::ok() : settle(call, answer, context);  // null: it has been destroyed
+  if (handle == nullptr) return Status::ok();  // it has been destroyed
+  PC_TRY(settle(call, answer, context));
+  int size_there =
+      0;  // up to 2.25 this, and not the question that settles it, ends what that thread has begun
+  const ReturnCode code = api().comm_count(handle, &size_there);
+  return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
 }
 
 Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
@@ -258,7 +275,16 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
       return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
                                                &config);
     };
-    status = core->aside("ncclCommInitRankConfig", begin, context);
+    const auto late = [core = core.get()](ReturnCode) {
+      core->abort_newborn(core->handle);
+      core->state.store(State::kDead);
+    };
+    status = core->aside("ncclCommInitRankConfig", begin, late, context);
+    if (core->left_inside) {  // its handle may come yet, and ends there
+      State failed = State::kFailed;
+      core->state.compare_exchange_strong(failed, State::kLeaked);
+      return status;
+    }
     if (status.is_ok()) status = core->find_place();
     exists = core->handle != nullptr;
   }
@@ -268,6 +294,12 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
   }
   if (!exists) core->state.store(State::kDead);
   return made->give_up(status);
+}
+
+// What a call has made that nobody waits for any more.
+void Communicator::Core::abort_newborn(CommHandle& its) {
+  if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
+    (void)api().comm_abort(newborn);
 }
 
 // It is aborted because of `why`, which is the answer; what else goes wrong is logged.
@@ -314,7 +346,8 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
-  core.may_be_stuck.store(true, std::memory_order_release);
+  core.may_be_stuck.store(true);
+  if (core.stop.load()) return core.may_be_stuck.store(false), core.why_aborted();
   const ReturnCode start = core.api().group_start();
   if (start != ReturnCode::kSuccess) {
     core.may_be_stuck.store(false, std::memory_order_release);
@@ -370,6 +403,12 @@ Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
   return code == ReturnCode::kSuccess ? Status::ok() : core.refused("ncclRedOpDestroy", code, context);
 }
 
+std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<Core>& child) {
+  return [child](ReturnCode answer) {
+    if (answer == ReturnCode::kSuccess) child->abort_newborn(child->handle);
+  };
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const Options& options,
                                                           const WaitContext& context) {
   Core& core = *core_;
@@ -382,7 +421,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
                     key, config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
     return api->comm_split(parent, color, key, &child->handle, &config);
   };
-  return adopt(child, "ncclCommSplit", core.aside("ncclCommSplit", cut, context), context);
+  return adopt(child, "ncclCommSplit", core.aside("ncclCommSplit", cut, abort_late(child), context), context);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank> excluded,
@@ -406,7 +445,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
                             failed ? kShrinkAbort : 0);
   };
   Result<std::unique_ptr<Communicator>> made =
-      adopt(child, "ncclCommShrink", core.aside("ncclCommShrink", cut, context), context);
+      adopt(child, "ncclCommShrink", core.aside("ncclCommShrink", cut, abort_late(child), context), context);
   if (made.is_ok() || !failed) return made;
   return Status(Code::kUnsupported,
                 "a communicator that has failed could not be shrunk: abort it and init a "
@@ -438,14 +477,17 @@ Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<
 // Under the issue mutex.
 Status Communicator::Core::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
-  const auto at = [this](ReturnCode (*call)(CommHandle)) {
-    return [api = means.api, call, comm = handle] { return call(comm); };
-  };
-  PC_TRY(aside("ncclCommFinalize", at(api().comm_finalize), context));
-  const auto destroy = at(api().comm_destroy);
-  handle = nullptr;
-  const Status destroyed = aside("ncclCommDestroy", destroy, context);
-  if (destroyed.is_ok()) state.store(State::kDead);
+  const auto finalize = [api = means.api, comm = handle] { return api->comm_finalize(comm); };
+  PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
+  const auto destroy = [this] { return api().comm_destroy(std::exchange(handle, nullptr)); };
+  const auto late = [this](ReturnCode) { state.store(State::kDead); };
+  const Status destroyed = aside("ncclCommDestroy", destroy, late, context);
+  State failed = State::kFailed;
+  if (left_inside) {
+    state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL comes back
+  } else if (handle == nullptr) {
+    state.store(State::kDead);
+  }
   return destroyed;
 }
 
@@ -473,17 +515,17 @@ Status Communicator::abort(const Status& why) {
 namespace {
 
 // A thread that is inside NCCL for so long is taken to be stuck there.
-constexpr std::chrono::milliseconds kStuck{50};
+constexpr std::chrono::milliseconds kStuck{20};
 
 // The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
 // lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
 template <class Core>
 std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
   std::unique_lock lock(core.issue, std::try_to_lock);
-  int rounds_inside = 0;
-  while (!lock.owns_lock() && rounds_inside < kStuck.count()) {
+  TimePoint since = now();
+  while (!lock.owns_lock() && now() - since < kStuck) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    rounds_inside = core.may_be_stuck.load(std::memory_order_acquire) ? rounds_inside + 1 : 0;
+    if (!core.may_be_stuck.load(std::memory_order_acquire)) since = now();
     (void)lock.try_lock();
   }
   return lock;
@@ -501,7 +543,7 @@ struct Abortion {
       code = answer;
   }
   void run() {
-    const std::shared_ptr<void> current = cores.front()->enter_thread();
+    const Result<std::shared_ptr<void>> current = cores.front()->enter_thread();
     std::vector<std::unique_lock<std::mutex>> locks;
     for (const auto& core : cores) locks.push_back(lock_unless_stuck(*core));
     const Api& api = cores.front()->api();

@@ -43,7 +43,7 @@ struct Means {
   double abort_patience_s = 10;  // how long an abort may take before it is given up
   // Makes the GPU's context current in a thread of the communicator's own, for as long as that lives; NCCL puts back whatever is
   // current when it is called, which would open another context on the first GPU. May be empty, for tests.
-  std::function<std::shared_ptr<void>()> enter_thread = {};
+  std::function<Result<std::shared_ptr<void>>()> enter_thread = {};
 };
 
 struct Options {
@@ -153,6 +153,7 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> join(const Means& means, const Membership& membership,
                                                     const Options& options, const WaitContext& context);
   Status give_up(const Status& why);
+  static std::function<void(ReturnCode)> abort_late(const std::shared_ptr<Core>& child);
   Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<Core>& child, std::string_view call,
                                               const Status& settled, const WaitContext& context);
 

@@ -88,6 +88,8 @@ class Executor::Work final : public cuda::DeviceWork {
     }
   }
   bool let_go() const { return let_go_; }  // as far as has been asked
+  void issues() { is_issued_ = true; }
+  bool is_issued() const { return is_issued_; }
   // Its end was not recorded, since the communicator had failed: what it keeps is never let go.
   bool has_no_end() const { return !is_recorded_; }
   void keep_nothing() { keeps_ = nullptr; }
@@ -122,6 +124,7 @@ class Executor::Work final : public cuda::DeviceWork {
     return end;
   }
   Result<bool> reached() const {
+    if (has_no_end()) return false;  // an event without a record reads as reached
     if (reached_.load(std::memory_order_acquire)) return true;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
     PC_ASSIGN_OR_RETURN(const bool now, cuda::is_reached(shared_->context.driver(), end()));
@@ -132,6 +135,7 @@ class Executor::Work final : public cuda::DeviceWork {
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<const void> keeps_;  // changed by the thread that takes it out of Shared::running
   bool in_graph_ = false;
+  bool is_issued_ = false;          // NCCL has seen its arrays
   bool is_recorded_ = false;        // its end
   std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
   mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
@@ -193,7 +197,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
   const std::lock_guard in_one_go(shared_->launching);
   const Status queued = queue(call, captured, *work, context);
   // What is on the stream by then may need the arrays, also if the rest was refused.
-  if (!captured) {
+  if (!captured && work->is_issued()) {
     const std::lock_guard lock(shared_->mutex);
     shared_->running.push_back(work);
   }
@@ -228,6 +232,7 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
   if (request.collective == Collective::kBarrier) {
     PC_ASSIGN_OR_RETURN(word, barrier_word());
   }
+  work.issues();
   const Status issued = issue(*shared_->communicator, request, word, context);
   // An event without a record reads as reached. The driver is not asked for one while it may be held up by what is aborted.
   if (shared_->communicator->state() != State::kReady)
