@@ -25,8 +25,6 @@ constexpr const char* kNoAnswer =
     "the driver has not said in time that it has ended on the GPU, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
-// An abort gives up after 10 s; and how long an error waits for it, so that what comes back to its owner is not written any more.
-constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};
 // After its deadline: by then the poller has asked for the last time, or the driver does not answer it.
 constexpr std::chrono::milliseconds kOverdue{50};
 constexpr auto kNever = std::chrono::milliseconds::max();

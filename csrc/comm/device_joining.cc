@@ -127,6 +127,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
   if (calls.is_ok()) return calls;
   const Status end = group_.alive();
   fail(end.is_ok() ? calls.status() : end, end.is_ok());
+  wait_for_abort(kAbort);
   const Status first = first_failure();
   if (child != nullptr) child->quit(first);  // others may have it already
   return first;
