@@ -11,8 +11,9 @@ from .targets import Target
 
 ZIG = Path(ziglang.__file__).with_name("zig")
 LLVM = ZIG.with_name("lib")
-# Zig means a debug build by no -O at all, and would make a second C++ library for it. What comes later overrides it. With -O0,
-# which the fakes have, it would also add checks of undefined behaviour, whose library a shared one is not linked with.
+# Zig means a debug build by no -O at all, and would make a second C++ library for it. What comes later overrides it.
+# With -O0, which the fakes have, it also checks for undefined behaviour, by a library that shared ones are not linked
+# with.
 FLAGS = "-O2 -g0 -fomit-frame-pointer -ffunction-sections -fdata-sections -fno-sanitize=undefined"
 
 # Where it links, it shall not link its own C++ library, nor compile it first.
