@@ -112,7 +112,7 @@ def test_ranks_that_exit_with_the_same_words_show_them_once(program: Callable[..
     said = merged("-n", "8", program(*ALL_HERE, *ends, f"sys.exit(f{text!r})"))
     assert said.count("no data set") == 1, said
     assert said.count("in /data") == 1, said
-    assert "wrote the same; the others were stopped. Its last lines:\nno data set" in said
+    assert "wrote the same. Its last lines:\nno data set" in said  # no other rank is left to be stopped
 
 
 def test_lines_that_may_be_the_last_come_before_what_the_rank_prints_next(
