@@ -334,9 +334,9 @@ def test_an_exit_code_of_the_programs_own_is_told_as_that(program: Callable[...,
     done = run(
         "-n", "1", program("print('KeyError, as a hook of its own shows it', file=sys.stderr); os._exit(1)")
     )
-    assert "rank 0 failed first (exit code 1);" in done.stderr
+    assert "rank 0 failed first (exit code 1). " in done.stderr
     done = run("-n", "1", "sh", "-c", "exit 3")
-    assert "rank 0 failed first (exit code 3);" in done.stderr
+    assert "rank 0 failed first (exit code 3). " in done.stderr
 
 
 @pytest.mark.parametrize("statement", ["input()", "import pdb; pdb.set_trace()"])
