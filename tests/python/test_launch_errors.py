@@ -131,11 +131,17 @@ def test_lines_that_may_be_the_last_come_before_what_the_rank_prints_next(
     assert capfd.readouterr() == ("[0] two\n", "[0] one\n")
 
 
-def test_a_syntax_error_and_a_wrong_path_are_shown_once(tmp_path: Path) -> None:
+def test_a_syntax_error_is_shown_once(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("foo(\n")
     assert merged("-n", "2", str(wrong)).count("was never closed") == 1
-    assert merged("-n", "2", str(tmp_path / "missing.py")).count("can't open file") == 1
+
+
+def test_a_script_that_is_not_there_starts_no_rank(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.py"
+    done = run("-n", "2", str(missing))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"pycollective run: cannot start the ranks: there is no file {missing} in ")
 
 
 def test_who_only_reports_the_end_of_another_rank_does_so_in_a_line(program: Callable[..., str]) -> None:
