@@ -268,9 +268,10 @@ def test_what_paddle_says_of_our_own_signal_is_left_out_and_of_another_one_is_no
 def test_what_a_stopped_rank_prints_is_shown_but_for_that_block(program: Callable[..., str]) -> None:
     block = b"\n".join(paddles_block(0)).decode().replace("from PID 0", "from PID %d")
     script = program(
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
+        *ALL_HERE,
         "if rank == 1:",
         "    sys.exit('the cause')",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
         "sent = signal.sigwaitinfo({signal.SIGTERM}).si_pid",
         f"sys.stdout.write('saved\\n' + {block!r} % sent + {block!r} % 1)",
         "sys.stdout.flush()",
