@@ -12,6 +12,7 @@
 #include "bind_group.h"
 #include "end_signal.h"
 #include "engine/flight_text.h"
+#include "exit_code.h"
 
 namespace py = pybind11;
 
@@ -44,6 +45,8 @@ py::object program_position(const State& state, double timeout_s) {
 void bind_debug(py::module_& module, State* state) {
   module.def("_seconds_since_end_signal", seconds_since_end_signal,
              "Since the last signal that asks for the end; None: none has come since the first world.");
+  module.def("_fail_at_exit", fail_at_exit,
+             "This process will exit with 1, also where its program ends well.");
   module.def(
       "_flight_record", [state] { return flight_record(*state); },
       "The last calls of this rank as JSON: what pycollective.debug.dump() reads.");

@@ -62,6 +62,7 @@ std::function<bool()> interrupt_probe() {
   return [main] {
     if (pthread_equal(main, pthread_self()) == 0) return false;
     const PyGILState_STATE gil = PyGILState_Ensure();
+    watch_end_signals_again();
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
     const auto ends = [](PyObject* kind) {
       return PyErr_ExceptionMatches(kind) != 0;

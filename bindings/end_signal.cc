@@ -14,11 +14,18 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
+constexpr std::size_t kMostHandlers = 8;
+
 // What the handler may touch.
-std::array<struct sigaction, kSignals.size()> program{};  // set before the handler is
-std::array<std::atomic<bool>, kSignals.size()> running{};
+struct Watched {
+  // Of the program, in the order in which they were found. One is written before its number is.
+  std::array<struct sigaction, kMostHandlers> handlers{};
+  std::atomic<std::size_t> count{0};
+  std::atomic<std::size_t> running{0};  // how many of them call one another now
+};
+std::array<Watched, kSignals.size()> watched{};
 std::atomic<int64_t> came_ns{0}, sigint_came_ns{0};
-std::atomic<int64_t> watched_ns{0};  // when the handlers were last looked at by watch_end_signals_again()
+std::atomic<int64_t> looked_ns{0};
 
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
@@ -26,16 +33,25 @@ void note(int signal, siginfo_t* info, void* context) {
   if (signal == SIGINT) sigint_came_ns.store(now_ns(), std::memory_order_relaxed);
   std::size_t i = 0;
   while (kSignals[i] != signal) ++i;  // it is there for no other
-  const struct sigaction& next = program[i];
-  if (!running[i].exchange(true)) {  // else the program's handler calls this one, which stood there before it
+  Watched& all = watched[i];
+  const std::size_t count = all.count.load();
+  // The program's newest handler may call the one that stood there before it, which is this function.
+  if (const std::size_t depth = all.running.fetch_add(1); depth < count) {
+    const struct sigaction& next = all.handlers[count - 1 - depth];
     if ((next.sa_flags & SA_SIGINFO) != 0) {
       next.sa_sigaction(signal, info, context);
     } else {
       next.sa_handler(signal);
     }
-    running[i].store(false);
   }
+  all.running.fetch_sub(1);
   errno = before;
+}
+
+bool is_same(const struct sigaction& one, const struct sigaction& other) {
+  if (one.sa_flags != other.sa_flags) return false;
+  return (one.sa_flags & SA_SIGINFO) != 0 ? one.sa_sigaction == other.sa_sigaction
+                                          : one.sa_handler == other.sa_handler;
 }
 
 }  // namespace
@@ -47,7 +63,13 @@ void watch_end_signals() {
     const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
     if (has_info && now.sa_sigaction == note) continue;
     if (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) continue;
-    program[i] = now;
+    Watched& all = watched[i];
+    const std::size_t count = all.count.load();
+    if (count == 0 || !is_same(all.handlers[count - 1], now)) {
+      if (count == kMostHandlers) continue;  // the program changes them all the time: this one runs alone
+      all.handlers[count] = now;
+      all.count.store(count + 1);
+    }
     struct sigaction ours = now;
     ours.sa_sigaction = note;
     ours.sa_flags |= SA_SIGINFO;
@@ -58,8 +80,8 @@ void watch_end_signals() {
 void watch_end_signals_again() {
   constexpr int64_t kPauseNs = 100'000'000;
   const int64_t at = now_ns();
-  if (at - watched_ns.load(std::memory_order_relaxed) < kPauseNs) return;
-  watched_ns.store(at, std::memory_order_relaxed);
+  if (at - looked_ns.load(std::memory_order_relaxed) < kPauseNs) return;
+  looked_ns.store(at, std::memory_order_relaxed);
   watch_end_signals();
 }
 

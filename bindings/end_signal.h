@@ -10,8 +10,8 @@ namespace pc {
 // From now on these signals are noted before the handlers that the program has now run; they stay as they are. To be called for
 // each world, since the program may have set others. A signal without a handler ends the process, or is ignored, as before.
 void watch_end_signals();
-// The same before a call that may not hear them, where signal.signal() and asyncio.run() may have put other handlers meanwhile. It
-// looks at most ten times a second. With the GIL, so that no other thread of Python's changes them.
+// The same for handlers that the program has set since, where calls come by often: it looks at most ten times a second. With the
+// GIL, so that no other thread of Python's changes them meanwhile.
 void watch_end_signals_again();
 
 // A call was ended by a handler that the program has set later, with an exception by which programs end.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -144,6 +146,16 @@ def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code for the shell."""
+    try:
+        code = _run_command(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of what is printed has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return code
+
+
+def _run_command(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     options = parser.parse_args(argv)
     if options.command_name == "env":

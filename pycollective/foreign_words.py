@@ -254,8 +254,9 @@ ARGUMENTS: dict[str, str] = {
     "init_method coordinator_address url": 'the first argument: pc.init("host:port", rank=0, size=2)',
     "process_id local_rank": "rank=; pc.local_rank() is found by itself",
     "store": "leave it out: the ranks have pc.store()",
-    "src dst root_rank src_rank dst_rank group_src group_dst": "root=; of send and recv the second argument, the peer",
-    "dest source dest_rank": "the second argument, the peer",
+    "src dst root_rank src_rank dst_rank group_src group_dst": "root=; of send and recv the second argument, the peer, "
+    "by position: pc.send(x, 1), pc.recv(x, 0)",
+    "dest source dest_rank": "the second argument, the peer, by position: pc.send(x, 1), pc.recv(x, 0)",
     "tensor tensor_list sendbuf recvbuf inp input array object_list": "the first argument, by position; out= is where "
     "the result goes",
     "output output_tensor output_tensor_list out_tensor_list gather_list": "out=",

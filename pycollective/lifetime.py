@@ -419,6 +419,7 @@ def leave(timeout: float = AT_EXIT_S) -> None:
         shutdown(timeout=timeout)
     except CollectiveMismatch as error:  # about calls whose results this program has used
         sys.stderr.write(f"pycollective: {error}\n")
+        _core._fail_at_exit()
     except CollectiveError:
         pass  # the others are gone or busy; there is nobody left to tell
 

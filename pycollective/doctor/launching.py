@@ -8,6 +8,8 @@ from pycollective.doctor import variables
 from pycollective.doctor.line import Line, fail, ok, warn
 from pycollective.launching.detect import Placement
 
+NO_SLURM = "Could not establish a configuration source"
+
 
 def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> Line:
     """Which launcher was recognised, and what decided."""
@@ -29,7 +31,9 @@ def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[
         answer = commands.get(name)
         if answer is None:
             continue
-        if answer.startswith("fails: "):
+        if name == "srun" and NO_SLURM in answer:
+            lines.append(ok(name, "installed; no Slurm is configured here"))
+        elif answer.startswith("fails: "):
             lines.append(warn(name, answer, f"look why `{name} --version` fails, or leave it out of PATH"))
         elif name == "torchrun" and "torch" in packages:
             lines.append(ok(name, f"{answer}, torch {packages['torch']}"))

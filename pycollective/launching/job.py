@@ -216,10 +216,22 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
         )
     if each is None:
         raise InvalidArgument(
-            f"{function!r} cannot be imported by another process: there {module}.{qualified} is {there!r}. "
+            f"{function!r} cannot be imported by another process: {why_not(str(module), qualified, there)}. "
             f"Define a function under a name of its own at the top level of a module"
         )
     return name
+
+
+def why_not(module: str, qualified: str, there: object) -> str:
+    if qualified.endswith("<lambda>"):
+        return "a lambda has no name"
+    if "<locals>" in qualified:
+        return "it is defined inside a function"
+    return (
+        f"there {module}.{qualified} is {there!r}"
+        if there is not None
+        else f"there is no {module}.{qualified}"
+    )
 
 
 def found(name: Name) -> Callable[..., Any]:

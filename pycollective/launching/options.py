@@ -49,6 +49,12 @@ class Options:
         return self.only or self.here
 
     @property
+    def script(self) -> str | None:
+        """The file that this Python is to run, if it is a file."""
+        python, *rest = self.command
+        return rest[0] if python == sys.executable and len(rest) == 1 else None
+
+    @property
     def of_python(self) -> bool:
         """Whether the ranks execute this Python, as far as we know."""
         found = shutil.which(self.command[0]) or ""

@@ -118,7 +118,8 @@ def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Option
     where = f"; logs: {options.log_dir}" if options.log_dir else ""
     tail = [visible(line) for line in ranks.screen.tails[failure.rank].lines]
     what = f"rank {failure.rank} failed first{here} ({cause(failure, ranks, options)}){alike}"
-    what += f"; the others were stopped{where}."
+    stopped = options.machines or options.ranks > 1 + len(ending.alike) + len(ending.said_too)
+    what += f"{'; the others were stopped' if stopped else ''}{where}."
     if failure.status == -signal.SIGKILL:
         what += f" {memory_cgroup.hint(ranks.memory, memory_cgroup.read())}."
     error = plain(b"".join(error_lines(tail)[:1]))

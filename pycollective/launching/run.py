@@ -33,6 +33,9 @@ class CannotLog(Exception):
 def run(options: Options) -> int:
     """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
     fill_standard_streams()
+    if options.script is not None and not os.path.exists(options.script):
+        report.say(f"cannot start the ranks: there is no file {options.script} in {os.getcwd()}")
+        return 2  # as python does
     if options.stdin is not None and in_background(0):
         report.say(
             f"--stdin {options.stdin}: this is a job in the background of its terminal, where it gets no answers. "

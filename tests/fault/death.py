@@ -193,7 +193,7 @@ def complaints(plan: Plan, rank: int, facts: dict[str, Any], pid: int) -> Iterat
         yield "rank is not its own"
     if not facts["host"] or not facts["cause"]:
         yield "host or cause is missing"
-    at_entry = "this group ended earlier" in facts["message"]
+    at_entry = "an earlier call ended" in facts["message"]
     if not at_entry and not facts["operation"]:
         yield "operation is missing"
     if not at_entry and plan.call != "messages" and not facts["sequence"]:

@@ -1,4 +1,4 @@
-"""What every test gets. Deadlines: pyproject.toml. pytest-timeout ends a test, faulthandler shows where it was."""
+"""What every test gets. pytest-timeout ends a test, faulthandler (pyproject.toml) shows where it was."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from pycollective.launching import child
 for _number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
+# In pyproject.toml it would be an unknown option for users' own tests in this clone, without that plugin.
+os.environ.setdefault("PYTEST_TIMEOUT", "120")
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LAUNCHER_PREFIXES = (

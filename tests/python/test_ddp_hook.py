@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from arrays import torch
+from waiting import eventually
 
 import pycollective as pc
 from pycollective import testing
@@ -52,7 +53,9 @@ def trained(store: str) -> str:
     ddp.zero_grad()
     loss = ddp(batches[0, rank]).sum()
     pc.barrier()
-    if rank == 1:
+    Path(f"{store}.{rank}").touch()
+    if rank == 1:  # not before all are through the barrier, which its death would fail for those behind
+        eventually(lambda: all(Path(f"{store}.{each}").exists() for each in range(size)))
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(pc.PeerFailure) as raised:
         loss.backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -41,7 +42,7 @@ def blocks(page: Path = PAGE) -> list[str]:
 
 
 def run(folder: Path | None, *texts: str) -> None:
-    names = {"np": np, "pc": pc, "torch": torch, "rank": pc.rank(), "size": pc.size(), "tmp_path": folder}
+    names = {"np": np, "pc": pc, "torch": torch, "rank": pc.rank(), "size": pc.size(), "folder": folder}
     for text in texts:
         exec(compile(text, str(DOCS), "exec"), dict(names))
 
@@ -59,6 +60,30 @@ def test_the_examples_run(block: int, n: int) -> None:
 @pytest.mark.parametrize(("page", "n"), [(page, n) for page in PAGES_WITH_TORCH for n in sizes(page)])
 def test_the_examples_of_a_page_run(page: str, n: int, tmp_path: Path) -> None:
     testing.run(run, n, tmp_path, *blocks(DOCS / page))
+
+
+def test_a_page_imports_in_its_first_example_what_its_examples_use() -> None:
+    pages = {page: blocks(page) for page in sorted(DOCS.glob("*.md"))}
+    missing = {
+        page.name: sorted(names)
+        for page, texts in pages.items()
+        if texts and (names := used(texts) - assigned(texts[0]) - {"folder"})
+    }
+    assert not missing
+
+
+def used(texts: list[str]) -> set[str]:
+    """Of the names that run() gives to every block, those that a page speaks of."""
+    names = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return names & {"np", "pc", "torch", "rank", "size", "folder"}
+
+
+def assigned(text: str) -> set[str]:
+    tree = ast.parse(text)
+    imported = {each.asname or each.name for each in ast.walk(tree) if isinstance(each, ast.alias)}
+    return imported | {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def test_every_collective_is_in_the_table() -> None:

@@ -103,6 +103,8 @@ case("mpiexec", "OK", "HYDRA build details: Version: 5.0.2",
      changes={"commands": {"mpiexec": "HYDRA build details:; Version:     5.0.2; CC: gcc"}})
 case("srun", "WARN", "no answer within 1 s", "srun --version",
      changes={"commands": {"srun": "fails: no answer within 1 s"}})
+case("srun", "OK", "no Slurm is configured here",
+     changes={"commands": {"srun": "fails: srun: fatal: Could not establish a configuration source"}})
 case("torchrun", "OK", "/bin/torchrun, torch 2.13.0",
      changes={"commands": {"torchrun": "/bin/torchrun"}, "packages": {"torch": "2.13.0"}})
 case("torchrun", "OK", "/opt/torchrun", changes={"commands": {"torchrun": "/opt/torchrun"}})

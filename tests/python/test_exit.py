@@ -141,3 +141,59 @@ def test_a_handler_that_was_set_between_two_worlds_is_watched_in_the_second(tmp_
     with two_ranks(tmp_path, text.replace(first, again + first)) as ranks:
         printed, _ = ranks[0].communicate(timeout=45)
         assert (ranks[0].returncode, printed) == (0, "caught\n")
+
+
+# What the program puts over our handler, after init(): the next call that waits sees it.
+WAITS = """
+import ctypes
+LATER
+def handler():
+    action = (ctypes.c_void_p * 32)()
+    assert ctypes.CDLL(None).sigaction(signal.SIGNAL, None, action) == 0
+    return action[0]
+
+def lets_go(its=handler()):
+    while handler() == its:
+        os.sched_yield()
+    pc.store().set("it is watched", 1)
+
+if rank == 1:
+    pc.store().get("it is watched")
+else:
+    threading.Thread(target=lets_go).start()
+pc.barrier()
+"""
+AGAIN = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(print('caught')))"
+LATER = {
+    "a handler": AGAIN,
+    "one that calls the first": "import faulthandler\nfaulthandler.register(signal.SIGUSR1, chain=True)",
+}
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_a_handler_that_is_set_after_init_is_watched_from_the_next_call_that_waits(
+    later: str, tmp_path: Path
+) -> None:
+    text = program(*BODIES["its own code"], "SIGUSR1").replace("pc.init(", f"{AGAIN}\npc.init(", 1)
+    text = text.replace(
+        "pc.barrier()\n", WAITS.replace("LATER", LATER[later]).replace("SIGNAL", "SIGUSR1"), 1
+    )
+    with two_ranks(tmp_path, text) as ranks:
+        printed, _ = ranks[0].communicate(timeout=45)
+        assert (ranks[0].returncode, printed) == (0, "caught\n")
+
+
+WRONG = """
+import sys
+import numpy as np
+import pycollective as pc
+pc.init("file://" + sys.argv[2], rank=int(sys.argv[1]), size=2, timeout=50)
+pc.broadcast(np.ones(4), root=pc.rank())
+"""
+
+
+def test_ranks_that_learn_at_their_end_that_a_result_was_wrong_exit_with_1(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, WRONG + "print('done')") as ranks:
+        for rank in ranks:
+            assert rank.communicate(timeout=45)[0] == "done\n"
+        assert [rank.returncode for rank in ranks] == [1, 1]

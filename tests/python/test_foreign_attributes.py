@@ -115,12 +115,6 @@ def test_an_object_does_not_list_what_its_class_has_elsewhere() -> None:
         Model().convert_sync_batchnorm  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.skipif(torch is None, reason="torch is not installed")
-def test_a_layer_of_torch_has_what_it_lists() -> None:
-    layer = pc.torch.SyncBatchNorm(2)
-    assert [name for name in dir(layer) if not hasattr(layer, name)] == []
-
-
 def test_a_public_class_has_what_it_lists() -> None:
     classes = [each for each in (getattr(pc, name) for name in pc.__all__) if isinstance(each, type)]
     assert {pc.Group, pc.Work, pc.Mesh} <= {*classes}

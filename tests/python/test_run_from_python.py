@@ -110,8 +110,13 @@ def test_local_functions_and_lambdas_travel_as_copies() -> None:
 
 def test_without_cloudpickle_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(pc.InvalidArgument, match=r"top level of a module.*install cloudpickle"):
-        pc.run(lambda: None, n=1)
+
+    def local() -> None:
+        pass
+
+    for refused, why in ((lambda: None, "a lambda has no name"), (local, "it is defined inside a function")):
+        with pytest.raises(pc.InvalidArgument, match=f"{why}.*top level of a module.*install cloudpickle"):
+            pc.run(refused, n=1)
     with pytest.raises(pc.InvalidArgument, match=r"argument 0 \(function\) cannot be .*install cloudpickle"):
         pc.run(in_world, lambda: None, n=1)
 

@@ -447,3 +447,8 @@ def test_the_example_runs(name: str) -> None:
     report: list[str] = []
     doctest.DocTestRunner().run(test, out=report.append)
     assert not report, "".join(report)
+
+
+def test_the_layer_has_what_dir_lists() -> None:
+    layer = pc.torch.SyncBatchNorm(2)
+    assert [name for name in dir(layer) if not hasattr(layer, name)] == []

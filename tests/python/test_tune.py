@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import pycollective as pc
 from pycollective import _core, testing
-from pycollective.tune import command
+from pycollective.tune import command, ranks
 from pycollective.tune.command import Found, settings_of, write
 from pycollective.tune.decide import Finding, Passes, best_cut, best_value
 from pycollective.tune.experiments import Cell, Cut, Experiment, Values, World, experiments
@@ -207,6 +208,22 @@ def test_a_default_stays_where_noise_is_larger_than_the_gain_or_rounds_are_few()
 @pytest.mark.parametrize(("seconds", "passes"), [(0.1, 1), (5, 3), (60, 3), (100, 5), (3600, 9)])
 def test_worlds_are_made_anew_often_enough_to_tell(seconds: float, passes: int) -> None:
     assert passes_for(seconds) == passes
+
+
+@pytest.mark.parametrize(("pass_takes_s", "passes"), [(1.0, [3, 3]), (4.0, [2, 1]), (20.0, [1, 1])])
+def test_on_a_slow_machine_each_experiment_has_a_pass_and_then_the_time_decides(
+    monkeypatch: pytest.MonkeyPatch, pass_takes_s: float, passes: list[int]
+) -> None:
+    now = [0.0]
+
+    def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
+        now[0] += pass_takes_s
+        return Measured([[]])
+
+    monkeypatch.setattr(ranks, "conduct", conduct)
+    monkeypatch.setattr(ranks, "agreed", lambda wanted: wanted)
+    monkeypatch.setattr(ranks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert [len(each.passes) for each in ranks.measure([CUT, CUT], 9.0)] == passes
 
 
 def test_the_best_value_is_that_of_the_largest_gain() -> None:

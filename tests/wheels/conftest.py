@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from roots import Root, run_aarch64_programs
 from wheels.__main__ import DIST
 from wheels.targets import TARGETS
+
+os.environ.setdefault("PYTEST_TIMEOUT", "120")  # of what has no mark of its own
 
 X86_64, AARCH64 = TARGETS["manylinux_x86_64"], TARGETS["manylinux_aarch64"]
 
