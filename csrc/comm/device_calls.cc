@@ -102,6 +102,8 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       strict_(means.strict),
       clock_(*means.clock),
       interrupted_(means.interrupted),
+      patience_(means.patience),
+      log_(means.log),
       executor_(std::move(executor)) {
   const std::lock_guard lock(mutex_);  // the threads begin at once
   failure_ =
@@ -110,10 +112,13 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
   if (failure_.is_ok())
     failure_ =
         start_thread(poller_, "pc-gpu-poll", "starting the poller of calls on GPUs", [this] { poll(); });
+  poller_ended_ = !failure_.is_ok();
 }
 
 DeviceCalls::~DeviceCalls() {
-  stop_threads();
+  ask_threads_to_stop();
+  if (watcher_.joinable()) watcher_.join();
+  if (poller_.joinable()) poller_.join();
   if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
   for (const std::shared_ptr<Call>& each : running_) {
     each->end(Call::State::kFailed, failure_);
@@ -121,14 +126,33 @@ DeviceCalls::~DeviceCalls() {
   }
 }
 
-void DeviceCalls::stop_threads() {
+void DeviceCalls::ask_threads_to_stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   for (std::condition_variable* each : {&poll_now_, &watch_now_, &settled_}) each->notify_all();
-  if (watcher_.joinable()) watcher_.join();  // first: it aborts, and then the driver answers the poller
-  if (poller_.joinable()) poller_.join();
+}
+
+// The poller may wait for a driver that does not answer, even after an abort. It is left behind then, with all that it looks at
+// but the group, which failure_ keeps it from.
+void DeviceCalls::stop_threads() {
+  const std::lock_guard stop_lock(stop_mutex_);
+  if (!watcher_.joinable()) return;
+  ask_threads_to_stop();
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, and that comes back
+  const bool ended = settled_.wait_for(lock, patience_, [this] { return poller_ended_; });
+  if (!ended) {
+    if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
+    kept_ = shared_from_this();
+  }
+  lock.unlock();
+  watcher_.join();
+  if (!poller_.joinable()) return;
+  if (ended) return poller_.join();
+  poller_.detach();
+  log_.warning("the GPU's driver does not answer: the thread that asks it for calls is left behind");
 }
 
 std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
@@ -264,6 +288,7 @@ void DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
 // Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
 void DeviceCalls::poll() {
   bool keeps_arrays = false;
+  std::shared_ptr<DeviceCalls> self;  // outlives the lock, if this thread has been left behind
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const bool heard = settling_ != 0 || std::any_of(running_.begin(), running_.end(), [](const auto& each) {
@@ -274,12 +299,15 @@ void DeviceCalls::poll() {
     if (idle) settled_.notify_all();
     idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
     polls_again_in_ = {};
-    if (stopping_) return;
+    if (stopping_) break;
     lock.unlock();
     poll_calls();
     keeps_arrays = executor_->running() != 0;
     lock.lock();
   }
+  poller_ended_ = true;
+  settled_.notify_all();
+  self = std::move(kept_);
 }
 
 void DeviceCalls::watch() {
@@ -404,9 +432,10 @@ Status DeviceCalls::settle(double timeout_s) {
 }
 
 Status DeviceCalls::close(double timeout_s) {
-  {
+  if (const Status failed = failure(); !failed.is_ok()) {
+    stop_threads();
     const std::lock_guard lock(mutex_);
-    if (!failure_.is_ok()) return std::exchange(raised_, true) ? Status::ok() : failure_;
+    return std::exchange(raised_, true) ? Status::ok() : failed;
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
@@ -421,6 +450,7 @@ Status DeviceCalls::close(double timeout_s) {
 void DeviceCalls::abort(const Status& why) {
   fail(why, false);
   wait_for_abort(kAbort);
+  stop_threads();
 }
 
 std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {

@@ -54,6 +54,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
     Interrupted interrupted = {};
+    // How long its threads may take to end before they are left behind: one may wait for a driver that never answers.
+    std::chrono::milliseconds patience{5'000};
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
@@ -105,6 +107,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::vector<std::shared_ptr<Call>> running() const;
   void poll();
   void watch();
+  void ask_threads_to_stop();
   void stop_threads();
   void poll_calls();
   void look_for_failures();
@@ -120,6 +123,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const bool strict_;
   nccl::Clock& clock_;
   const Interrupted interrupted_;
+  const std::chrono::milliseconds patience_;
+  const Logger log_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
   Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
 
@@ -133,9 +138,12 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   bool raised_ = false;                      // failure_, by some call
   bool aborting_ = false, aborted_ = false;  // because of it
   bool stopping_ = false;
-  bool watcher_sleeps_ = false, watcher_ended_ = false;
+  bool watcher_sleeps_ = false, watcher_ended_ = false, poller_ended_ = false;
   std::chrono::milliseconds polls_again_in_{0};  // the poller, which sleeps until then; 0: it asks
-  std::thread watcher_, poller_;                 // set once
+  std::shared_ptr<DeviceCalls> kept_;            // itself, for a thread that was left behind
+
+  std::mutex stop_mutex_;         // guards the end of what follows
+  std::thread watcher_, poller_;  // set once
 };
 
 }  // namespace pc

@@ -123,6 +123,32 @@ TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
   EXPECT_EQ(outcomes[1].code(), Code::kPeerExited) << text_of(outcomes);
 }
 
+TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answers) {
+  const Outcomes outcomes = run(
+      2,
+      [&](Runtime&, Communicator& group) -> Status {
+        DeviceCalls::Means with = means(group.rank());
+        with.patience = std::chrono::milliseconds(50);
+        PC_ASSIGN_OR_RETURN(auto calls, DeviceCalls::join(group, with, kLong));
+        PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));
+        fake_.hold_stream(waits.stream.get());
+        PC_TRY(calls->launch(waits.sum(), kLong).status());
+        fake_.hold_queries(1);
+        while (fake_.held_queries() < 2) std::this_thread::yield();
+        const std::weak_ptr<DeviceCalls> left = calls;
+        calls->abort(Status(Code::kAborted, "the test is over"));
+        calls = nullptr;
+        if (left.expired()) return wrong("its poller was not left behind");
+        const Status summed = host_sum(group);
+        fake_.hold_queries(0);
+        fake_.release_stream(waits.stream.get());
+        while (!left.expired()) std::this_thread::yield();  // it comes back, and all of it goes
+        return summed;
+      },
+      false);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(StuckCalls, end_by_ctrl_c) {
   std::promise<void> heard;
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
