@@ -21,8 +21,6 @@ namespace {
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 constexpr const char* kNotQueued =
     "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
-constexpr const char* kNoAnswer =
-    "the driver has not said in time that it has ended on the GPU, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 // After its deadline: by then the poller has asked for the last time, or the driver does not answer it.
@@ -369,7 +367,7 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Cal
   const bool queued = call.is_queued();
   if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
   if (compared && clock_.now() >= call.due_ + (queued ? kOverdue : std::chrono::milliseconds(0)))
-    return std::pair(Status(Code::kTimeout, queued ? kNoAnswer : kNotQueued).with_operation(call.operation_),
+    return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
                      true);
   if (call.may_be_stuck() && interrupted_ && interrupted_(call.thread_, call.began()))
     return std::pair(interrupted(call.operation_), true);

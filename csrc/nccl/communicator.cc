@@ -346,6 +346,7 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
+  CommHandle const handle = core.handle;  // from here on an abort may take it
   core.may_be_stuck.store(true);
   if (core.stop.load()) return core.may_be_stuck.store(false), core.why_aborted();
   const ReturnCode start = core.api().group_start();
@@ -353,7 +354,7 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
     core.may_be_stuck.store(false, std::memory_order_release);
     return core.refused("ncclGroupStart", start, context);
   }
-  Issue issue(core.api(), core.handle, core.stop);
+  Issue issue(core.api(), handle, core.stop);
   calls(each, issue);
   const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
   core.may_be_stuck.store(false, std::memory_order_release);
