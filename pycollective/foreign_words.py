@@ -198,7 +198,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.multi_set": "store.set(key, value) for each",
     "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which is a key of its own for each""",
     "Store.queue_pop": """store.pop(f"q/{store.add('taken')}")""",
-    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), the numbers that queue_push and queue_pop drew here""",
+    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), the numbers that both have drawn""",
     "Store.num_keys": "len(store.keys())",
     "Store.list_keys": "store.keys()",
     "Store.clone": "store itself, which all threads may use",
