@@ -52,6 +52,19 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                  keyword);
 }
 
+// Users of other systems give a list for the results first, a root or a group by position.
+[[gnu::cold, gnu::noinline]] void too_many(const State& state, const Signature& signature, Py_ssize_t given) {
+  std::string keywords;
+  for (int i = signature.positional; i < signature.count; ++i) {
+    const char* const name = PyUnicode_AsUTF8(state.names[signature.names[static_cast<std::size_t>(i)]]);
+    if (name == nullptr) return;
+    keywords += std::string(i == signature.positional ? ". By keyword: " : ", ") + name + "=";
+  }
+  PyErr_Format(PyExc_TypeError, "%s() takes %s%d positional argument%s but %zd were given%s",
+               signature.function, signature.required == signature.positional ? "" : "at most ",
+               signature.positional, signature.positional == 1 ? "" : "s", given, keywords.c_str());
+}
+
 // What "SUM", "PRODUCT" or "Average" means, as other systems have it.
 std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
   std::string lower(name);
@@ -67,12 +80,7 @@ std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
 
 bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
            PyObject* kwnames, PyObject** slots) {
-  if (nargs > signature.positional) {
-    PyErr_Format(PyExc_TypeError, "%s() takes %s%d positional argument%s but %zd were given",
-                 signature.function, signature.required == signature.positional ? "" : "at most ",
-                 signature.positional, signature.positional == 1 ? "" : "s", nargs);
-    return false;
-  }
+  if (nargs > signature.positional) return too_many(state, signature, nargs), false;
   for (int i = 0; i < signature.count; ++i) slots[i] = i < nargs ? args[i] : nullptr;
   const Py_ssize_t keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   for (Py_ssize_t k = 0; k < keywords; ++k) {

@@ -2,10 +2,12 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -16,42 +18,56 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::size_t kMostHandlers = 8;
 
-// What the handler may touch.
+// What the handlers may touch. A handler of the program that was found keeps its place: one of ours calls it for good, whoever
+// calls that one, or puts it back later.
 struct Watched {
-  // Of the program, in the order in which they were found. One is written before its number is.
-  std::array<struct sigaction, kMostHandlers> handlers{};
-  std::atomic<std::size_t> count{0};
-  std::atomic<std::size_t> running{0};  // how many of them call one another now
+  std::array<struct sigaction, kMostHandlers> handlers{};  // each is written before ours for it is installed
+  std::size_t count = 0;                                   // guarded by the GIL
 };
 std::array<Watched, kSignals.size()> watched{};
 std::atomic<int64_t> came_ns{0}, sigint_came_ns{0};
 std::atomic<int64_t> looked_ns{0};
 
+template <std::size_t Place>
 void note(int signal, siginfo_t* info, void* context) {
   const int before = errno;
   came_ns.store(now_ns(), std::memory_order_relaxed);
   if (signal == SIGINT) sigint_came_ns.store(now_ns(), std::memory_order_relaxed);
   std::size_t i = 0;
   while (kSignals[i] != signal) ++i;  // it is there for no other
-  Watched& all = watched[i];
-  const std::size_t count = all.count.load();
-  // The program's newest handler may call the one that stood there before it, which is this function.
-  if (const std::size_t depth = all.running.fetch_add(1); depth < count) {
-    const struct sigaction& next = all.handlers[count - 1 - depth];
-    if ((next.sa_flags & SA_SIGINFO) != 0) {
-      next.sa_sigaction(signal, info, context);
-    } else {
-      next.sa_handler(signal);
-    }
+  const struct sigaction& next = watched[i].handlers[Place];
+  if ((next.sa_flags & SA_SIGINFO) != 0) {
+    next.sa_sigaction(signal, info, context);
+  } else {
+    next.sa_handler(signal);
   }
-  all.running.fetch_sub(1);
   errno = before;
 }
 
+using Note = void (*)(int, siginfo_t*, void*);
+template <std::size_t... Places>
+constexpr std::array<Note, kMostHandlers> notes_of(std::index_sequence<Places...> /*all*/) {
+  return {note<Places>...};
+}
+constexpr std::array<Note, kMostHandlers> kNotes = notes_of(std::make_index_sequence<kMostHandlers>());
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 &&
+         std::find(kNotes.begin(), kNotes.end(), action.sa_sigaction) != kNotes.end();
+}
+
 bool is_same(const struct sigaction& one, const struct sigaction& other) {
-  if (one.sa_flags != other.sa_flags) return false;
+  if (((one.sa_flags ^ other.sa_flags) & SA_SIGINFO) != 0) return false;
   return (one.sa_flags & SA_SIGINFO) != 0 ? one.sa_sigaction == other.sa_sigaction
                                           : one.sa_handler == other.sa_handler;
+}
+
+// The place of that handler, which is a new one where it was not found before; kMostHandlers: there is none left.
+std::size_t place_of(const struct sigaction& action, Watched& all) {
+  std::size_t place = 0;
+  while (place < all.count && !is_same(all.handlers[place], action)) ++place;
+  if (place == all.count && place < kMostHandlers) all.handlers[all.count++] = action;
+  return place;
 }
 
 }  // namespace
@@ -61,17 +77,11 @@ void watch_end_signals() {
     struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
     const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
-    if (has_info && now.sa_sigaction == note) continue;
-    if (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) continue;
-    Watched& all = watched[i];
-    const std::size_t count = all.count.load();
-    if (count == 0 || !is_same(all.handlers[count - 1], now)) {
-      if (count == kMostHandlers) continue;  // the program changes them all the time: this one runs alone
-      all.handlers[count] = now;
-      all.count.store(count + 1);
-    }
+    if (is_ours(now) || (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))) continue;
+    const std::size_t place = place_of(now, watched[i]);
+    if (place == kMostHandlers) continue;  // the program changes them all the time: this one is not heard of
     struct sigaction ours = now;
-    ours.sa_sigaction = note;
+    ours.sa_sigaction = kNotes[place];
     ours.sa_flags |= SA_SIGINFO;
     (void)::sigaction(kSignals[i], &ours, nullptr);
   }

@@ -3,7 +3,7 @@
 
 namespace pc {
 
-// From now on this process exits with 1, whatever code the interpreter ends it with.
+// From now on this process exits with 1 where its program chooses 0, or chooses nothing.
 void fail_at_exit();
 
 }  // namespace pc

@@ -185,7 +185,8 @@ ATTRIBUTES: dict[str, str] = {
     "Work.is_completed Work.Test Work.test": "work.done()",
     "Work.is_success": "work.exception() is None, when work.done()",
     "Work.get_future": "await work, or work.wait() and work.result()",
-    "Work.synchronize": "work.wait()",
+    "Work.synchronize Work.block_current_stream": "work.wait()",
+    "Work.numpy Work.shape Work.dtype Work.device Work.item Work.tolist": "work.result(), which is the array",
     "Work.source_rank": "pc.recv(x, pc.ANY_SOURCE, with_source=True), which gives the array and the rank",
     "Store.user_set": 'store.set("k", 1)',
     "Store.user_get": 'store.get("k", timeout=10)',
@@ -197,14 +198,20 @@ ATTRIBUTES: dict[str, str] = {
     "Store.multi_set": "store.set(key, value) for each",
     "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which is a key of its own for each""",
     "Store.queue_pop": """store.pop(f"q/{store.add('taken')}")""",
-    "Store.queue_len Store.num_keys": "len(store.keys())",
+    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), the numbers that both have drawn""",
+    "Store.num_keys": "len(store.keys())",
+    "Store.list_keys": "store.keys()",
+    "Store.clone": "store itself, which all threads may use",
     "Store.set_timeout Store.timeout": "timeout= of the call, or pc.init(timeout=60)",
     "Store.group_barrier Store.barrier": "pc.barrier(timeout=60)",
     "Store.bcast_val": "pc.broadcast_object(x)",
     "Mesh.get_group": 'mesh["dp"]',
     "Mesh.get_local_rank": 'mesh["dp"].rank',
     "Mesh.get_coordinate": "mesh.coordinates",
-    "Mesh.mesh_dim_names": "mesh.names",
+    "Mesh.mesh_dim_names Mesh.dim_names": "mesh.names",
+    "Mesh.ndim": "len(mesh.shape)",
+    "Mesh.mesh Mesh.process_ids": 'mesh["dp"].ranks, of each axis',
+    "Mesh.get_rank": "pc.rank()",
     "Meter.avg": "meter.mean, of this rank; over all ranks meter.compute()",
     "Meter.global_avg Meter.all_reduce": "meter.compute(), over all ranks",
     "Meter.val Meter.value": "meter.mean; the last value alone is not kept",
@@ -237,7 +244,7 @@ ARGUMENTS: dict[str, str] = {
     "backend": 'pc.init(backend="tcp"): a world has one for all its groups and calls',
     "device device_type": "leave it out: arrays are made where the framework makes them, on pc.device()",
     "mesh_shape": "the first argument",
-    "mesh_dim_names": "names=",
+    "mesh_dim_names dim_names": "names=",
     "num_replicas nranks": "group=, default the world: the sampler asks it for its size",
     "dataset data_source": "the dataset, or its length, as the first argument, by position",
     "sampler batch_sampler": "leave it out: pc.data.DataLoader makes its own; with another one take the framework's "
@@ -374,12 +381,20 @@ def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError
     Its __getattr__ raises it. Of `from module import name` Python would raise an ImportError of its own, without the
     advice, so that one is made here.
     """
-    here = "" if name.startswith("__") else _names().get(name, "")
+    here = "" if name.startswith("__") else _of_module(module, _names().get(name, ""), there)
     advice = _written(here) if here else _near(name, there)
     if advice and _is_import_from(sys._getframe(1).f_back):
         return ImportError(f"cannot import name {name!r} from {module!r}: {advice}", name=module)
     text = f"module {module!r} has no attribute {name!r}"
     return AttributeError(f"{text}: {advice}" if advice else text, name=name)
+
+
+def _of_module(module: str, here: str, there: Iterable[str]) -> str:
+    """What the table has for functions of the package, where a module in it has a function of the same name."""
+    if module == "pycollective":
+        return here
+    inside = module.removeprefix("pycollective.")
+    return re.sub(r"\bpc\.(\w+)\(", lambda f: f"pc.{inside}.{f[1]}(" if f[1] in there else f[0], here)
 
 
 def _is_import_from(frame: FrameType | None) -> bool:

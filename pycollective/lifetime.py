@@ -417,9 +417,10 @@ def leave(timeout: float = AT_EXIT_S) -> None:
     """shutdown() where nobody can be told: it waits so many seconds for the others, and no longer."""
     try:
         shutdown(timeout=timeout)
-    except CollectiveMismatch as error:  # about calls whose results this program has used
+    except CollectiveMismatch as error:
         sys.stderr.write(f"pycollective: {error}\n")
-        _core._fail_at_exit()
+        if error.operation is None:  # about an earlier call, whose result this program has used
+            _core._fail_at_exit()
     except CollectiveError:
         pass  # the others are gone or busy; there is nobody left to tell
 

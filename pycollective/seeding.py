@@ -27,9 +27,9 @@ def seed(base: int | None = None, *, per_rank: bool = True, worker: int | None =
         model = make_model()
         pc.seed(7)                     # another stream on every rank: augmentation, dropout
 
-    Seeded are Python's `random`, NumPy's `np.random` and, if the program has imported torch, its generators on all
-    devices (CUDA is not initialized by that). Generators of your own take the result: `np.random.default_rng(seed)`,
-    `jax.random.key(seed)`.
+    Seeded are Python's `random`, NumPy's `np.random` and, if the program has imported torch or Paddle, their generators
+    on all devices (torch does not initialize CUDA for that). Generators of your own take the result:
+    `np.random.default_rng(seed)`, `jax.random.key(seed)`.
 
     Seeds of ranks come from NumPy's SeedSequence(base, spawn_key=(rank,)), whose streams are independent, unlike those
     of base + rank for bases close to each other. They depend on base and rank alone, not on how many ranks there are.
@@ -94,4 +94,6 @@ def _seeded(seed: int) -> int:
     np.random.seed(seed if seed < 1 << 32 else np.random.SeedSequence(seed).generate_state(8))
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)
+    if (paddle := sys.modules.get("paddle")) is not None:
+        paddle.seed(seed)
     return seed

@@ -248,12 +248,21 @@ class GradientReducer:
                 errors.clear()  # else the error would hold this frame, and this frame the error
         return results
 
-    def reduce(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
+    def reduce(self, gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
+
+        gradients: a dict, or (name, gradient) pairs.
 
         The gradients given stay as they are, so write `gradients = reducer.reduce(gradients)`. Returns and raises as
         finish(); InvalidArgument before anything is sent.
         """
+        try:
+            gradients = dict(gradients)
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                "GradientReducer: gradients must be a dict or (name, gradient) pairs: give names, as "
+                "dict(zip(names, gradients))"
+            ) from None
         for name, gradient in gradients.items():
             place = self._place(name)
             if gradient is not place.view:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.advice import advised, elsewhere
 from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["DataParallel"]
 
 
+@elsewhere("scale_loss", "apply_collective_grads")
 class DataParallel(nn.Module):
     """Trains one model on all ranks of a group, each with its own part of every batch.
 

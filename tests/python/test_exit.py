@@ -189,11 +189,32 @@ import numpy as np
 import pycollective as pc
 pc.init("file://" + sys.argv[2], rank=int(sys.argv[1]), size=2, timeout=50)
 pc.broadcast(np.ones(4), root=pc.rank())
+print("done")
+"""
+
+# Both stand in calls of the world: rank 1 in its end, rank 0 in another one.
+LEAVES = """
+import sys
+import numpy as np
+import pycollective as pc
+pc.init("file://" + sys.argv[2], rank=int(sys.argv[1]), size=2, timeout=50)
+pc.barrier()
+if pc.rank() == 0:
+    pc.allreduce(np.ones(1000))
 """
 
 
-def test_ranks_that_learn_at_their_end_that_a_result_was_wrong_exit_with_1(tmp_path: Path) -> None:
-    with two_ranks(tmp_path, WRONG + "print('done')") as ranks:
+@pytest.mark.parametrize(("last", "code"), [("", 1), ("sys.exit(5)", 5)])
+def test_ranks_that_learn_at_their_end_that_a_result_was_wrong_exit_as_failed(
+    last: str, code: int, tmp_path: Path
+) -> None:
+    with two_ranks(tmp_path, WRONG + last) as ranks:
         for rank in ranks:
             assert rank.communicate(timeout=45)[0] == "done\n"
-        assert [rank.returncode for rank in ranks] == [1, 1]
+        assert [rank.returncode for rank in ranks] == [code, code]
+
+
+def test_a_rank_that_ends_well_where_another_one_needs_it_keeps_its_exit_code(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, LEAVES) as ranks:
+        ended = [rank.communicate("", timeout=45) and rank.returncode for rank in ranks]
+        assert ended == [1, 0]

@@ -84,6 +84,27 @@ def test_every_attribute_of_the_table_is_answered(world_of_one: pc.Group) -> Non
                     getattr(objects[kind], name)
 
 
+def test_the_lines_for_a_queue_in_the_store_count_what_is_in_it(world_of_one: pc.Group) -> None:
+    store = pc.store().prefix("a queue")
+    push, pop, length = (
+        re.split(", (?:which|the) ", foreign_words.ATTRIBUTES[words])[0]
+        for words in ("Store.append Store.queue_push", "Store.queue_pop", "Store.queue_len")
+    )
+    for value in ("a", "b"):
+        eval(push, {"store": store, "value": value})
+    assert eval(length, {"store": store}) == 2
+    assert eval(pop, {"store": store}) == "a"
+    assert eval(length, {"store": store}) == 1
+
+
+def test_a_word_for_a_function_is_answered_by_that_of_the_module_that_is_asked() -> None:
+    asked = ["allreduce", "allgather", "send"]
+    for word, there in (("all_reduce", "allreduce"), ("all_gather", "allgather"), ("remote_send", "send")):
+        answer = str(foreign_words.missing("pycollective.torch.functional", word, asked))
+        assert f"pc.torch.functional.{there}(x" in answer, answer
+        assert f"pc.{there}(" not in answer, answer
+
+
 def test_a_word_for_a_function_is_answered_by_what_a_group_has(world_of_one: pc.Group) -> None:
     """What is no method is not called there."""
     for word in " ".join(foreign_words.NAMES).split():

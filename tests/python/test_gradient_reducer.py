@@ -355,3 +355,12 @@ def test_buckets_are_cut_backwards_by_dtype_and_the_first_is_small() -> None:
     assert names(1000, 1000) == ["41", "5320"]
     assert names(1, 1) == ["5", "4", "3", "2", "1", "0"]
     assert cut([], 1, 1) == []
+
+
+def test_a_step_takes_pairs_and_refuses_gradients_without_names(world_of_one: pc.Group) -> None:
+    reducer = GradientReducer([("a", np.zeros(2))])
+    assert reducer.reduce([("a", np.ones(2))])["a"].tolist() == [1, 1]
+    for wrong in ([np.ones(3)], np.ones(3), None):
+        with pytest.raises(pc.InvalidArgument, match=r"dict\(zip\(names, gradients\)\)"):
+            reducer.reduce(wrong)  # type: ignore[arg-type]
+    assert reducer.reduce({"a": np.ones(2)})["a"].tolist() == [1, 1]

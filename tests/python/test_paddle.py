@@ -465,3 +465,13 @@ def test_pycollective_imports_no_paddle_and_a_module_of_that_name_does_no_harm(t
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout.startswith("[[1.0, 1.0], [1.0, 1.0]] 2 [bytearray(b'a')]\n"), ended.stderr
     assert "is a Tensor, not an array" in ended.stdout
+
+
+def test_a_seed_is_for_paddle_too() -> None:
+    def drawn(seed: int) -> list[float]:
+        pc.seed(seed, per_rank=False)
+        return list(paddle.rand([4]).numpy())
+
+    first = drawn(3)
+    assert drawn(4) != first
+    assert drawn(3) == first
