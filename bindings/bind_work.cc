@@ -207,12 +207,22 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
   });
 }
 
+// Whether the call is done, or what is asked of one on a GPU: without the GIL, since the driver may not answer while a thread is
+// stuck inside NCCL.
+template <class Ask>
+bool at_once(const WorkObject& work, Ask&& ask) {
+  if (work.gpu == nullptr) return work.call->call().done();
+  const auto gpu = work.gpu;  // the object may be cleared meanwhile
+  const WithoutGil released;
+  return ask(gpu->started());
+}
+
 PyObject* work_done(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
     work.state->ended_calls->settle();
-    const bool done = work.gpu != nullptr ? work.gpu->started().done() : work.call->call().done();
+    const bool done = at_once(work, [](const StartedDeviceCall& call) { return call.done(); });
     return PyBool_FromLong(done ? 1 : 0);
   });
 }
@@ -221,8 +231,7 @@ PyObject* work_is_queued(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
-    const bool queued =
-        work.gpu != nullptr ? work.gpu->started().precedes_at_once() : work.call->call().done();
+    const bool queued = at_once(work, [](const StartedDeviceCall& call) { return call.precedes_at_once(); });
     return PyBool_FromLong(queued ? 1 : 0);
   });
 }

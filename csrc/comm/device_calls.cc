@@ -23,8 +23,9 @@ constexpr const char* kNotQueued =
     "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
 // Between two looks at calls that run, and where somebody is to hear of their end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
-// After its deadline: by then the poller has asked for the last time, or the driver does not answer it.
-constexpr std::chrono::milliseconds kOverdue{50};
+// Rounds of the watcher in which the poller waits for one answer of the driver: then it does not answer. Not a time, in which the
+// whole process may have been stopped.
+constexpr int kOverdueRounds = 5;
 constexpr auto kNever = std::chrono::milliseconds::max();
 
 // For the calls that come after one from which the program took its array back.
@@ -133,7 +134,7 @@ void DeviceCalls::ask_threads_to_stop() {
 }
 
 // The poller may wait for a driver that does not answer, even after an abort. It is left behind then, with all that it looks at
-// but the group, which failure_ keeps it from.
+// but the group and the clock, which it does not ask any more: failure_ is set.
 void DeviceCalls::stop_threads() {
   const std::lock_guard stop_lock(stop_mutex_);
   if (!watcher_.joinable()) return;
@@ -142,7 +143,8 @@ void DeviceCalls::stop_threads() {
   settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, and that comes back
   const bool ended = settled_.wait_for(lock, patience_, [this] { return poller_ended_; });
   if (!ended) {
-    if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
+    if (failure_.is_ok())
+      failure_ = Status(Code::kTimeout, "the GPU's driver does not answer, so this group cannot be closed");
     kept_ = shared_from_this();
   }
   lock.unlock();
@@ -297,6 +299,7 @@ void DeviceCalls::poll() {
     if (idle) settled_.notify_all();
     idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
     polls_again_in_ = {};
+    ++question_;
     if (stopping_) break;
     lock.unlock();
     poll_calls();
@@ -339,34 +342,36 @@ void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
 }
 
 // How a call that was queued ended on the GPU, as far as that has been seen.
-std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well) const {
+std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, TimePoint at) const {
   if (call.on_gpu_->in_graph()) return Status::ok();
   std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
-  if (!end && clock_.now() >= call.due_) end = call.on_gpu_->outcome();  // it may have ended meanwhile
+  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended meanwhile
   return end;
 }
 
 // Why a call has failed, and whether the other ranks are still to be told. Null: it has not.
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
-                                                               const std::optional<Status>& on_gpu) const {
+                                                               const std::optional<Status>& on_gpu,
+                                                               TimePoint at) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
   if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch))
     return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
   // Without `compared` the comparison says which rank is missing.
-  if (compared && !on_gpu && clock_.now() >= call.due_)
+  if (compared && !on_gpu && at >= call.due_)
     return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
   return std::nullopt;
 }
 
 // The same, as far as it shows without asking the driver, which may not answer.
-std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Call& call) const {
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Call& call,
+                                                                       bool is_silent) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   const bool queued = call.is_queued();
   if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
-  if (compared && clock_.now() >= call.due_ + (queued ? kOverdue : std::chrono::milliseconds(0)))
+  if (compared && (!queued || is_silent) && clock_.now() >= call.due_)
     return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
                      true);
   if (call.may_be_stuck() && interrupted_ && interrupted_(call.thread_, call.began()))
@@ -375,12 +380,13 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Cal
 }
 
 void DeviceCalls::poll_calls() {
+  const TimePoint at = clock_.now();  // now: if this thread is left behind, the clock does not outlive it
   const Status trouble = executor_->look_around();
   std::vector<std::shared_ptr<Call>> ended;
   for (const std::shared_ptr<Call>& each : running()) {
     if (!each->is_queued()) continue;
-    const std::optional<Status> on_gpu = end_on_gpu(*each, trouble.is_ok());
-    if (const auto failure = failure_of(*each, on_gpu)) {
+    const std::optional<Status> on_gpu = end_on_gpu(*each, trouble.is_ok(), at);
+    if (const auto failure = failure_of(*each, on_gpu, at)) {
       fail(failure->first, failure->second);
     } else if (each->compared() && on_gpu) {
       ended.push_back(each);
@@ -390,9 +396,19 @@ void DeviceCalls::poll_calls() {
   if (!trouble.is_ok()) fail(trouble, true);
 }
 
+// Asked once in a round of the watcher.
+bool DeviceCalls::driver_is_silent() {
+  const std::lock_guard lock(mutex_);
+  const bool is_the_same = polls_again_in_ == std::chrono::milliseconds(0) && question_ == overdue_;
+  overdue_rounds_ = is_the_same ? overdue_rounds_ + 1 : 0;
+  overdue_ = question_;
+  return overdue_rounds_ >= kOverdueRounds;
+}
+
 void DeviceCalls::look_for_failures() {
+  const bool is_silent = driver_is_silent();
   for (const std::shared_ptr<Call>& each : running())
-    if (const auto failure = failure_beside_gpu(*each)) fail(failure->first, failure->second);
+    if (const auto failure = failure_beside_gpu(*each, is_silent)) fail(failure->first, failure->second);
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
 }
 
@@ -442,6 +458,11 @@ Status DeviceCalls::close(double timeout_s) {
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
   }
   stop_threads();  // a communicator that is closed looks like one that has failed
+  if (const Status failed = first_failure(); !failed.is_ok()) {
+    wait_for_abort(kAbort);
+    group_.quit(failed);
+    return failed;
+  }
   return executor_->close(group_.waiting_until(deadline));
 }
 
@@ -481,6 +502,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
     this->end(State::kDone);
     return Status::ok();
   }
+  if (state() == State::kDone) return Status::ok();  // the group may have been closed since
   Status ended = end.status();
   bool ends_all = true;  // it cannot end well any more, on any rank
   if (end.is_ok()) {

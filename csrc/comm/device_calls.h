@@ -54,7 +54,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
     Interrupted interrupted = {};
-    // How long its threads may take to end before they are left behind: one may wait for a driver that never answers.
+    // How long the poller may take to end before it is left behind: it may wait for a driver that never answers.
     std::chrono::milliseconds patience{5'000};
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
@@ -87,6 +87,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status settle(double timeout_s);
   // All members, after the same calls. Errors: also what went wrong earlier and no call has raised.
   Status close(double timeout_s);
+  void begin_abort(const Status& why) { fail(why, false); }  // does not wait; abort() follows
   void abort(const Status& why);
 
  private:
@@ -111,10 +112,11 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   void stop_threads();
   void poll_calls();
   void look_for_failures();
-  std::optional<Status> end_on_gpu(const Call& call, bool is_well) const;
-  std::optional<std::pair<Status, bool>> failure_of(const Call& call,
-                                                    const std::optional<Status>& on_gpu) const;
-  std::optional<std::pair<Status, bool>> failure_beside_gpu(const Call& call) const;
+  bool driver_is_silent();
+  std::optional<Status> end_on_gpu(const Call& call, bool is_well, TimePoint at) const;
+  std::optional<std::pair<Status, bool>> failure_of(const Call& call, const std::optional<Status>& on_gpu,
+                                                    TimePoint at) const;
+  std::optional<std::pair<Status, bool>> failure_beside_gpu(const Call& call, bool is_silent) const;
   void take_out(const std::vector<std::shared_ptr<Call>>& ended);
   void end_all(std::unique_lock<std::mutex>& lock);
 
@@ -140,6 +142,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   bool stopping_ = false;
   bool watcher_sleeps_ = false, watcher_ended_ = false, poller_ended_ = false;
   std::chrono::milliseconds polls_again_in_{0};  // the poller, which sleeps until then; 0: it asks
+  uint64_t question_ = 0;                        // how often it has asked, with this time
+  uint64_t overdue_ = 0;                         // the question that it was at in the watcher's last rounds
+  int overdue_rounds_ = 0;                       // how many these are
   std::shared_ptr<DeviceCalls> kept_;            // itself, for a thread that was left behind
 
   std::mutex stop_mutex_;         // guards the end of what follows

@@ -289,6 +289,8 @@ void DeviceGroups::abort(const Status& why) {
   }
   for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
   message_lines_.abort(why);
+  for (const std::shared_ptr<GroupOnGpus>& each : all)
+    each->begin_abort(why);  // all at once: one may take seconds
   for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
 }
 

@@ -101,6 +101,12 @@ Status GroupOnGpus::close(double timeout_s) {
   return first;
 }
 
+void GroupOnGpus::begin_abort(const Status& why) {
+  for (const Way* const way : {&nccl_, &peers_}) {
+    if (way->is_ok()) way->value()->begin_abort(why);
+  }
+}
+
 void GroupOnGpus::abort(const Status& why) {
   for (const Way* const way : {&nccl_, &peers_}) {
     if (way->is_ok()) way->value()->abort(why);

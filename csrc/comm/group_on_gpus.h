@@ -42,6 +42,7 @@ class GroupOnGpus {
   bool is_in_stream_order(const UserCall& call) const;
   Status settle(double timeout_s);  // DeviceCalls; what goes through the host has been waited for
   Status close(double timeout_s);
+  void begin_abort(const Status& why);  // does not wait; abort() follows
   void abort(const Status& why);
 
   Communicator& group() const { return group_; }

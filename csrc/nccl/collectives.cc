@@ -182,10 +182,10 @@ void call(const Translation& translation, Collective collective, Issue& issue) {
 
 // A list is one call for each of its pieces, in one group: NCCL runs them as one.
 template <class Each>
-void each_block(const Request& request, Each&& each) {
+void each_block(const Request& request, const Issue& issue, Each&& each) {
   const Scattered* const list = request.in.list != nullptr ? request.in.list : request.out.list;
   if (list == nullptr) return each(request);
-  for (std::size_t begin = 0; begin < list->nbytes();) {
+  for (std::size_t begin = 0; begin < list->nbytes() && issue.goes_on();) {
     const std::span<std::byte> bytes = list->at(begin, list->nbytes());
     const auto narrow = [&](auto& side) {
       if (side.list == nullptr) return;
@@ -227,7 +227,7 @@ Status reduce_by(Communicator& communicator, const Request& request, const WaitC
     PC_ASSIGN_OR_RETURN(op, communicator.make_scaled_sum(how.dtype, &how.scalar, context));
   }
   const Status status = communicator.grouped(context, [&](Issue& issue) {
-    each_block(request, [&](const Request& block) {
+    each_block(request, issue, [&](const Request& block) {
       Translation translation(communicator, block, {how.dtype, how.per_element});
       translation.reduces_with(op);
       call(translation, request.collective, issue);
@@ -282,7 +282,7 @@ Status issue(Communicator& communicator, const Request& request, void* barrier_w
   if (is_empty(request, communicator.size())) return communicator.check();
   if (reduces(request.collective)) return reduce_by(communicator, request, context);
   return communicator.grouped(context, [&](Issue& all) {
-    each_block(request, [&](const Request& block) {
+    each_block(request, all, [&](const Request& block) {
       call(Translation(communicator, block, moved(dtype_of(request))), request.collective, all);
     });
   });

@@ -55,7 +55,8 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
   // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
   CommHandle handle = nullptr;
-  bool left_inside = false;  // the last call that was made aside: its context ended before NCCL answered
+  // What has become of the last call that was to be made aside: its context ended before NCCL answered; it was not made at all.
+  bool left_inside = false, left_out = false;
   std::vector<RedOp> ops;
   // Whose handle NCCL may still write, because making them did not settle.
   std::vector<std::shared_ptr<Core>> unsettled;
@@ -176,12 +177,14 @@ Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode
       std::this_thread::sleep_for(kUnsettledPause);
   };
   left_inside = false;
+  left_out = true;
   std::thread thread;
   PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
   const WaitEnd end =
       poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
   if (end != WaitEnd::kReady && shared->moves(Stage::kWaits, Stage::kNotMade))
     return thread.join(), ended(call, end);
+  left_out = false;
   left_inside = end != WaitEnd::kReady;
   Status status = left_inside ? ended(call, end) : shared->entered;
   if (!left_inside) status = status.is_ok() ? outcome(call, shared->answer, context) : fail(status);
@@ -352,10 +355,10 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   const ReturnCode start = core.api().group_start();
   if (start != ReturnCode::kSuccess) {
     core.may_be_stuck.store(false, std::memory_order_release);
-    return core.refused("ncclGroupStart", start, context);
+    return core.stop.load() ? core.why_aborted() : core.refused("ncclGroupStart", start, context);
   }
   Issue issue(core.api(), handle, core.stop);
-  calls(each, issue);
+  if (issue.goes_on()) calls(each, issue);
   const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
   core.may_be_stuck.store(false, std::memory_order_release);
   if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be gone
@@ -480,9 +483,11 @@ Status Communicator::Core::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
   const auto finalize = [api = means.api, comm = handle] { return api->comm_finalize(comm); };
   PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
-  const auto destroy = [this] { return api().comm_destroy(std::exchange(handle, nullptr)); };
+  CommHandle const own = std::exchange(handle, nullptr);  // an abort meanwhile finds nothing
+  const auto destroy = [api = means.api, own] { return api->comm_destroy(own); };
   const auto late = [this](ReturnCode) { state.store(State::kDead); };
   const Status destroyed = aside("ncclCommDestroy", destroy, late, context);
+  if (left_out) handle = own;
   State failed = State::kFailed;
   if (left_inside) {
     state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL comes back
@@ -543,6 +548,13 @@ struct Abortion {
     if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
       code = answer;
   }
+  // Those that are not dead may come to be, or never.
+  void leak() {
+    for (const auto& core : cores) {
+      State aborting = State::kAborting;
+      core->state.compare_exchange_strong(aborting, State::kLeaked);
+    }
+  }
   void run() {
     const Result<std::shared_ptr<void>> current = cores.front()->enter_thread();
     std::vector<std::unique_lock<std::mutex>> locks;
@@ -550,13 +562,18 @@ struct Abortion {
     const Api& api = cores.front()->api();
     const bool together = cores.size() > 1;
     if (together) take_code(api.group_start());
+    std::vector<std::shared_ptr<Core>> freed;
     for (const auto& core : cores) {
       if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
         take_code(api.comm_abort(handle));
+      else if (core->left_inside)
+        continue;  // ncclCommDestroy has it, and tells when it is dead
+      freed.push_back(core);
       core->ops.clear();
     }
     if (together) take_code(api.group_end());
-    for (const auto& core : cores) core->state.store(State::kDead);
+    for (const auto& core : freed) core->state.store(State::kDead);
+    leak();
     locks.clear();
     done.store(true, std::memory_order_release);
   }
@@ -577,12 +594,15 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   }
   if (all.empty()) return Status::ok();
   std::vector<std::thread> threads;
+  Status status;
   for (const auto& each : all) {
     try {
       threads.emplace_back([each] { each->run(); });
-    } catch (const std::system_error&) {  // none can be had: then in this one, which may take long
-      each->run();
+    } catch (const std::system_error& error) {  // not in this one, which may not come back
       threads.emplace_back();
+      each->leak();
+      each->done.store(true);
+      status = Status(Code::kSystem, std::string("no thread can be had for ncclCommAbort: ") + error.what());
     }
   }
 
@@ -590,7 +610,6 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   const std::atomic<bool> never{false};
   const double patience = means.abort_patience_s;
   const WaitContext context{Deadline::after(patience, means.clock->now())};
-  Status status;
   for (std::size_t i = 0; i < all.size(); ++i) {
     Aborting& each = *all[i];
     const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
@@ -601,10 +620,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
       continue;
     }
     threads[i].detach();
-    for (const auto& core : each.cores) {
-      State aborting = State::kAborting;
-      core->state.compare_exchange_strong(aborting, State::kLeaked);
-    }
+    each.leak();
     status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(patience) +
                                         " s: the communicator and its GPU memory are leaked");
   }

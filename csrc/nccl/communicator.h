@@ -12,7 +12,7 @@
 // the GPU. Its own context cannot end it then. abort() from another thread does: it waits for no thread that is stuck, and NCCL
 // lets the stuck call return as soon as the abort has begun. NCCL frees the communicator meanwhile, and nothing of it up to 2.28
 // makes the abort wait for the call: a call that does not look at its abort flag for half a second reads memory that is gone.
-// Nothing is issued once an abort has begun.
+// Nothing is issued once an abort has begun, but for the call before which its thread has just asked.
 //
 // Errors. ncclInvalidArgument (4) is the caller's fault. If the call had no effect the communicator is as good as before; but NCCL
 // may keep it as its asynchronous error, and then it is as failed as after all other codes: only abort() and, maybe, shrink() are
@@ -79,6 +79,8 @@ class Issue {
     }
     return false;
   }
+  // Whether another call may follow.
+  bool goes_on() const { return refusal_ == ReturnCode::kSuccess && !stop_.load(std::memory_order_acquire); }
   std::string_view refused() const { return refused_; }
   ReturnCode refusal() const { return refusal_; }  // kSuccess: there was none
 
