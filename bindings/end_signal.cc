@@ -18,8 +18,8 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::size_t kMostHandlers = 8;
 
-// What the handlers may touch. A handler of the program that was found keeps its place: one of ours calls it for good, whoever
-// calls that one, or puts it back later.
+// What the handlers may touch. A handler of the program that has been found keeps its place, and note<place> calls it from then on,
+// also where other code restores note<place> or calls it.
 struct Watched {
   std::array<struct sigaction, kMostHandlers> handlers{};  // each is written before ours for it is installed
   std::size_t count = 0;                                   // guarded by the GIL

@@ -109,7 +109,8 @@ NAMES: dict[str, str] = {
     "Barrier group_barrier gloo_barrier mpi_barrier monitored_barrier wait_for_everyone": (
         "pc.barrier(timeout=60), which names who is missing"
     ),
-    "functional stream": "pc.allreduce(x) and so on; those with gradients are in pc.torch.functional and pc.jax",
+    "functional stream communication": "pc.allreduce(x) and so on; those with gradients are in pc.torch.functional "
+    "and pc.jax",
     "all_gather_object": "pc.allgather_object(x)",
     "broadcast_object_list bcast_val bcast_object": "pc.broadcast_object(x)",
     "scatter_object_list": "pc.scatter_object(xs)",
@@ -122,6 +123,8 @@ NAMES: dict[str, str] = {
     "ProcessRaisedException ProcessExitedException": "leave it out: pc.run() raises what the function has raised, "
     "with a pc.RemoteError as its cause, and pc.PeerFailure where a rank was killed",
     "DistError DistBackendError DistNetworkError DistStoreError": "pc.CollectiveError",
+    "record": "leave it out: pycollective run shows which rank failed first, with its error",
+    "register_comm_hook GradBucket": 'compression="bf16" of pc.torch.DataParallel, or pc.GradientReducer by hand',
     "Abort": "sys.exit(1): the launcher then ends the other ranks",
     "elastic": "pycollective run --max-restarts 3, which starts all ranks again when one has failed",
     "DistributedDataParallel DDP": "pc.torch.DataParallel(model)",
@@ -142,7 +145,7 @@ NAMES: dict[str, str] = {
         "pc.data.Sampler(len(dataset)), with shuffle=True or replacement=True; epochs go on by themselves"
     ),
     "BatchSampler DistributedBatchSampler": "pc.data.BatchSampler(len(dataset), global_batch_size=64)",
-    "StreamSampler": "pc.data.shard(stream)",
+    "StreamSampler QueueDataset": "pc.data.shard(stream)",
     "DataLoader": "pc.data.DataLoader(dataset, global_batch_size=64)",
     "AverageMeter Meter": "pc.metrics.Meter()",
     "accuracy": "pc.metrics.accuracy(scores, labels, topk=(1, 5))",
@@ -173,7 +176,9 @@ NAMES: dict[str, str] = {
 
 # Attributes of objects, behind their type.
 ATTRIBUTES: dict[str, str] = {
-    "Group.key": "leave it out: a group of ours needs no name; g.ranks are its members",
+    "Group.is_member": "g is not None: pc.group([0, 2]) is None on ranks outside",
+    "Group.process_group": "g itself",
+    "Group.key Group.id Group.name Group.comp_node": "leave it out: a group needs no name; its members are g.ranks",
     "Group.is_single_machine": "g.local_size == g.size",
     "Group.proc_ranks Group.process_ids": "g.ranks",
     "Group.nranks Group.world_size": "g.size",
@@ -204,6 +209,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.clone": "store itself, which all threads may use",
     "Store.set_timeout Store.timeout": "timeout= of the call, or pc.init(timeout=60)",
     "Store.group_barrier Store.barrier": "pc.barrier(timeout=60)",
+    "Store.has_extended_api": "leave it out: every store has all calls",
     "Store.bcast_val": "pc.broadcast_object(x)",
     "Mesh.get_group": 'mesh["dp"]',
     "Mesh.get_local_rank": 'mesh["dp"].rank',
@@ -215,6 +221,8 @@ ATTRIBUTES: dict[str, str] = {
     "Meter.avg": "meter.mean, of this rank; over all ranks meter.compute()",
     "Meter.global_avg Meter.all_reduce": "meter.compute(), over all ranks",
     "Meter.val Meter.value": "meter.mean; the last value alone is not kept",
+    "Meter.synchronize_between_processes": "meter.compute(), over all ranks",
+    "Meter.display": 'pc.print(f"loss {meter.mean:.4e}")',
     "Meter.sum": "meter.total",
     "Meter.count": "meter.weight",
     "DataParallel.scale_loss": "leave it out: the mean over ranks needs no scaled loss",
@@ -294,11 +302,11 @@ OPTIONS: dict[str, str] = {
     "--num-processes --nprocs --npernode -npernode -ppn --ppn --ntasks-per-node": "-n 4",
     "-N": "--nnodes 2 for machines, -n 4 for the ranks of each",
     "-c": "-- python -c 'code', behind our own options",
-    "--gpu --devices --gpu-ids --gpu_ids --xpus --num_gpus --num-gpus": "--gpus 0,1",
+    "--gpu --devices --gpu-ids --gpu_ids --xpus --npus --num_gpus --num-gpus": "--gpus 0,1",
     "--node_rank --machine_rank --machine-rank --rank --rank-start": "--node-rank 0",
     "--nnode --num_machines --num-machines --num_nodes --num-nodes --nodes": "--nnodes 2",
     "--master-addr --master_addr --master-ip --master_ip --main_process_ip --rdzv-endpoint --rdzv_endpoint --ips "
-    "--master-port --master_port --main_process_port --start_port --port": "--master HOST:PORT",
+    "--master-port --master_port --main_process_port --port": "--master HOST:PORT",
     "--rdzv-backend --rdzv_backend --rdzv-id --rdzv_id --rdzv-conf --rdzv_conf --standalone --job_id "
     "--monitor-interval": (
         "nothing: ranks of one machine meet by themselves, those of several by --nnodes, --node-rank and --master"
@@ -310,7 +318,8 @@ OPTIONS: dict[str, str] = {
     "--numa-binding --numa_binding --bind-to --map-by": "nothing: numactl or taskset around the command binds ranks",
     "--run_mode --run-mode --servers --trainers --server_num --trainer_num": "nothing: there are no parameter servers; "
     "a small one is `with pc.serving(function):` and pc.call(function, rank=0)",
-    "--with_gloo --gloo_port --local-addr --local_addr --sort_ip --event-log-handler --event_log_handler "
+    "--with_gloo --gloo_port --start_port --auto_cluster_config --duplicate-stdout-filters "
+    "--local-addr --local_addr --sort_ip --event-log-handler --event_log_handler "
     "--log_overwrite --enable_gpu_log --auto_parallel_config --auto_tuner_json --legacy --elastic_timeout "
     "--logs-specs --logs_specs --signals-to-handle --virtual-local-rank --virtual_local_rank": "nothing: leave it out",
     "--config_file --config-file": "nothing: there is no such file; options and environment variables say all",
@@ -330,6 +339,9 @@ OPTIONS: dict[str, str] = {
 TOO_MANY_OF: dict[str, str] = {
     "Meter.__init__": 'leave them out: a Meter has no name and no format; pc.print(f"loss {meter.mean:.4e}") shows it',
 }
+
+# Arguments of one call, behind its name, that are no words of others elsewhere.
+ARGUMENTS_OF: dict[str, str] = {"Meter.update n": "weight=3"}
 
 BARE_NAMES = re.compile(r"\w+=(, or \w+=)*")
 BARE = re.compile(
@@ -467,7 +479,8 @@ def advise(error: TypeError, function: Callable[..., object], given: Iterable[st
     others = [each for each in given if each not in own and each != found[1]] if found[1] else []
     if [(each.name, each.kind) for each in parameters[:1]] == [("group", by_order)]:
         own.discard("group")  # the call is a method of that, too
-    advice = of_argument(found[1] or found[2], own)
+    here = ARGUMENTS_OF.get(f"{function.__qualname__} {found[1]}")
+    advice = _written(here) if here else of_argument(found[1] or found[2], own)
     more = [f"'{each}': {of_argument(each, own) or 'there is none either'}" for each in others]
     if advice or more:
         error.args = (f"{found[0]}: {'; '.join([advice or 'there is none', *more])}",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from pycollective import _core, lifetime, store_codec
@@ -145,7 +146,7 @@ class Store:
 
 def _joined(prefix: str, key: str) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"a key must be a str, not {type(key).__name__}")
+        raise TypeError(f"a key must be a str, not {type(key).__name__}{_instead(key)}")
     if not key:
         raise InvalidArgument("a key must not be empty")
     try:
@@ -153,6 +154,13 @@ def _joined(prefix: str, key: str) -> str:
     except UnicodeEncodeError:
         raise InvalidArgument(f"the key {key!r} is no Unicode text") from None
     return f"{prefix}/{key}" if prefix else key
+
+
+def _instead(key: object) -> str:
+    """What torch's stores take in the place of a key."""
+    if isinstance(key, (list, tuple)):
+        return ": give keys one by one, as store.wait(*keys)"
+    return ": give a time by its name, as timeout=10" if isinstance(key, (int, float, timedelta)) else ""
 
 
 def _checked(timeout: float | None) -> float | None:

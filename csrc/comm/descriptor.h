@@ -14,6 +14,8 @@
 
 namespace pc {
 
+constexpr uint32_t kWorldGroup = 0;  // the number of the group of all ranks
+
 // What tells a group from all others in the fingerprints of its calls: its number, and its members in their order.
 uint64_t identity_of(uint32_t group, std::span<const Rank> world_ranks);
 // Of a call in the group of this identity.

@@ -54,7 +54,7 @@ uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
 // At the entry of a later call. The first cause speaks again.
 Status GroupCalls::cause() const {
   return Status(cause_.code(), "an earlier call ended " +
-                                   std::string(group_ == 0 ? "the world" : "this group") + ": " +
+                                   std::string(group_ == kWorldGroup ? "the world" : "this group") + ": " +
                                    cause_.to_string())
       .with_rank(names_.rank())
       .with_peer(cause_.peer())

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "comm/bootstrap.h"
+#include "comm/descriptor.h"
 #include "comm/group_communicator.h"
 #include "comm/islands.h"
 #include "comm/offered_message.h"
@@ -24,7 +25,6 @@
 namespace pc {
 namespace {
 
-constexpr uint32_t kWorldGroup = 0;
 // In the number of a group: make_group_beside(), and of those make_line(), with both ranks below.
 constexpr uint32_t kBesideBit = 0x8000'0000, kLineBit = 0x4000'0000;
 constexpr Rank kMostInLines = 1 << 14;

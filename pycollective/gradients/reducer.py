@@ -256,13 +256,7 @@ class GradientReducer:
         The gradients given stay as they are, so write `gradients = reducer.reduce(gradients)`. Returns and raises as
         finish(); InvalidArgument before anything is sent.
         """
-        try:
-            gradients = dict(gradients)
-        except (TypeError, ValueError):
-            raise InvalidArgument(
-                "GradientReducer: gradients must be a dict or (name, gradient) pairs: give names, as "
-                "dict(zip(names, gradients))"
-            ) from None
+        gradients = _by_name(gradients)
         for name, gradient in gradients.items():
             place = self._place(name)
             if gradient is not place.view:
@@ -355,6 +349,20 @@ def _gpu_of(x: Any) -> Any:
 def _slot(name: str, x: Any) -> Slot:
     library = library_of(x)
     return Slot(name, library.shape(x), library.dtype(x), library.nbytes(x), library.order(x))
+
+
+def _by_name(gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    try:
+        pairs = list(gradients.items() if isinstance(gradients, Mapping) else gradients)
+        by_name = dict(pairs)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "GradientReducer: gradients must be a dict or (name, gradient) pairs: give names, as "
+            "dict(zip(names, gradients))"
+        ) from None
+    if len(by_name) < len(pairs):
+        raise InvalidArgument("GradientReducer: two gradients have one name")
+    return by_name
 
 
 def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) -> Iterable[tuple[str, Any]]:

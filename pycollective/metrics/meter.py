@@ -45,6 +45,7 @@ class Meter:
         self.total = 0.0
         self.weight = 0.0
 
+    @advised
     def update(self, value: Any, weight: Any = 1) -> None:  # noqa: ANN401
         """Counts `value` as the mean of `weight` samples; or another Meter, with the weight that it has.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,20 @@ def test_a_public_class_has_what_it_lists() -> None:
         assert [
             name for name in dir(owner) if name != "__abstractmethods__" and not hasattr(owner, name)
         ] == []
+
+
+def test_arguments_of_other_stores_and_meters_are_answered(world_of_one: pc.Group) -> None:
+    store: Any = pc.store()
+    for call in (store.wait, store.check):
+        with pytest.raises(
+            TypeError, match=r"a key must be a str, not list: give keys one by one, as store\.wait"
+        ):
+            call(["a"])
+    for late in (1, timedelta(seconds=1)):
+        with pytest.raises(
+            TypeError, match=f"not {type(late).__name__}: give a time by its name, as timeout="
+        ):
+            store.wait("a", late)
+    meter: Any = pc.metrics.Meter()
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'n': write weight="):
+        meter.update(0.5, n=3)

@@ -363,4 +363,6 @@ def test_a_step_takes_pairs_and_refuses_gradients_without_names(world_of_one: pc
     for wrong in ([np.ones(3)], np.ones(3), None):
         with pytest.raises(pc.InvalidArgument, match=r"dict\(zip\(names, gradients\)\)"):
             reducer.reduce(wrong)  # type: ignore[arg-type]
+    with pytest.raises(pc.InvalidArgument, match="two gradients have one name"):
+        reducer.reduce([("a", np.ones(2)), ("a", np.ones(2))])
     assert reducer.reduce({"a": np.ones(2)})["a"].tolist() == [1, 1]
