@@ -511,6 +511,25 @@ TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(DeviceWorld, a_wait_beside_a_close_ends_well_and_leaves_the_group_as_it_is) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    for (int round = 0; round < 10; ++round) {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+      PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
+      Status waited;
+      std::thread waits([&] { waited = started->wait(-1); });
+      const Status closed = calls->close(-1);
+      waits.join();
+      PC_TRY(waited);
+      PC_TRY(closed);
+      PC_TRY(host_sum(group));
+    }
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
   nccl::testing::StepClock clock(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(1, [&](Runtime&, Communicator& group) -> Status {
