@@ -180,6 +180,24 @@ Status place(DeviceGroups& gpus, Request& request, int* device) {
   return Status::ok();
 }
 
+// Arrays that lie behind each other are one piece of the list, though they may be allocations of their own. `cut` gets the list
+// in smaller pieces then, and has to outlive the request.
+Status cut_at_allocations(DeviceGroups& gpus, const PreparedCall& call, Request& request,
+                          std::unique_ptr<const Scattered>* cut) {
+  if (call.list == nullptr || !call.list->has_joined()) return Status::ok();
+  PC_ASSIGN_OR_RETURN(*cut, gpus.within_allocations(call.list->list()));
+  if (*cut == nullptr) return Status::ok();
+  const Buffer whole = call.list->buffer();
+  const auto replace = [&](auto& buffer) {
+    if (buffer.data != whole.data || buffer.list != whole.list) return;
+    buffer.data = nullptr;
+    buffer.list = cut->get();
+  };
+  replace(request.in);
+  replace(request.out);
+  return Status::ok();
+}
+
 }  // namespace
 
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {
@@ -230,6 +248,8 @@ Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
     int device = 0;
     PC_TRY(place(gpus, request, &device));
+    std::unique_ptr<const Scattered> cut;
+    PC_TRY(cut_at_allocations(gpus, call, request, &cut));
     if (made.call.kind != UserCall::Kind::kCollective) {
       PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages,
                           gpus.messages_of(communicator, device));

@@ -19,6 +19,12 @@ class Scattered {
       pieces_.push_back({data, nbytes_});
     nbytes_ += nbytes;
   }
+  // The same as a piece of its own, also directly behind the last one.
+  void add_apart(std::byte* data, std::size_t nbytes) {
+    if (nbytes != 0) pieces_.push_back({data, nbytes_});
+    nbytes_ += nbytes;
+  }
+  std::size_t pieces() const { return pieces_.size(); }
   std::size_t nbytes() const { return nbytes_; }
   // Whether every piece holds a whole number of elements of that size.
   bool holds_whole(std::size_t element_nbytes) const {

@@ -234,6 +234,20 @@ Result<int> DeviceGroups::device_of(const void* array) {
                                             std::string(name_of(found.kind)));
 }
 
+Result<std::unique_ptr<const Scattered>> DeviceGroups::within_allocations(const Scattered& list) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  auto cut = std::make_unique<Scattered>();
+  while (cut->nbytes() < list.nbytes()) {
+    const std::span<std::byte> piece = list.at(cut->nbytes(), list.nbytes() - cut->nbytes());
+    const auto at = reinterpret_cast<cuda::CUdeviceptr>(piece.data());
+    PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found, cuda::classify_pointer(*driver, at));
+    const std::size_t room = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
+    cut->add_apart(piece.data(), std::min(piece.size(), room));
+  }
+  if (cut->pieces() == list.pieces()) return std::unique_ptr<const Scattered>();
+  return std::unique_ptr<const Scattered>(std::move(cut));
+}
+
 Result<int> DeviceGroups::current_device() {
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
   cuda::CUcontext context = nullptr;

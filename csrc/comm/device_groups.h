@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/scattered.h"
 #include "comm/direct_messages.h"
 #include "comm/group_on_gpus.h"
 #include "comm/message_line.h"
@@ -56,6 +57,9 @@ class DeviceGroups {
   static std::string not_known_yet();
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
+  // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
+  // Null: the pieces of `list` do already.
+  Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
 
   // The GPU that this thread uses, or the first.
   Result<int> current_device();

@@ -186,6 +186,9 @@ class Gpu:
         return self.driver.control("queued", ctypes.c_void_p(stream))
 
 
+ADOPTED: list[object] = []  # what the fake driver takes for a GPU's memory until the end
+
+
 class Array:
     """An array on a GPU as CuPy shows it: CUDA's array interface, version 3. FAKE."""
 
@@ -201,6 +204,16 @@ class Array:
         buffer = (ctypes.c_char * filled.nbytes).from_address(self.at)
         self.host = np.frombuffer(buffer, filled.dtype).reshape(filled.shape)  # the same memory
         self.host[...] = filled
+
+    def move_to(self, gpu: Gpu, memory: npt.NDArray[Any]) -> Array:
+        """Lies in these bytes of the host from here on, which are an allocation of their own."""
+        nbytes, self.at = self.host.nbytes, memory.ctypes.data
+        gpu.driver.control("adopt", ctypes.c_void_p(self.at), ctypes.c_size_t(nbytes))
+        ADOPTED.append(memory)
+        moved = memory[:nbytes].view(self.host.dtype).reshape(self.host.shape)
+        moved[...] = self.host
+        self.host = moved
+        return self
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

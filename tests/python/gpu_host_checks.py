@@ -44,6 +44,19 @@ def what_nccl_has_not_goes_through_the_host(group: _core.Group, gpu: Gpu) -> Non
     assert fixed.host.tolist() == [1.5]
 
 
+@ranks(2)
+def arrays_behind_each_other_may_be_allocations_of_their_own(group: _core.Group, gpu: Gpu) -> None:
+    memory = np.zeros(12, np.uint8)
+    parts: Any = [
+        Array(gpu, np.full(3, 10 * i + group.rank), dtype=np.int16).move_to(gpu, memory[6 * i :])
+        for i in range(2)
+    ]
+    group.allreduce(parts)  # of a type that NCCL does not have
+    gpu.drain(None)
+    assert [part.host.tolist() for part in parts] == [[1] * 3, [21] * 3]
+    group.send(parts, 1) if group.rank == 0 else group.recv(parts, 0)
+
+
 @ranks(3)
 def messages_between_gpus(group: _core.Group, gpu: Gpu) -> None:
     after, before = (group.rank + 1) % 3, (group.rank + 2) % 3
