@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "base/env.h"
 #include "base/interfaces.h"
@@ -242,8 +244,11 @@ class PyRuntime {
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (options.size > 1) watch_end_signals();
     if (print_request_) native.print_request = print_request_->event();
-    native.joins_gpus = value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
-                        cuda::may_have_gpu(value_or_throw(*state, env_text(Env::kCudaLib)));
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
+    native.joins_gpus =
+        value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
+        cuda::may_have_gpu(value_or_throw(*state, env_text(Env::kCudaLib)),
+                           visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
     native.epoch = options.epoch;
     native.bind_ips = options.listen;
     native.interrupted = session_->interrupted = interrupt_probe();
