@@ -26,9 +26,9 @@ BackgroundCall::~BackgroundCall() {
 }
 
 bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call) {
-  std::function<void()> on_end;
+  std::function<void(const Status&)> on_end;
   const bool may_wait = waits(group) || call->prepared_->is_message();
-  if (may_wait) on_end = [call] { call->ended(); };
+  if (may_wait) on_end = [call](const Status&) { call->ended(); };
   call->self_ = call;  // first: it may end at once
   const Status status = run(group, [&](Communicator& communicator) {
     Result<std::shared_ptr<AsyncCall>> begun =

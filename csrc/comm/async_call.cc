@@ -128,7 +128,7 @@ void AsyncCall::finish(const std::function<bool()>* probe) {
   context.interrupted = probe;
   Status outcome = work_->wait(context);
   std::unique_ptr<LaunchedWork> ended;
-  std::function<void()> on_end;
+  std::function<void(const Status&)> on_end;
   bool unheard = false;
   {
     const std::lock_guard lock(mutex_);
@@ -143,7 +143,7 @@ void AsyncCall::finish(const std::function<bool()>* probe) {
   ended.reset();
   if (unheard) tell_if_unheard(outcome);
   progress_->forget(id_);
-  if (on_end) on_end();
+  if (on_end) on_end(outcome);
 }
 
 }  // namespace pc

@@ -21,8 +21,8 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   struct Start {
     std::unique_ptr<LaunchedWork> work;
     Deadline deadline = Deadline(TimePoint::max());  // of the call
-    std::function<void()>
-        on_end;  // once, when it has ended, in the thread that ended it; shall not wait. May be empty
+    // Once, when it has ended, in the thread that ended it; shall not wait. May be empty.
+    std::function<void(const Status& outcome)> on_end;
   };
   // Of whoever waits. Who does not keep the runtime alive must look on: its end ends the call.
   enum class Part : uint8_t { kDrives, kLooksOn };
@@ -75,7 +75,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   std::unique_ptr<LaunchedWork> work_;  // null once it has ended. Used by whoever has claimed it
   bool claimed_ = false;
   bool left_alone_ = false;
-  std::function<void()> on_end_;
+  std::function<void(const Status&)> on_end_;
   std::optional<Status> outcome_;
   TimePoint ended_at_{};
 };

@@ -103,7 +103,7 @@ class Communicator {
   // its memory must stay until it has ended. The timeout counts from here.
   struct Async {
     double timeout_s = -1;
-    std::function<void()> on_end = {};  // AsyncCall::Start
+    std::function<void(const Status&)> on_end = {};  // AsyncCall::Start
   };
   virtual Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) = 0;
   virtual Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) = 0;

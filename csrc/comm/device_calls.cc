@@ -103,7 +103,8 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       interrupted_(means.interrupted),
       patience_(means.patience),
       log_(means.log),
-      executor_(std::move(executor)) {
+      executor_(std::move(executor)),
+      agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
   const std::lock_guard lock(mutex_);  // the threads begin at once
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
@@ -184,14 +185,28 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
   PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, started->deadline_));
-  PC_ASSIGN_OR_RETURN(
-      started->on_cpu_,
-      group_.begin_comparison(checked.request, algorithm_of(checked.request.collective, *executor_),
-                              {std::max(started->deadline_.remaining_s(), 0.0)}));
+  PC_TRY(begin_comparison(checked, *started));
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
-  if (strict_) PC_TRY(all_have_made(*started));
+  if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
   PC_TRY(queue(checked, started, std::move(on_end)));
   return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+// A graph is launched when nobody compares: what goes into it is compared before.
+Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
+  const uint32_t number = agreed_->begin();
+  const auto on_end = [agreed = agreed_, number](const Status& outcome) {
+    if (outcome.is_ok()) agreed->agree(number);
+  };
+  Result<std::shared_ptr<AsyncCall>> begun =
+      group_.begin_comparison(call.request, algorithm_of(call.request.collective, *executor_),
+                              {std::max(started.deadline_.remaining_s(), 0.0), on_end});
+  const bool compares = begun.is_ok() && begun.value() != nullptr;
+  if (!compares) agreed_->agree(number);
+  PC_TRY(begun.status());
+  started.on_cpu_ = std::move(begun).value();
+  if (compares && !strict_ && !call.is_captured) call.number = number;
+  return Status::ok();
 }
 
 // The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
@@ -335,6 +350,7 @@ void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
   lock.unlock();
   for (const std::shared_ptr<Call>& each : calls) each->tell();
+  agreed_->stop();
   executor_->abort(failure_);  // nobody changes it any more
   lock.lock();
   aborted_ = true;

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/agreed_calls.h"
 #include "comm/communicator.h"
 #include "comm/device_path.h"
 #include "comm/peer_join.h"
@@ -54,6 +55,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
     Interrupted interrupted = {};
+    std::shared_ptr<cuda::SemaphorePool> semaphores = {};  // null: of its own
     // How long the poller may take to end before it is left behind: it may wait for a driver that never answers.
     std::chrono::milliseconds patience{5'000};
   };
@@ -95,6 +97,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   class Call;
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until) const;
+  Status begin_comparison(cuda::DeviceCall& call, Call& started);
   Status all_have_made(const Call& call);
   Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                std::function<void()> on_end);
@@ -128,7 +131,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const std::chrono::milliseconds patience_;
   const Logger log_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  Turn turn_{"queues a call on the GPU"};  // calls are compared and queued in one order
+  const std::shared_ptr<AgreedCalls> agreed_;  // with the comparisons
+  Turn turn_{"queues a call on the GPU"};      // calls are compared and queued in one order
 
   mutable std::mutex mutex_;           // guards what follows; nobody asks the driver or NCCL with it
   std::condition_variable poll_now_;   // wakes the poller

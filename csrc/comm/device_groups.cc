@@ -17,6 +17,7 @@ DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
       message_lines_(runtime, [this](Communicator& line, int device, void* stream, double timeout_s) {
         return join_line(line, device, stream, timeout_s);
       }) {
+  if (options_.semaphores == nullptr) options_.semaphores = std::make_shared<cuda::SemaphorePool>();
   if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
 }
 
@@ -37,6 +38,7 @@ DeviceCalls::Means DeviceGroups::means(int device) {
   means.log = options_.log;
   means.strict = options_.strict;
   means.interrupted = options_.interrupted;
+  means.semaphores = options_.semaphores;
   const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
   if (!driver.is_ok()) return means.why_not = driver.status(), means;
   means.driver = driver.value();

@@ -34,6 +34,8 @@ class DeviceGroups {
     bool strict = false;   // DeviceCalls::Means
     PeerMeans peers = {};  // DeviceCalls::Means
     DeviceCalls::Interrupted interrupted = {};
+    // DeviceCalls::Means. Its memory is never given back, so that one for the whole process is best.
+    std::shared_ptr<cuda::SemaphorePool> semaphores = {};
   };
   // The runtime of the groups.
   DeviceGroups(Runtime& runtime, Options options);

@@ -195,7 +195,7 @@ void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
                            nullptr,
                            0,
                            {MessagePart::kAnswer, number, nullptr, &kept->second}},
-                          {-1, [kept] {}});
+                          {-1, [kept](const Status&) {}});
 }
 
 Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how,

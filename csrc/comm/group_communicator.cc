@@ -157,7 +157,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
   PC_TRY(usable());
   if (size_ == 1) {
     copy_input(call);
-    if (how.on_end) how.on_end();
+    if (how.on_end) how.on_end(Status::ok());
     return std::make_shared<AsyncCall>(Status::ok());
   }
   PC_TRY(parts_.calls.progress->start());

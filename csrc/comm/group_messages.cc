@@ -175,7 +175,7 @@ void GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswe
                     {},
                     0,
                     {MessagePart::kAnswer, offered.number(), nullptr, &kept->second}},
-                   {timeout_s_, [kept] {}});
+                   {timeout_s_, [kept](const Status&) {}});
 }
 
 Status GroupCommunicator::offer(const OutgoingMessage& message, double timeout_s, uint64_t* number) {

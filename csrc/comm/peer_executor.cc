@@ -171,7 +171,7 @@ Status PeerExecutor::can(const Request& request) const {
   return reduces(request.collective) ? can_reduce_ : Status::ok();
 }
 
-Status PeerExecutor::ready(const cuda::DeviceCall& call) {
+Status PeerExecutor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(
       const bool captured,

@@ -50,7 +50,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   bool in_stream_order() const override { return false; }
   double grace_s() const override;
   Status can(const Request& request) const override;
-  Status ready(const cuda::DeviceCall& call) override;
+  Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
   Status look_around() override { return Status::ok(); }  // what went wrong is the end of some call

@@ -241,7 +241,7 @@ Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& c
   const auto started = std::make_shared<Call>(shared_from_this(), std::move(staging), call.keeps);
   started->on_end_ = std::move(on_end);
   // It keeps `started`, and so the memory, until it has ended.
-  const auto ended = [started, weak = weak_from_this()] {
+  const auto ended = [started, weak = weak_from_this()](const Status&) {
     const std::shared_ptr<StagedCalls> calls = weak.lock();
     if (calls == nullptr) return;
     {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/status.h"
 #include "base/waiter.h"
 #include "cuda/driver.h"
+#include "cuda/timeline_semaphore.h"
 #include "engine/request.h"
 
 namespace pc::cuda {
@@ -42,6 +44,10 @@ struct DeviceCall {
   // Straight on that stream, for callers who would wait for it there at once; else beside it, on a stream of the executor.
   bool in_line = false;
   std::shared_ptr<const void> keeps = {};  // what its arrays need to live, let go when the call has ended
+  // Set by ready(): its stream is being captured into a CUDA graph.
+  bool is_captured = false;
+  // What agreed() reaches when all ranks have made it and the calls before it. Streams go past the call only then; null: at once.
+  std::optional<uint32_t> number = {};
 };
 
 // Thread-safety: all methods. Launches of one group come in the same order on every rank.
@@ -56,13 +62,17 @@ class DeviceExecutor {
   // OK, or kUnsupported and why not: a function of what all ranks know.
   virtual Status can(const Request& request) const = 0;
   // OK, or why this call cannot be queued on its stream now: asked before other ranks hear of it.
-  virtual Status ready(const DeviceCall& call) = 0;
+  virtual Status ready(DeviceCall& call) = 0;
+  // Reaches the number of each call that all ranks have made, by who compares them. Null: streams go past calls at once.
+  virtual std::shared_ptr<TimelineSemaphore> agreed() const { return nullptr; }
   // Queues it. The context is for what the host has to wait for meanwhile.
   virtual Result<std::shared_ptr<DeviceWork>> launch(const DeviceCall& call, const WaitContext& context) = 0;
   // Looks after calls that nobody waits for: lets go of what those keep that have ended. Errors: why no more can be made.
   virtual Status look_around() = 0;
-  virtual std::size_t running() const = 0;               // calls whose arrays it still keeps
-  virtual void abort(const Status& why) = 0;             // everything, now and later
+  virtual std::size_t running() const = 0;  // calls whose arrays it still keeps
+  // Everything, now and later. The floating-point results of calls that have not been agreed are NaN before a stream goes past
+  // them, and agreed() is signalled by nobody else any more.
+  virtual void abort(const Status& why) = 0;
   virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
   // One among those of its ranks that give this color (0 or more), ordered by key; null for a negative color. All ranks call it,
   // after the same calls, for which it waits. If it fails, also on another rank, nothing is left but abort().

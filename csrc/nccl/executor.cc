@@ -2,23 +2,33 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/scattered.h"
+#include "base/start_thread.h"
+#include "cuda/copy.h"
 #include "cuda/host_wait.h"
 #include "nccl/collectives.h"
 
 namespace pc::nccl {
 
 struct Executor::Shared {
-  Shared(cuda::Context its, std::unique_ptr<Communicator> made)
-      : context(std::move(its)),
+  Shared(const Gpu& gpu, std::unique_ptr<Communicator> made)
+      : context(gpu.context),
+        agreed(gpu.agreed),
         events(context),
         communicator(std::move(made)) {}
   const cuda::Context context;
+  const std::shared_ptr<cuda::TimelineSemaphore> agreed;
   cuda::EventPool events;
   const std::unique_ptr<Communicator> communicator;
 
@@ -28,15 +38,58 @@ struct Executor::Shared {
   std::deque<std::shared_ptr<Work>> running;  // guarded by mutex
 };
 
+namespace {
+
+// The floating-point numbers that a call gives this rank; empty: it gives none.
+Buffer floats_from(const Request& request, Rank rank) {
+  const Collective collective = request.collective;
+  const bool is_root = rank == request.root;
+  const bool gives = collective == Collective::kBroadcast                                     ? !is_root
+                     : collective == Collective::kReduce || collective == Collective::kGather ? is_root
+                                                                                              : true;
+  const DType dtype = request.out.dtype;
+  const bool is_float = dtype >= DType::kF16 && dtype <= DType::kF8E5M2;
+  return gives && is_float ? request.out : Buffer();
+}
+
+}  // namespace
+
 class Executor::Work final : public cuda::DeviceWork {
  public:
-  Work(std::shared_ptr<Shared> shared, std::shared_ptr<const void> keeps)
+  Work(std::shared_ptr<Shared> shared, const cuda::DeviceCall& call)
       : shared_(std::move(shared)),
-        keeps_(std::move(keeps)) {}
+        keeps_(call.keeps),
+        in_graph_(call.is_captured),
+        number_(shared_->agreed == nullptr ? std::nullopt : call.number) {
+    if (!number_) return;
+    floats_ = floats_from(call.request, shared_->communicator->rank());
+    if (floats_.list == nullptr) return;
+    list_ = std::make_unique<const Scattered>(*floats_.list);
+    floats_.list = list_.get();
+  }
 
   Status precede(cuda::CUstream stream) override {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-    return cuda::stream_waits(shared_->context.driver(), stream, end());
+    PC_TRY(cuda::stream_waits(shared_->context.driver(), stream, end()));
+    return hold_until_agreed(stream);
+  }
+  // All ranks have made it and the calls before it.
+  bool is_agreed() const { return !number_ || shared_->agreed->has_reached(*number_); }
+  Status hold_until_agreed(cuda::CUstream stream) const {
+    return is_agreed() ? Status::ok() : shared_->agreed->wait_on(stream, *number_);
+  }
+  // Behind its end, on `stream`.
+  Status fill_with_nan(cuda::CUstream stream) const {
+    const cuda::Driver& driver = shared_->context.driver();
+    PC_TRY(cuda::stream_waits(driver, stream, end()));
+    const Location result{floats_.data, floats_.list, 0};
+    for (std::size_t begin = 0; begin < floats_.nbytes();) {
+      const std::span<std::byte> piece = result.at(begin, floats_.nbytes() - begin);
+      PC_TRY(cuda::fill_bytes(driver, reinterpret_cast<cuda::CUdeviceptr>(piece.data()), 0xff, piece.size(),
+                              stream));
+      begin += piece.size();
+    }
+    return Status::ok();
   }
   Result<WaitEnd> wait_on_host(const WaitContext& context) override {
     if (in_graph_)
@@ -47,6 +100,15 @@ class Executor::Work final : public cuda::DeviceWork {
     wait.trouble = [this] { return shared_->communicator->check(); };
     PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host([this] { return ended(); }, wait));
     return end;
+  }
+  Result<WaitEnd> wait_until_let_go(const WaitContext& context) const {
+    cuda::HostWait wait{context};
+    wait.trouble = [this] { return shared_->communicator->check(); };
+    const auto has_ended = [this]() -> Result<bool> {
+      PC_ASSIGN_OR_RETURN(const bool end, ended());
+      return end && is_agreed();
+    };
+    return cuda::wait_on_host(has_ended, wait);
   }
   std::optional<Status> outcome() const override {
     if (in_graph_) return std::nullopt;
@@ -65,6 +127,7 @@ class Executor::Work final : public cuda::DeviceWork {
 
   // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
   bool has_let_go() const {
+    if (!is_agreed()) return false;  // it may be filled
     const Result<bool> end = reached();
     return !end.is_ok() || end.value();
   }
@@ -82,7 +145,10 @@ class Executor::Work final : public cuda::DeviceWork {
         const Result<bool> reached = each->reached();
         return reached.is_ok() && reached.value();
       });
-      for (auto each = in_order.begin(); each != end; ++each) (*each)->reached_ = (*each)->let_go_ = true;
+      for (auto each = in_order.begin(); each != end; ++each) {
+        (*each)->reached_ = true;
+        if ((*each)->is_agreed()) (*each)->let_go_ = true;
+      }
       // An error says something of the one that was asked for alone.
       for (; end != in_order.end() && (*end)->has_let_go(); ++end) (*end)->let_go_ = true;
     }
@@ -95,9 +161,8 @@ class Executor::Work final : public cuda::DeviceWork {
   void keep_nothing() { keeps_ = nullptr; }
 
   // While it is made.
-  Status take_events(bool captured) {
-    in_graph_ = captured;
-    if (captured) {  // what was recorded into a graph cannot be asked for afterwards, so it must not go to the pool
+  Status take_events() {
+    if (in_graph_) {  // what was recorded into a graph cannot be asked for afterwards, so it must not go to the pool
       PC_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::create(shared_->context));
       own_.emplace(std::move(event));
       return Status::ok();
@@ -134,7 +199,10 @@ class Executor::Work final : public cuda::DeviceWork {
 
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<const void> keeps_;  // changed by the thread that takes it out of Shared::running
-  bool in_graph_ = false;
+  const bool in_graph_;
+  const std::optional<uint32_t> number_;  // null: no stream waits until it is agreed
+  Buffer floats_;                         // of its results
+  std::unique_ptr<const Scattered> list_;
   bool is_issued_ = false;          // NCCL has seen its arrays
   bool is_recorded_ = false;        // its end
   std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
@@ -144,14 +212,22 @@ class Executor::Work final : public cuda::DeviceWork {
   std::optional<cuda::Event> own_;
 };
 
-Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context) {
+Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context,
+                                          std::shared_ptr<cuda::SemaphorePool> semaphores) {
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(cuda::Stream graph_stream, cuda::Stream::create(context));
-  return Gpu{context, std::move(stream), std::move(graph_stream)};
+  PC_ASSIGN_OR_RETURN(cuda::Stream refusing_stream, cuda::Stream::create(context));
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<cuda::TimelineSemaphore> agreed, semaphores->take(context));
+  return Gpu{context,
+             std::move(stream),
+             std::move(graph_stream),
+             std::move(refusing_stream),
+             std::move(semaphores),
+             std::move(agreed)};
 }
 
 Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
-    : shared_(std::make_shared<Shared>(gpu.context, std::move(communicator))),
+    : shared_(std::make_shared<Shared>(gpu, std::move(communicator))),
       gpu_(std::make_unique<Gpu>(std::move(gpu))) {}
 
 Executor::~Executor() {
@@ -166,15 +242,16 @@ Status Executor::can(const Request& request) const {
   return can_issue_to(*shared_->communicator, request);
 }
 
-Status Executor::ready(const cuda::DeviceCall& call) {
+Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-  PC_ASSIGN_OR_RETURN(
-      const bool captured,
-      cuda::is_capturing(shared_->context.driver(), static_cast<cuda::CUstream>(call.request.stream)));
-  if (!captured || call.request.collective != Collective::kBarrier || gpu_->word) return Status::ok();
+  PC_ASSIGN_OR_RETURN(call.is_captured, cuda::is_capturing(shared_->context.driver(),
+                                                           static_cast<cuda::CUstream>(call.request.stream)));
+  if (!call.is_captured || call.request.collective != Collective::kBarrier || gpu_->word) return Status::ok();
   return Status(Code::kInvalidArgument,
                 "the first barrier of a group on its GPUs cannot go into a CUDA graph");
 }
+
+std::shared_ptr<cuda::TimelineSemaphore> Executor::agreed() const { return shared_->agreed; }
 
 // Made for the first barrier: giving memory back waits for the whole GPU, so most groups have none.
 Result<void*> Executor::barrier_word() {
@@ -189,15 +266,12 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
                                                            const WaitContext& context) {
   PC_TRY(can(call.request));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-  PC_ASSIGN_OR_RETURN(
-      const bool captured,
-      cuda::is_capturing(shared_->context.driver(), static_cast<cuda::CUstream>(call.request.stream)));
-  const auto work = std::make_shared<Work>(shared_, call.keeps);
-  PC_TRY(work->take_events(captured));
+  const auto work = std::make_shared<Work>(shared_, call);
+  PC_TRY(work->take_events());
   const std::lock_guard in_one_go(shared_->launching);
-  const Status queued = queue(call, captured, *work, context);
+  const Status queued = queue(call, *work, context);
   // What is on the stream by then may need the arrays, also if the rest was refused.
-  if (!captured && work->is_issued()) {
+  if (!call.is_captured && work->is_issued()) {
     const std::lock_guard lock(shared_->mutex);
     shared_->running.push_back(work);
   }
@@ -205,7 +279,8 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
   return std::shared_ptr<cuda::DeviceWork>(work);
 }
 
-Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context) {
+Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context) {
+  const bool captured = call.is_captured;
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = static_cast<cuda::CUstream>(call.request.stream);
   // A stream that waits for one that is captured is captured too, until that capture ends.
@@ -238,7 +313,9 @@ Status Executor::queue(const cuda::DeviceCall& call, bool captured, Work& work, 
   if (shared_->communicator->state() != State::kReady)
     return issued.is_ok() ? shared_->communicator->check() : issued;
   const Status recorded = work.record_end(ours);
-  return issued.is_ok() ? recorded : issued;
+  PC_TRY(issued);
+  PC_TRY(recorded);
+  return call.in_line ? work.hold_until_agreed(ours) : Status::ok();
 }
 
 Status Executor::look_around() {
@@ -264,7 +341,68 @@ void Executor::let_go_of_ended() {
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
 }
 
-void Executor::abort(const Status& why) { (void)shared_->communicator->abort(why); }
+// On a thread of its own, since the driver may not answer. What it fills is kept until it is done.
+struct Executor::Refusal {
+  Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_)
+      : shared(std::move(shared_)),
+        works(std::move(works_)),
+        stream(stream_),
+        signalled(shared->agreed->value() + kFar) {}
+  // Further than any call that is not agreed, and less than half of the circle.
+  static constexpr uint32_t kFar = 1U << 30;
+  Status fill() const {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
+    for (const std::shared_ptr<Work>& each : works) PC_TRY(each->fill_with_nan(stream));
+    return shared->agreed->signal_on(stream, signalled);
+  }
+  void run() {
+    const Status filled = fill();
+    const std::lock_guard lock(mutex);
+    outcome = filled;
+    changed.notify_all();
+  }
+  std::optional<Status> wait(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, patience, [this] { return outcome.has_value(); });
+    return outcome;
+  }
+
+  const std::shared_ptr<Shared> shared;
+  const std::vector<std::shared_ptr<Work>> works;
+  const cuda::CUstream stream;
+  const uint32_t signalled;
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::optional<Status> outcome;  // of queueing it
+};
+
+// The results of calls that have not been agreed are queued to be filled first: an abort frees memory, for which the driver may
+// wait until all streams have come to their ends.
+void Executor::abort(const Status& why) {
+  constexpr std::chrono::milliseconds kQueueing{100}, kAfterAbort{1'000};
+  std::shared_ptr<Refusal> refusal;
+  std::thread thread;
+  if (shared_->agreed != nullptr) {
+    std::vector<std::shared_ptr<Work>> works;
+    {
+      const std::lock_guard lock(shared_->mutex);
+      std::ranges::copy_if(
+          shared_->running, std::back_inserter(works),
+          [](const std::shared_ptr<Work>& each) { return !each->is_agreed() && !each->has_no_end(); });
+    }
+    refusal = std::make_shared<Refusal>(shared_, std::move(works), gpu_->refusing_stream.get());
+    const Status started = start_thread(thread, "pc-gpu-refuse", "filling refused results with NaN",
+                                        [refusal] { refusal->run(); });
+    if (started.is_ok()) (void)refusal->wait(kQueueing);
+  }
+  (void)shared_->communicator->abort(why);
+  if (refusal == nullptr) return;
+  const std::optional<Status> queued = thread.joinable() ? refusal->wait(kAfterAbort) : std::nullopt;
+  // No stream waits for ever.
+  if (!queued || !queued->is_ok()) shared_->agreed->signal(refusal->signalled);
+  if (!thread.joinable()) return;
+  queued ? thread.join() : thread.detach();
+}
 
 Status Executor::wait_for_all(const WaitContext& context) {
   for (;;) {
@@ -275,7 +413,7 @@ Status Executor::wait_for_all(const WaitContext& context) {
       if (shared_->running.empty()) return Status::ok();
       first = shared_->running.front();
     }
-    const Result<WaitEnd> end = first->wait_on_host(context);
+    const Result<WaitEnd> end = first->wait_until_let_go(context);
     PC_TRY(end.status());
     if (end.value() != WaitEnd::kReady)
       return Status(end.value() == WaitEnd::kInterrupted ? Code::kInterrupted : Code::kTimeout,
@@ -294,7 +432,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key
                                                               const WaitContext& context) {
   PC_TRY(wait_for_all(context));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-  PC_ASSIGN_OR_RETURN(Gpu gpu, Gpu::take(shared_->context));
+  PC_ASSIGN_OR_RETURN(Gpu gpu, Gpu::take(shared_->context, gpu_->semaphores));
   PC_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
                       shared_->communicator->split(color, key, {}, context));
   std::unique_ptr<cuda::DeviceExecutor> executor;

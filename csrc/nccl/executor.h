@@ -3,6 +3,9 @@
 //   the caller's stream   ...makes x | E_in           waits for E_out | uses x ...
 //   a stream of ours                  waits for E_in | NCCL | E_out
 //
+// Not before all ranks are known to have made the call does a stream go past it: behind E_out it waits for a semaphore. If they have
+// not, NCCL is aborted, and a stream of ours fills the result with NaN before it signals.
+//
 // In line, all of it is on the caller's stream, and only E_out is recorded, for the host. A stream that is being captured
 // into a graph gets the same operations; nobody asks for their events then, since they are run when the graph is.
 #pragma once
@@ -16,6 +19,7 @@
 #include "cuda/event.h"
 #include "cuda/memory.h"
 #include "cuda/stream.h"
+#include "cuda/timeline_semaphore.h"
 #include "nccl/communicator.h"
 
 namespace pc::nccl {
@@ -25,9 +29,12 @@ class Executor final : public cuda::DeviceExecutor {
  public:
   struct Gpu {  // this rank's
     cuda::Context context;
-    cuda::Stream stream, graph_stream;              // the second for calls that go into graphs
-    std::unique_ptr<cuda::DeviceMemory> word = {};  // 4 bytes, for barriers, once there was one
-    static Result<Gpu> take(const cuda::Context& context);
+    cuda::Stream stream, graph_stream;                // the second for calls that go into graphs
+    cuda::Stream refusing_stream;                     // on which results are filled with NaN
+    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for those that are split from this one
+    std::shared_ptr<cuda::TimelineSemaphore> agreed;  // null: the driver lets no stream wait for memory
+    std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, for barriers, once there was one
+    static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);
   };
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
   // Neither closed nor aborted: calls that still run go on, and what they need is leaked.
@@ -37,9 +44,10 @@ class Executor final : public cuda::DeviceExecutor {
 
   std::string_view name() const override { return "nccl"; }
   Status can(const Request& request) const override;
-  Status ready(const cuda::DeviceCall& call) override;
+  Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
+  std::shared_ptr<cuda::TimelineSemaphore> agreed() const override;
   Status look_around() override;
   void abort(const Status& why) override;
   Status close(const WaitContext& context) override;
@@ -51,10 +59,11 @@ class Executor final : public cuda::DeviceExecutor {
  private:
   struct Shared;
   class Work;
+  struct Refusal;
   void let_go_of_ended();
   Status wait_for_all(const WaitContext& context);
   Result<void*> barrier_word();
-  Status queue(const cuda::DeviceCall& call, bool captured, Work& work, const WaitContext& context);
+  Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
 
   const std::shared_ptr<Shared> shared_;  // with its works
   std::unique_ptr<Gpu> gpu_;

@@ -25,7 +25,7 @@ using Calls = std::vector<std::shared_ptr<AsyncCall>>;
 class End {
  public:
   Communicator::Async hook(double timeout_s = -1) {
-    return {timeout_s, [ended = ended_] { ended->set_value(); }};
+    return {timeout_s, [ended = ended_](const Status&) { ended->set_value(); }};
   }
   bool came() { return future_.wait_for(std::chrono::duration<double>(kLong)) == std::future_status::ready; }
 

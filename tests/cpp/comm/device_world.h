@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -103,6 +104,9 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     return std::all_of(x.begin(), x.begin() + x.count, [&](float each) { return each == value; })
                ? Status::ok()
                : wrong("element 0 is " + std::to_string(*x.begin()) + " instead of " + std::to_string(value));
+  }
+  static bool is_nan(Array& x) {
+    return std::all_of(x.begin(), x.begin() + x.count, [](float each) { return std::isnan(each); });
   }
   static Status host_sum(Communicator& group) {
     int32_t one = 1;

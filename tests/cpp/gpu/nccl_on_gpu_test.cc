@@ -22,7 +22,7 @@ class NcclOnGpu : public GpuTest {
     ASSERT_TRUE(id.is_ok()) << id.status().to_string();
     auto made = nccl::Communicator::init(means_, {id.value(), 0, 1}, {}, patience());
     ASSERT_TRUE(made.is_ok()) << made.status().to_string();
-    auto gpu = nccl::Executor::Gpu::take(*context_);
+    auto gpu = nccl::Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     ASSERT_TRUE(gpu.is_ok()) << gpu.status().to_string();
     executor_ = std::make_unique<nccl::Executor>(std::move(gpu).value(), std::move(made).value());
   }

@@ -48,7 +48,8 @@ class NcclExecutor : public ::testing::Test {
     const Means means{nccl_.shared_api(), &clock_};
     auto made = Communicator::init(means, {id, rank, size}, {}, patience());
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
-    return std::make_unique<Executor>(Executor::Gpu::take(*context_).value(), std::move(made).value());
+    auto gpu = Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
+    return std::make_unique<Executor>(std::move(gpu).value(), std::move(made).value());
   }
   void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1); }
   void close() {
@@ -78,7 +79,8 @@ class NcclExecutor : public ::testing::Test {
     call.in_line = in_line;
     return call;
   }
-  std::shared_ptr<cuda::DeviceWork> launch(const cuda::DeviceCall& call) {
+  std::shared_ptr<cuda::DeviceWork> launch(cuda::DeviceCall call) {
+    EXPECT_TRUE(executor_->ready(call).is_ok());
     auto work = executor_->launch(call, patience());
     EXPECT_TRUE(work.is_ok()) << work.status().to_string();
     return work.is_ok() ? work.value() : nullptr;

@@ -131,6 +131,8 @@ struct Fake {
   std::vector<std::string> blocks;
   int blocked = 0, generation = 0;
   std::string violations, answer;
+  void (*on_abort)(void*) = nullptr;
+  void* on_abort_data = nullptr;
   // fake_cuda_enqueue; null: calls are done at once.
   int (*enqueue)(void*, int (*)(void*), void (*)(void*), void (*)(void*), void*) = nullptr;
 };

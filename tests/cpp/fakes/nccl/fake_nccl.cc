@@ -235,6 +235,11 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
     std::erase_if(waiting, [&](const Share& each) { return each.parent == comm; });
   all.changed.notify_all();
   all.changed.wait(lock, [&] { return comm->inside.load() == 0; });  // what is stuck inside leaves at once
+  if (auto* const hook = all.on_abort; hook != nullptr) {
+    void* const data = all.on_abort_data;
+    lock.unlock();
+    hook(data);
+  }
   return kSuccess;
 }
 PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* config) {
@@ -500,6 +505,9 @@ const pc::testing::FakeNccl fake_nccl_script = {
       const std::lock_guard lock(fake().mutex);
       fake().answer = fake().violations;
       return fake().answer.c_str();
+    },
+    [](void (*hook)(void*), void* data) {
+      set([&](Fake& all) { all.on_abort = hook, all.on_abort_data = data; });
     },
     [] {
       const std::lock_guard lock(fake().mutex);

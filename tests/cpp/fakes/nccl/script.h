@@ -28,7 +28,9 @@ struct FakeNccl {
       void* comm);              // what was called on it, in order: "init(0/2) [Send(1) Recv(1)] Finalize"
   const char* (*record)();      // the same of all, one line each, the oldest first
   const char* (*violations)();  // what no caller may do, of anybody: empty if all is well
-  int (*alive)();               // communicators that were neither destroyed nor aborted
+  // Called in each ncclCommAbort, when its calls have ended and before it comes back. Null: nothing is.
+  void (*on_abort)(void (*hook)(void*), void* data);
+  int (*alive)();  // communicators that were neither destroyed nor aborted
 };
 
 }  // namespace pc::testing

@@ -1,0 +1,153 @@
+// What a stream sees of a call that not all ranks have made: NaN and no number. On fakes of the driver and of NCCL.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "comm/agreed_calls.h"
+#include "device_world.h"
+
+namespace pc::testing {
+namespace {
+
+class RefusedCalls : public DeviceWorld {
+ protected:
+  // Two ranks make different calls of NCCL, which moves something all the same; `y` gets what a stream behind the call sees.
+  // Then `look(x, y)`, on ranks whose stream was put behind the call before it was refused.
+  Status refuse(Communicator& group, bool in_line, const std::function<Status(Array& x, Array& y)>& look) {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+    cuda::DeviceCall call = x.sum();
+    call.in_line = in_line;
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    PC_TRY(host_sum(group));  // both have their arrays
+    const auto started = calls->launch(call, -1);
+    bool goes_past = started.is_ok();
+    if (goes_past && !in_line) {
+      const std::optional<Status> behind = started.value()->precede_within(-1, x.stream.get());
+      goes_past = behind && behind->is_ok();
+    }
+    PC_TRY(copy(y, x, x.stream.get()));
+    const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
+    if (ended.code() != Code::kMismatch) return wrong("no mismatch: " + ended.to_string());
+    drain(x);
+    if (goes_past) PC_TRY(look(x, y));
+    return group.resync();
+  }
+  Outcomes run_refused(bool in_line, const std::function<Status(Array& x, Array& y)>& look) {
+    Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) { return refuse(group, in_line, look); });
+    nccl_->reset();  // it has noticed too, which the real one would not
+    nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
+    return outcomes;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, RefusedCalls, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
+                         [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
+
+TEST_P(RefusedCalls, give_nan_before_their_stream_goes_on) {
+  for (const bool in_line : {true, false}) {
+    const Outcomes outcomes = run_refused(in_line, [&](Array& x, Array& y) {
+      return is_nan(x) && is_nan(y) ? Status::ok()
+                                    : wrong("the stream has seen " + std::to_string(*y.begin()));
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
+// An abort frees memory, for which the driver waits until all streams have done what they have.
+TEST_P(RefusedCalls, are_filled_before_nccl_is_aborted) {
+  nccl_->on_abort([](void* fake) { static_cast<const FakeCuda*>(fake)->drain_all(); },
+                  const_cast<FakeCuda*>(&fake_));
+  const Outcomes outcomes = run_refused(
+      true, [&](Array&, Array& y) { return is_nan(y) ? Status::ok() : wrong(std::to_string(*y.begin())); });
+  nccl_->on_abort(nullptr, nullptr);
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(RefusedCalls, hold_no_stream_where_the_driver_fills_nothing) {
+  fake_.fail_after("cuMemsetD8Async", 0, cuda::CUDA_ERROR_UNKNOWN);
+  const Outcomes outcomes = run_refused(true, [](Array&, Array&) { return Status::ok(); });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_P(RefusedCalls, are_errors_where_streams_cannot_wait_for_memory) {
+  fake_.hide("cuStreamWaitValue32");
+  driver_ = cuda::open_driver({FAKE_CUDA}).value();
+  const Outcomes outcomes = run_refused(true, [](Array&, Array&) { return Status::ok(); });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  EXPECT_EQ(fake_.calls("cuStreamWriteValue32"), 0);
+}
+
+TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    cuda::DeviceCall call = x.sum();
+    call.in_line = true;
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
+    fake_.begin_capture(x.stream.get());
+    const Status captured = calls->launch(call, -1).status();
+    const int operations = fake_.end_capture(x.stream.get());
+    if (captured.code() != Code::kMismatch) return wrong("no mismatch: " + captured.to_string());
+    if (operations != 0) return wrong("the graph has " + std::to_string(operations) + " operations");
+    return group.resync();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+class Agreed : public ::testing::Test {
+ protected:
+  void SetUp() override { fake_.reset(); }
+  void TearDown() override { fake_.reset(); }
+  std::shared_ptr<cuda::TimelineSemaphore> take() {
+    const auto driver = cuda::open_driver({FAKE_CUDA}).value();
+    return pool_.take(cuda::Context::primary(driver, 0).value()).value();
+  }
+  const FakeCuda fake_ = FakeCuda::at(FAKE_CUDA);
+  cuda::SemaphorePool pool_;
+};
+
+TEST_F(Agreed, streams_go_on_when_a_call_and_all_before_it_are) {
+  const auto semaphore = take();
+  const uint32_t before = semaphore->value();
+  AgreedCalls calls(semaphore);
+  const uint32_t first = calls.begin(), second = calls.begin(), third = calls.begin();
+  EXPECT_FALSE(semaphore->has_reached(first));
+  calls.agree(second);
+  EXPECT_EQ(semaphore->value(), before);
+  calls.agree(first);
+  EXPECT_TRUE(semaphore->has_reached(second));
+  EXPECT_FALSE(semaphore->has_reached(third));
+  calls.stop();
+  calls.agree(third);
+  EXPECT_FALSE(semaphore->has_reached(third));
+}
+
+TEST_F(Agreed, a_number_never_goes_back_whoever_has_the_semaphore_next) {
+  auto semaphore = take();
+  semaphore->signal(semaphore->value() + 0xfffffff0U);  // around the circle
+  const uint32_t left = semaphore->value();
+  semaphore.reset();
+  semaphore = take();
+  EXPECT_EQ(semaphore->value(), left);
+  AgreedCalls calls(semaphore);
+  for (int i = 0; i < 40; ++i) {
+    const uint32_t number = calls.begin();
+    EXPECT_FALSE(semaphore->has_reached(number));
+    calls.agree(number);
+    EXPECT_TRUE(semaphore->has_reached(number));
+  }
+}
+
+TEST_F(Agreed, one_page_serves_many_groups) {
+  std::vector<std::shared_ptr<cuda::TimelineSemaphore>> all;
+  for (int i = 0; i < 64; ++i) all.push_back(take());
+  EXPECT_EQ(fake_.live("pinned"), 1);
+  all.clear();
+  (void)take();
+  EXPECT_EQ(fake_.live("pinned"), 1);
+}
+
+}  // namespace
+}  // namespace pc::testing
