@@ -83,7 +83,7 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
     server = store_servers.name_of(store)
 
     def ending(end: Callable[[], None]) -> None:
-        store_servers.leave(server)
+        store_servers.leave(server, store, rank)
         end()
 
     return Joined(world, functools.partial(ending, lifetime.leave), functools.partial(ending, lifetime.abort))
