@@ -20,13 +20,13 @@ from datetime import timedelta
 from typing import Any
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import object_codec, testing
 
 COUNT = 1 << 20
 DELAY_CYCLES = 200_000_000  # about a tenth of a second
 REPLAYS = 3
 CALLS = 2000
-SOON_S = 1.0
+SOON_S = 0.1
 
 
 class NotMade(Exception):
@@ -288,6 +288,15 @@ def on_two_ranks_that_exchange(by_nccl: bool) -> None:
     pc.shutdown()  # what this rank has sent may still be on its way
 
 
+def objects_take_tensors_of_the_gpu() -> str:
+    torch = cuda_torch()
+    x = torch.arange(6, device="cuda").reshape(2, 3)
+    y = object_codec.decode(object_codec.encode({"x": x.T}, most_nbytes=1 << 20))["x"]  # type: ignore[index]
+    assert y.device == x.device, y.device
+    assert torch.equal(y, x.T), y
+    return f"on {y.device}"
+
+
 def killed(by_nccl: bool = True) -> float:
     if by_nccl:
         share_a_gpu()
@@ -534,6 +543,7 @@ ALONE: list[Callable[[], str]] = [
     torch_lists_go_as_one,
     cupy_arrays_are_behind_their_producer,
     the_host_is_given_back_soon,
+    objects_take_tensors_of_the_gpu,
 ]
 if any(map(importlib.util.find_spec, ("jax_cuda13_plugin", "jax_cuda12_plugin"))):  # few machines have it
     ALONE.append(jax_arrays_give_new_ones_on_the_gpu)

@@ -3,7 +3,8 @@
     bytes 0-7       length of the skeleton, little-endian
     skeleton        msgpack: None, bool, int, float, str, bytes, list and dict as they are, other leaves as extensions;
                     what msgpack has no word for is an array that begins with a mark: [TUPLE, ...], [DICT, key, value,
-                    ...]; ARRAY, TENSOR, PADDLE and BYTEARRAY are followed by dtype and shape, or size, and have a block
+                    ...]; ARRAY, TENSOR, GPU_TENSOR, PADDLE and BYTEARRAY are followed by dtype and shape, or size, and
+                    have a block
     blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each from a multiple of 16
 
 Arrays come back as views of the bytes received, so they are not copied, nor limited to msgpack's 4 GiB. Nothing is

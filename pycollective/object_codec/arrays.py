@@ -21,7 +21,9 @@ __all__ = [
     "Bytes",
     "array_bytes",
     "dtype_name",
+    "is_on_gpu",
     "is_tensor",
+    "on_gpu_if_any",
     "read_array",
     "read_tensor",
     "tensor_bytes",
@@ -109,7 +111,7 @@ def is_tensor(value: object) -> bool:
 def tensor_name(x: torch.Tensor) -> str:
     """The text that stands for its dtype. ValueError: why it cannot be sent."""
     name = str(x.dtype).removeprefix("torch.")
-    if x.device.type != "cpu":
+    if x.device.type not in ("cpu", "cuda"):
         raise ValueError(f"a tensor in the memory of {x.device}: send x.cpu()")
     if x.requires_grad:
         raise ValueError("a tensor that requires grad, which would be lost: send x.detach()")
@@ -118,11 +120,23 @@ def tensor_name(x: torch.Tensor) -> str:
     return name
 
 
-def tensor_bytes(x: torch.Tensor) -> Bytes:
-    """The elements in C order: a view where they lie so, else a copy."""
+def is_on_gpu(x: torch.Tensor) -> bool:
+    """Whether it lies in the memory of one of CUDA's GPUs."""
+    return str(x.device.type) == "cuda"
+
+
+def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
+    """A copy on this thread's current GPU, as torch counts; `x` itself where there is no GPU."""
     import torch
 
-    data: Bytes = x.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return x.to(torch.device("cuda", torch.cuda.current_device())) if torch.cuda.is_available() else x
+
+
+def tensor_bytes(x: torch.Tensor) -> Bytes:
+    """The elements in C order: a view where they lie so, else a copy, of a GPU's behind its current stream."""
+    import torch
+
+    data: Bytes = x.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
     return data
 
 

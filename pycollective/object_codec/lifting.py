@@ -6,7 +6,7 @@ All of it comes from a peer: every step is checked, and TypeError or ValueError 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from pycollective.object_codec.arrays import Bytes
 from pycollective.object_codec.lowering import ALIGNMENT
 from pycollective.object_codec.paddle_tensors import read_paddle
 from pycollective.object_codec.words import LEAVES, MOST_NESTED, Mark
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Lifting"]
 
@@ -67,10 +70,13 @@ class Lifting:
         self._end += x.nbytes
         return x
 
-    def _tensor(self, name: object, *shape: Any) -> object:  # noqa: ANN401
+    def _tensor(self, name: object, *shape: Any) -> torch.Tensor:  # noqa: ANN401
         x = arrays.read_tensor(text(name), shape, self._rest())
         self._end += x.numel() * x.element_size()
         return x
+
+    def _gpu_tensor(self, name: object, *shape: Any) -> object:  # noqa: ANN401
+        return arrays.on_gpu_if_any(self._tensor(name, *shape))
 
     def _paddle(self, name: object, *shape: Any) -> object:  # noqa: ANN401
         x = read_paddle(text(name), shape, self._rest())
@@ -105,5 +111,6 @@ BLOCKS: dict[Mark, Callable[..., object]] = {
     words.ARRAY: Lifting._array,
     words.SCALAR: Lifting._scalar,
     words.TENSOR: Lifting._tensor,
+    words.GPU_TENSOR: Lifting._gpu_tensor,
     words.PADDLE: Lifting._paddle,
 }

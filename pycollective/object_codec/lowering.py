@@ -123,8 +123,9 @@ class Lowering:
 
     def _tensor(self, value: Any) -> object:  # noqa: ANN401  a torch.Tensor
         name = arrays.tensor_name(value)
+        kind = words.GPU_TENSOR if arrays.is_on_gpu(value) else words.TENSOR
         self._set_aside(value.numel() * value.element_size(), lambda: arrays.tensor_bytes(value))
-        return [mark(words.TENSOR), name, *value.shape]
+        return [mark(kind), name, *value.shape]
 
     def _paddle(self, value: Any) -> object:  # noqa: ANN401  a paddle.Tensor
         name = paddle_name(value)

@@ -34,8 +34,8 @@ class Mark:
     code: int
 
 
-TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE = (Mark(code) for code in range(16, 25))
-MARKS = {each.code: each for each in (TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE)}
+MARKS = {code: Mark(code) for code in range(16, 26)}
+TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE, GPU_TENSOR = MARKS.values()
 
 
 def mark(which: Mark) -> ExtType:

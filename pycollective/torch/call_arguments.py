@@ -73,11 +73,12 @@ def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[in
                 f"along axis 0: give split sizes"
             )
         return [tensor.numel() // size] * size
-    row = tensor[0].numel() if tensor.size(0) else 0
-    if sum(lengths) != tensor.size(0):
+    rows = tensor.size(0)
+    row = tensor.numel() // rows if rows else 0
+    if sum(lengths) != rows:
         raise InvalidArgument(
             f"all_to_all_single: split sizes {list(lengths)} add up to {sum(lengths)}, and the tensor has "
-            f"{tensor.size(0)} rows"
+            f"{rows} rows"
         )
     return [row * length for length in lengths]
 

@@ -1,15 +1,14 @@
 """Compiled programs: torch's dispatcher, where C++ calls a ProcessGroup past what Python can override, and dynamo.
 
 ProcessGroup lets Python override most methods that C++ calls, all_gather_single() not. torch.compile does call it
-(`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++ backend of the group, and ours has none. So the
-kernel of that operation is replaced, for all groups of the process, when the first group of ours is made. Of other
-backends' groups it does what torch's own does.
+(`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++ backend of the group, and ours has none. So a
+kernel of ours stands in front of torch's own, for all groups of the process, when the first group of ours is made. It
+hands the calls of other backends' groups on to torch's kernels, which stay where they are.
 """
 
 from __future__ import annotations
 
 import functools
-import warnings
 from datetime import timedelta
 from types import FunctionType
 from typing import Any
@@ -24,34 +23,40 @@ from pycollective.torch.work import NO_TIMEOUT
 __all__ = ["keep_dynamo_out", "reach_python_groups"]
 
 
+# Autograd, functionalization and the modes of Python come before it, all devices after it. Torch has no kernel there.
+IN_FRONT = torch._C.DispatchKey.BackendSelect
+BEHIND = torch._C._dispatch_keyset_full_after(IN_FRONT)
+OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA  # where torch's kernel would call the group
+
+
 @functools.cache
 def reach_python_groups() -> torch.library.Library:
-    """Replace the kernel, once. It stays as long as what is returned, which the cache keeps."""
+    """Put the kernel in front, once. It stays as long as what is returned, which the cache keeps."""
     library = torch.library.Library("c10d", "IMPL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there was one
-        for key in ("CPU", "CUDA"):
-            library.impl("_allgather_base_", _all_gather_single, key, allow_override=True)
+    library.impl("_allgather_base_", _all_gather_single, IN_FRONT.name, with_keyset=True)
     return library
 
 
 def _all_gather_single(
+    keys: torch._C.DispatchKeySet,
     output: torch.Tensor,
     x: torch.Tensor,
     boxed_group: torch.ScriptObject,
     async_op: bool = True,
     timeout: int = -1,
 ) -> tuple[torch.Tensor, torch.ScriptObject]:
-    group = ProcessGroup.unbox(boxed_group)
+    group, keys = ProcessGroup.unbox(boxed_group), keys & BEHIND
+    if not isinstance(getattr(group, "group", None), Group) or keys.highestPriorityTypeId() not in OURS:
+        torchs = torch.ops.c10d._allgather_base_.default
+        result: tuple[torch.Tensor, torch.ScriptObject] = torchs.redispatch(
+            keys, output, x, boxed_group, async_op, timeout
+        )
+        return result  # its Work as it came: that of a blocking call may be null
     opts = AllgatherOptions()
     opts.asyncOp = async_op
     if timeout >= 0:
         opts.timeout = timedelta(milliseconds=timeout)
-    if isinstance(getattr(group, "group", None), Group):
-        work: Work = _HeldWork(group.all_gather_single(output, x, opts))
-    else:
-        work = group._get_backend(output.device)._allgather_base(output, x, opts)
-    return output, work.boxed()
+    return output, _HeldWork(group.all_gather_single(output, x, opts)).boxed()
 
 
 _held: set[Work] = set()

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -47,11 +48,16 @@ def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torc
 
 
 def _watchful(handler: Handler) -> Handler:
-    """The handler; when its ranks have met, rank 0 warns of variables that look like ours and that nothing reads."""
+    """The handler; when its ranks have met, rank 0 warns of variables that look like ours and that nothing reads.
+
+    After a default group of ours it looks whether that one's store is still there.
+    """
 
     @functools.wraps(handler)
     def watching(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
-        for meeting in handler(*args, **kwargs):
+        servers = sys.modules.get("pycollective.torch.store_servers")
+        meetings = handler(*args, **kwargs) if servers is None else servers.meet(handler, args, kwargs)
+        for meeting in meetings:
             if meeting[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
                 with contextlib.suppress(ImportError):  # it may be broken, and not needed
                     from pycollective.environment_names import warn_of_unknown

@@ -25,6 +25,7 @@ from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument,
 from pycollective.launching.boards.torch_default import DefaultStore
 from pycollective.launching.detect.placement import Placement
 from pycollective.launching.detect.single import alone
+from pycollective.torch import store_servers
 
 __all__ = ["Joined", "join"]
 
@@ -66,9 +67,7 @@ def join(
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
         joined = Joined(apart.runtime.world, apart.leave, apart.end)
     else:
-        world = lifetime.become_world(place, timeout=timeout_s, epoch=FIRST)
-        _keep(store)
-        joined = Joined(world, lifetime.leave, lifetime.abort)
+        joined = _become_world(store, rank, place, timeout_s)
     try:
         joined.group.barrier(timeout=timeout_s)  # rank 0 has taken back what it said in the store
     except BaseException:
@@ -77,31 +76,25 @@ def join(
     return joined
 
 
+def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], timeout_s: float) -> Joined:
+    if rank == 0:
+        store_servers.name(store)
+    world = lifetime.become_world(place, timeout=timeout_s, epoch=FIRST)
+    server = store_servers.name_of(store)
+
+    def ending(end: Callable[[], None]) -> None:
+        store_servers.leave(server, store, rank)
+        end()
+
+    return Joined(world, functools.partial(ending, lifetime.leave), functools.partial(ending, lifetime.abort))
+
+
 def _is_torchs(store: dist.Store) -> bool:
     """Whether this world has been made for torch.distributed, under mpirun, mpiexec or srun."""
     from pycollective.torch.launched import WorldStore
 
-    store = _without_prefix(store)
+    store = store_servers.without_prefix(store)
     return isinstance(store, WorldStore) and store.is_torchs
-
-
-def _without_prefix(store: dist.Store) -> dist.Store:
-    while isinstance(store, dist.PrefixStore):
-        store = store.underlying_store
-    return store
-
-
-_kept: list[dist.Store] = []
-
-
-def _keep(store: dist.Store) -> None:
-    """Let the TCPStore of the default group live until the next one, if it is here.
-
-    init_process_group() may be called again right after destroy_process_group(). A rank that is quicker than the one
-    that has the store would find the old one in the moment in which it ends; one that goes on is used again by torch.
-    """
-    store = _without_prefix(store)
-    _kept[:] = [store] if isinstance(store, dist.TCPStore) else []
 
 
 def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeout_s: float) -> Joined:

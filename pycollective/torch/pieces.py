@@ -78,6 +78,8 @@ def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The elements of all, one tensor after the other."""
+    if len(tensors) == 1:
+        return to_read(tensors[0])
     whole = _as_one(tensors)
     if whole is not None:
         return whole
@@ -142,6 +144,8 @@ def flat_to_write(
 
     `are_apart`: they are known to be, by check_apart() of more than these.
     """
+    if len(tensors) == 1:
+        return to_write(tensors[0])
     whole = _as_one(tensors)
     if whole is not None:
         return whole, None

@@ -52,6 +52,7 @@ from pycollective.torch.call_arguments import (
 from pycollective.torch.devices import check_one_device
 from pycollective.torch.dispatcher import keep_dynamo_out, reach_python_groups
 from pycollective.torch.gpu_work import GpuBarrier, work_of
+from pycollective.torch.group_of_one import is_done_by_copy
 from pycollective.torch.joining import join
 from pycollective.torch.pieces import check_apart, flat_to_read, flat_to_write, read_apart, to_read, to_write
 from pycollective.torch.profiling import TITLES, Span
@@ -74,9 +75,7 @@ class ProcessGroupPycollective(ProcessGroup):
     __slots__ = ("__dict__", "_allreduce", "_calls", "_timeout_s")
 
     def __init__(self, options: Any, backend_options: object = None) -> None:
-        super().__init__(
-            options.group_rank, options.group_size
-        )  # a constructor with a store cannot be subclassed
+        super().__init__(options.group_rank, options.group_size)  # one with a store cannot be subclassed
         self._timeout_s = options.timeout.total_seconds()
         self._name: str = options.group_id
         self._description = "undefined"
@@ -95,6 +94,7 @@ class ProcessGroupPycollective(ProcessGroup):
         reach_python_groups()
         self.group = self._joined.group
         self._allreduce = self.group.allreduce
+        self._is_alone = options.group_size == 1  # and has not ended
         self._calls = 0
         self._coalesced: list[Work] | None = None  # since _start_coalescing(), and not ended well
         self._inboxes: defaultdict[int, Inbox] = defaultdict(Inbox)  # by tag
@@ -164,13 +164,14 @@ class ProcessGroupPycollective(ProcessGroup):
         # Of a group cut out of the world it ends that group: Aborted here, PeerExited where others need this rank. Else
         # it ends the world, or the group's own connections: NotInitialized here, PeerFailure on the others.
         self._joined.abort()
-        self._stop_inboxes()
+        self._end()
 
     def shutdown(self) -> None:
         self._joined.leave()
-        self._stop_inboxes()
+        self._end()
 
-    def _stop_inboxes(self) -> None:
+    def _end(self) -> None:
+        self._is_alone = False
         for inbox in self._inboxes.values():
             inbox.stop()
         self._inboxes.clear()
@@ -201,8 +202,10 @@ class ProcessGroupPycollective(ProcessGroup):
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         try:
-            if not opts.asyncOp:
-                self.group._run(*arguments)
+            is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, opts.asyncOp)
+            if is_done or not opts.asyncOp:
+                if not is_done:
+                    self.group._run(*arguments)
                 if after is not None:
                     after()
                 return self._note(DoneWork(result))
@@ -300,6 +303,10 @@ class ProcessGroupPycollective(ProcessGroup):
         self._calls += 1
         check_one_device("all_reduce_coalesced", tensors)
         check_apart("all_reduce_coalesced", tensors)
+        if self._is_alone and not (opts.asyncOp and any(each.is_cuda for each in tensors)):
+            for each in tensors:
+                self._any_allreduce(each, reduce_op, seconds, is_async=False)
+            return self._note(DoneWork(tensors))
         works: list[Work] = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
@@ -352,17 +359,9 @@ class ProcessGroupPycollective(ProcessGroup):
         tensor = one_tensor(tensors)
         at_root = opts.rootRank == self.rank()
         block, after = to_write(tensor) if at_root else (to_read(tensor), None)
-        op, after = op_for(op_of(opts.reduceOp), tensor.dtype, self.size(), block if at_root else None, after)
-        return self._call(
-            "reduce",
-            opts,
-            block,
-            block if at_root else None,
-            [tensor],
-            op=op,
-            root=opts.rootRank,
-            after=after,
-        )
+        out = block if at_root else None
+        op, after = op_for(op_of(opts.reduceOp), tensor.dtype, self.size(), out, after)
+        return self._call("reduce", opts, block, out, [tensor], op=op, root=opts.rootRank, after=after)
 
     # ---- parts
 
@@ -501,8 +500,9 @@ class ProcessGroupPycollective(ProcessGroup):
         opts: Any = None,
     ) -> Work:
         opts = options_of(AllToAllOptions, opts)
-        counts = counts_of_rows(x, input_split_sizes, self.size())
-        recv_counts = counts_of_rows(output, output_split_sizes, self.size())
+        size = self.size()
+        counts = counts_of_rows(x, input_split_sizes, size)
+        recv_counts = counts_of_rows(output, output_split_sizes, size)
         out, after = to_write(output)
         return self._call(
             "alltoall", opts, to_read(x), out, [output], counts=counts, recv_counts=recv_counts, after=after

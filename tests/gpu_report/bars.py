@@ -83,7 +83,7 @@ BARS = (
     ),
     Bar(
         "kill -9 of a rank",
-        "seen in less than 1 s",
+        "seen in less than 0.1 s",
         ("Python: a killed rank is noticed by the other", "Python: a killed rank is noticed by a peer"),
     ),
 )

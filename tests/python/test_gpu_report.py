@@ -374,7 +374,7 @@ def test_as_markdown_it_has_the_bars_too() -> None:
     shown = table.markdown(["GPU: NVIDIA H100"], CHECKS)
     assert "- GPU: NVIDIA H100" in shown
     assert "| benchmark | 1 rank beside NCCL: 8 B | failed | +3.10 us \\| bar: +2 us |" in shown
-    assert "| kill -9 of a rank | seen in less than 1 s | partly: after 12 ms |" in shown
+    assert "| kill -9 of a rank | seen in less than 0.1 s | partly: after 12 ms |" in shown
     assert "| CUDA graphs | replays are right | partly: 3.00 us |" in shown
     assert "| no error | not run: not run: no compute-sanitizer |" not in shown
     for line in shown.splitlines():

@@ -98,6 +98,28 @@ def test_every_tensor_comes_back_as_it_was(number: int) -> None:
     got.zero_()  # it may be written
 
 
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
+def test_a_tensor_of_a_gpu_comes_to_the_receivers_gpu_or_where_there_is_none_to_its_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = coded([torch.arange(6).reshape(2, 3), 1])
+    with monkeypatch.context() as patch:
+        patch.setattr(object_codec.arrays, "is_on_gpu", lambda x: True)
+        data = coded([torch.arange(6).reshape(2, 3), 1])
+    assert len(data) == len(plain)
+    assert data.tobytes() != plain.tobytes()
+    got, one = object_codec.decode(data.copy())
+    assert (got.device.type, one) == ("cpu", 1)
+    assert torch.equal(got, torch.arange(6).reshape(2, 3))
+    moved = []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "current_device", lambda: 3)
+        patch.setattr(torch.Tensor, "to", lambda x, device: moved.append(device) or x)
+        object_codec.decode(data.copy())
+    assert moved == [torch.device("cuda", 3)]
+
+
 def test_arrays_that_come_may_be_written_and_lie_where_their_elements_must() -> None:
     for got in back([np.arange(3, dtype=np.int8), np.arange(3.0), bytearray(b"x"), np.ones(2, complex)])[::1]:
         if isinstance(got, np.ndarray):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import signal
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import testing
+from pycollective import rank_conditions, testing
 
 CHECKS = named_checks.Checks()
 ONES = np.ones(3)
@@ -279,6 +281,73 @@ def test_a_mismatch_names_the_conditions_of_all_ranks_on_all_ranks() -> None:
             f"python/test_one_rank.py:{line} stands under `if rank != 0 and collective` (line {line - 1})"
             in told
         )
+
+
+def late_under_other_conditions() -> str:
+    """Of a call that times out for another reason: all ranks come to it, one of them late."""
+    lora_rank, rank = 4, pc.rank()
+    timeout = None if rank else 0.2
+    common = types.SimpleNamespace(is_rank=lambda: True)
+    try:
+        if lora_rank > 0 and common.is_rank():
+            if rank == 1:
+                pc.store().wait("end")
+            pc.barrier(timeout=timeout)
+        return ""
+    except pc.CollectiveError as error:
+        return str(error)
+    finally:
+        if rank == 0:
+            pc.store().set("end", True)
+        pc.resync()
+
+
+def test_names_that_only_have_rank_in_them_are_no_conditions_on_the_rank() -> None:
+    waited = testing.run(late_under_other_conditions, 2)[0]
+    assert "rank 1" in waited
+    assert "lora_rank" not in waited
+
+
+def apart_in_one_branch() -> str:
+    rank = pc.rank()
+    try:
+        if rank < 8:
+            pc.allreduce(np.ones(2 + rank))
+        return ""
+    except pc.CollectiveMismatch as error:
+        return str(error)
+
+
+def test_a_condition_that_all_ranks_came_through_is_not_named() -> None:
+    for told in testing.run(apart_in_one_branch, 3):
+        assert "count 3 instead of 2" in told
+        assert "rank < 8" not in told
+
+
+@pytest.mark.parametrize(
+    ("condition", "asks"),
+    [
+        ("rank == 0", True),
+        ("not self.local_rank", True),
+        ("dist.get_rank(group) == 0", True),
+        ("comm.Get_rank() == 0", True),
+        ("accelerator.is_main_process", True),
+        ("trainer.is_global_zero", True),
+        ("int(os.environ['LOCAL_RANK']) == 0", True),
+        ("os.environ.get('OMPI_COMM_WORLD_RANK') == '0'", True),
+        ("ddp_rank == 0 and step % 100 == 0", True),
+        ("rank in ranks", True),
+        ("lora_rank > 0", False),
+        ("torch.linalg.matrix_rank(x) < 3", False),
+        ("common.is_rank()", False),
+        ("len(ranks) > 1", False),
+        ("config['LORA_RANK'] > 1", False),
+        ("mode == 'rank'", False),
+        ("frank", False),
+    ],
+)
+def test_a_condition_asks_after_the_rank_by_whole_words(condition: str, asks: bool) -> None:
+    assert rank_conditions._asks(ast.parse(condition, mode="eval").body) == asks
 
 
 def source_line(text: str) -> int:

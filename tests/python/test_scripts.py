@@ -25,8 +25,9 @@ PACKAGE = "-v --no-build-isolation --no-deps --editable ."
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    for name in ("scripts/setup", "scripts/step", "scripts/test", "pyproject.toml", "CMakeLists.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    own = ("scripts/setup", "scripts/step", "scripts/test", "pycollective/torch/entry.py")
+    for name in (*own, "pyproject.toml", "CMakeLists.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("csrc", "bindings", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
@@ -59,6 +60,8 @@ def test_setup_does_nothing_when_nothing_has_changed(clone: Path) -> None:
     assert setup(clone) == ([], "")
     assert setup(clone, "demo") == ([], "")
     (clone / "csrc/new.cc").touch()
+    assert setup(clone)[0] == [PACKAGE]
+    (clone / "pycollective/torch/entry.py").write_text("pass\n")  # installed as a copy
     assert setup(clone)[0] == [PACKAGE]
 
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import sampled
@@ -25,7 +27,7 @@ from torch_backend_checking import CHECKS
 from torch_backend_checks import some_checks
 from waiting import eventually
 
-from pycollective.torch import entry
+from pycollective.torch import entry, store_servers
 
 SOON_S = 20  # far below the default timeout, far above what a loaded machine needs
 
@@ -114,6 +116,101 @@ def again_and_again() -> list[float]:
 
 def test_a_world_can_be_destroyed_and_made_again_and_one_that_was_there_is_used() -> None:
     assert testing.run(again_and_again, 2, init=False) == [[2.0] * 3] * 2
+
+
+def keys_of_earlier_groups(backends: list[str], folder: str) -> list[list[int]]:
+    """Of one default group after the other at one address: which of the earlier ones' keys each finds."""
+    seen = []
+    for number, backend in enumerate(backends):
+        dist.init_process_group(backend)
+        rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+        seen.append([earlier for earlier in range(number) if store.check([f"key {earlier}"])])
+        part = dist.new_group(backend="gloo", timeout=timedelta(seconds=20))
+        for group in (part, dist.group.WORLD):
+            x = torch.ones(2)
+            dist.all_reduce(x, group=group)
+            assert x.tolist() == [2.0, 2.0]
+        store.set(f"key {number}", "")
+        dist.barrier()
+        del store, part, group
+        dist.destroy_process_group()
+        Path(folder, f"{number} {rank}").touch()
+        assert eventually(Path(folder, f"{number} 0").exists)  # as torch's own groups need it
+    return seen
+
+
+def test_the_store_ends_with_a_group_of_ours_so_that_later_groups_read_no_addresses_of_earlier_ones(
+    tmp_path: Path,
+) -> None:
+    backends = ["pycollective", "pycollective", "gloo", "gloo"]
+    found = testing.run(keys_of_earlier_groups, 2, backends, str(tmp_path), init=False)
+    assert found == [[[], [], [], []]] * 2
+
+
+def before_rank_0_has_come(folder: str) -> tuple[list[float], int]:
+    dist.init_process_group("pycollective")
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    tried, found = Path(folder, "rank 1 has found the old store"), []
+    looks = store_servers._is_of_the_past
+
+    def is_of_the_past(store: dist.Store, rank: int) -> bool:
+        is_old = looks(store, rank)
+        if is_old:
+            found.append(1)
+            tried.touch()
+        return is_old
+
+    with pytest.MonkeyPatch.context() as patch:
+        if rank == 0:  # whose store is there as long as somebody holds it
+            assert eventually(tried.exists)
+        patch.setattr(store_servers, "_is_of_the_past", is_of_the_past)
+        del store
+        dist.init_process_group("gloo")
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return x.tolist(), len(found)
+
+
+def test_a_rank_that_meets_again_before_rank_0_waits_for_the_new_store(tmp_path: Path) -> None:
+    (numbers, _), (others, found) = testing.run(before_rank_0_has_come, 2, str(tmp_path), init=False)
+    assert numbers == others == [2.0, 2.0]
+    assert found > 0
+
+
+def again_at_once(folder: str) -> list[float]:
+    """With what is printed below Python, too."""
+    out = os.open(f"{folder}/{os.environ['RANK']}", os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 2)
+    for backend in ("pycollective",) * 5 + ("gloo",):
+        dist.init_process_group(backend)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+    return x.tolist()
+
+
+def test_groups_that_follow_each_other_at_once_end_and_begin_without_a_word(tmp_path: Path) -> None:
+    assert testing.run(again_at_once, 2, str(tmp_path), init=False) == [[2.0, 2.0]] * 2
+    said = "".join((tmp_path / str(rank)).read_text() for rank in range(2))
+    assert "TCPStore" not in said
+
+
+def with_the_old_store_held() -> list[float]:
+    dist.init_process_group("pycollective")
+    held = dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    dist.init_process_group("pycollective")
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert dist.get_rank() != 0 or held.num_keys() > 0
+    dist.destroy_process_group()
+    return x.tolist()
+
+
+def test_a_store_that_the_program_holds_is_the_next_groups_too() -> None:
+    assert testing.run(with_the_old_store_held, 2, init=False) == [[2.0, 2.0]] * 2
 
 
 def with_receives_under_way() -> None:

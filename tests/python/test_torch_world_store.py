@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
+import pycollective as pc
 from pycollective import testing
 
 pytest.importorskip("torch")
 
+import torch
 import torch.distributed as dist
+
+from pycollective.torch.launched import WorldStore
+
+
+def begins_as_under_mpirun(backend: str) -> None:
+    os.environ.pop("RANK", None)
+    dist.init_process_group(backend)
+    store = dist.distributed_c10d._get_default_store()
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    assert type(store) is WorldStore
 
 
 def answers_as_torchs_stores_do() -> None:
-    dist.init_process_group("pycollective")
+    begins_as_under_mpirun("pycollective")
     checks_a_store(dist.distributed_c10d._get_default_store(), dist.get_rank(), dist.barrier)
     dist.destroy_process_group()
 
@@ -56,3 +70,21 @@ def checks_a_store(default: dist.Store, rank: int, barrier: Callable[[], object]
 
 def test_every_method_of_a_store_of_torch_works() -> None:
     testing.run(answers_as_torchs_stores_do, 2)
+
+
+def gloo_meets_in_it() -> list[float]:
+    """As under mpirun and srun, where torch alone finds no rank."""
+    seen = []
+    for _ in range(2):
+        begins_as_under_mpirun("gloo")
+        for group in (dist.new_group(), dist.group.WORLD):
+            x = torch.ones(2)
+            dist.all_reduce(x, group=group)
+            seen.append(x[0].item())
+        dist.barrier()
+        dist.destroy_process_group()
+    return [*seen, pc.allreduce(1.0)]  # the world stays
+
+
+def test_other_backends_meet_in_it_too_again_and_again() -> None:
+    assert testing.run(gloo_meets_in_it, 2) == [[2.0] * 5] * 2

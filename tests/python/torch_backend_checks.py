@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch_alias_checks  # noqa: F401  its checks are among CHECKS
+import torch_dispatcher_checks  # noqa: F401  its checks are, too
 import torch_message_checks  # noqa: F401  its checks are, too
 import torch_profiler_checks  # noqa: F401  its checks are, too
 from torch.distributed import ReduceOp
