@@ -41,4 +41,11 @@ Result<Context::Room> Context::memory_room() const {
   return Room{free, total};
 }
 
+std::string Context::room_text() const {
+  const Result<Room> room = memory_room();
+  if (!room.is_ok()) return "nobody knows how much is free";
+  const auto mib = [](uint64_t nbytes) { return std::to_string(nbytes >> 20) + " MiB"; };
+  return mib(room.value().free_nbytes) + " of " + mib(room.value().total_nbytes) + " are free";
+}
+
 }  // namespace pc::cuda

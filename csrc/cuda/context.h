@@ -46,6 +46,7 @@ class Context {
     uint64_t free_nbytes = 0, total_nbytes = 0;
   };
   Result<Room> memory_room() const;
+  std::string room_text() const;  // "13 MiB of 81559 MiB are free"
 
   const Driver& driver() const { return *driver_; }
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }

@@ -36,9 +36,10 @@ Result<DeviceMemory> DeviceMemory::allocate(const Context& context, std::size_t 
   CUdeviceptr at = 0;
   const CUresult result = context.driver().cuMemAlloc(&at, nbytes);
   if (result != CUDA_SUCCESS) {
-    return cuda_error(context.driver(),
-                      "cuMemAlloc(" + nbytes_text(nbytes) + ") on GPU " + std::to_string(context.ordinal()),
-                      result);
+    const std::string room = result == CUDA_ERROR_OUT_OF_MEMORY ? ", where " + context.room_text() : "";
+    return cuda_error(
+        context.driver(),
+        "cuMemAlloc(" + nbytes_text(nbytes) + ") on GPU " + std::to_string(context.ordinal()) + room, result);
   }
   return DeviceMemory(context, at, nbytes);
 }

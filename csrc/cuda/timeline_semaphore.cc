@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cuda/capture_mode.h"
 #include "cuda/stream_values.h"
 
 namespace pc::cuda {
@@ -42,6 +43,7 @@ Result<std::shared_ptr<TimelineSemaphore>> SemaphorePool::take(const Context& co
   const std::lock_guard lock(shelf_->mutex);
   if (shelf_->words.empty()) {
     PC_ASSIGN_OR_RETURN(const ContextGuard current, context.enter());
+    const OwnCaptureMode own(driver);
     void* page = nullptr;
     PC_TRY(
         driver.check(driver.cuMemHostAlloc(&page, kPage_nbytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc"));

@@ -94,7 +94,8 @@ TEST_F(MemoryTest, that_is_not_there_names_the_size_and_the_gpu) {
   ASSERT_FALSE(memory.is_ok());
   EXPECT_EQ(memory.status().code(), Code::kSystem);
   EXPECT_HAS(memory.status().message(),
-             "cuMemAlloc(64 MiB) on GPU 0: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)");
+             "cuMemAlloc(64 MiB) on GPU 0, where 1 MiB of 1 MiB are free: out of memory "
+             "(CUDA_ERROR_OUT_OF_MEMORY, 2)");
   fake.fail_next("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_HAS(PinnedMemory::allocate(gpu(), 100).status().message(), "cuMemHostAlloc(100 B): out of memory");
 }
