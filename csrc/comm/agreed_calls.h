@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "cuda/timeline_semaphore.h"
@@ -20,28 +21,32 @@ class AgreedCalls {
       : semaphore_(std::move(semaphore)),
         first_(semaphore_ == nullptr ? 0 : semaphore_->value() + 1) {}
 
-  // The number of a call that begins.
-  uint32_t begin() {
+  // The number of a call that begins. Null: no stream waits for calls.
+  std::optional<uint32_t> begin() {
+    if (semaphore_ == nullptr) return std::nullopt;
     const std::lock_guard lock(mutex_);
     agreed_.push_back(false);
-    return first_ + static_cast<uint32_t>(agreed_.size()) - 1;
+    return last();
   }
-  // All ranks have made it, or nobody waits for it.
+  // All ranks have made it, or it is not made after all.
   void agree(uint32_t number) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
     agreed_[number - first_] = true;
     if (!agreed_.front()) return;
     for (; !agreed_.empty() && agreed_.front(); ++first_) agreed_.pop_front();
-    if (semaphore_ != nullptr) semaphore_->signal(first_ - 1);
+    semaphore_->signal(first_ - 1);
   }
-  // Nothing is signalled from here on.
-  void stop() {
+  // Nothing is signalled from here on. The number of the last call that has begun.
+  uint32_t stop() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
+    return last();
   }
 
  private:
+  uint32_t last() const { return first_ + static_cast<uint32_t>(agreed_.size()) - 1; }
+
   const std::shared_ptr<cuda::TimelineSemaphore> semaphore_;
   std::mutex mutex_;         // guards what follows
   uint32_t first_;           // the first call that is not agreed

@@ -192,20 +192,24 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
-// A graph is launched when nobody compares: what goes into it is compared before.
+// A graph is launched when nobody compares: what goes into it is compared before, as are all calls where ranks are strict.
 Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
-  const uint32_t number = agreed_->begin();
-  const auto on_end = [agreed = agreed_, number](const Status& outcome) {
-    if (outcome.is_ok()) agreed->agree(number);
-  };
+  const bool host_waits = strict_ || call.is_captured;
+  const std::optional<uint32_t> number = host_waits ? std::nullopt : agreed_->begin();
+  std::function<void(const Status&)> on_end;
+  if (number) {
+    on_end = [agreed = agreed_, number = *number](const Status& outcome) {
+      if (outcome.is_ok()) agreed->agree(number);
+    };
+  }
   Result<std::shared_ptr<AsyncCall>> begun =
       group_.begin_comparison(call.request, algorithm_of(call.request.collective, *executor_),
-                              {std::max(started.deadline_.remaining_s(), 0.0), on_end});
+                              {std::max(started.deadline_.remaining_s(), 0.0), std::move(on_end)});
   const bool compares = begun.is_ok() && begun.value() != nullptr;
-  if (!compares) agreed_->agree(number);
+  if (number && !compares) agreed_->agree(*number);
   PC_TRY(begun.status());
   started.on_cpu_ = std::move(begun).value();
-  if (compares && !strict_ && !call.is_captured) call.number = number;
+  if (compares) call.number = number;
   return Status::ok();
 }
 
@@ -257,7 +261,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
 Status DeviceCalls::all_have_made(const Call& call) {
-  const std::optional<Status> compared = this->compared(call, TimePoint::max());
+  const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncCall::Part::kDrives);
   if (call.compared()) return *compared;
   const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
   fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
@@ -265,9 +269,9 @@ Status DeviceCalls::all_have_made(const Call& call) {
 }
 
 // How the comparison ended, which its own deadline does too. Null: `until` came first.
-std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until) const {
+std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncCall::Part part) const {
   if (call.on_cpu_ == nullptr) return Status::ok();
-  return call.on_cpu_->wait(group_.waiting_until(Deadline(until)));
+  return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
 }
 
 Status DeviceCalls::failure() const {
@@ -350,8 +354,7 @@ void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
   lock.unlock();
   for (const std::shared_ptr<Call>& each : calls) each->tell();
-  agreed_->stop();
-  executor_->abort(failure_);  // nobody changes it any more
+  executor_->abort(failure_, agreed_->stop());  // nobody changes it any more
   lock.lock();
   aborted_ = true;
   settled_.notify_all();
@@ -503,11 +506,13 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   const std::shared_ptr<DeviceCalls> calls = calls_.lock();
   if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
-  const std::optional<Status> compared = calls->compared(*this, until);
+  // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
+  const std::optional<Status> compared = calls->compared(*this, until, AsyncCall::Part::kLooksOn);
   if (compared && !compared->is_ok()) {
     if (!this->compared()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
     this->end(State::kFailed, *compared);
+    calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
     return calls->first_failure();
   }
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends

@@ -96,7 +96,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
   Status check(Request& request) const;
-  std::optional<Status> compared(const Call& call, TimePoint until) const;
+  std::optional<Status> compared(const Call& call, TimePoint until, AsyncCall::Part part) const;
   Status begin_comparison(cuda::DeviceCall& call, Call& started);
   Status all_have_made(const Call& call);
   Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,

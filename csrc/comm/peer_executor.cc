@@ -152,7 +152,7 @@ PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::uniqu
       gpu_(std::move(gpu)) {}
 
 PeerExecutor::~PeerExecutor() {
-  abort(Status(Code::kNotInitialized, "the group of this call was closed"));
+  abort(Status(Code::kNotInitialized, "the group of this call was closed"), 0);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -203,7 +203,7 @@ std::size_t PeerExecutor::running() const {
   return queue_.size();
 }
 
-void PeerExecutor::abort(const Status& why) {
+void PeerExecutor::abort(const Status& why, uint32_t /*last*/) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_.is_ok()) failure_ = why;

@@ -55,7 +55,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
                                                    const WaitContext& context) override;
   Status look_around() override { return Status::ok(); }  // what went wrong is the end of some call
   std::size_t running() const override;
-  void abort(const Status& why) override;
+  void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;
 
  private:

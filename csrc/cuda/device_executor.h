@@ -71,8 +71,8 @@ class DeviceExecutor {
   virtual Status look_around() = 0;
   virtual std::size_t running() const = 0;  // calls whose arrays it still keeps
   // Everything, now and later. The floating-point results of calls that have not been agreed are NaN before a stream goes past
-  // them, and agreed() is signalled by nobody else any more.
-  virtual void abort(const Status& why) = 0;
+  // them, if the driver answers in time. `last`: of the calls that have begun; agreed() is signalled by nobody else any more.
+  virtual void abort(const Status& why, uint32_t last) = 0;
   virtual Status close(const WaitContext& context) = 0;  // when all ranks have made the same calls
   // One among those of its ranks that give this color (0 or more), ordered by key; null for a negative color. All ranks call it,
   // after the same calls, for which it waits. If it fails, also on another rank, nothing is left but abort().

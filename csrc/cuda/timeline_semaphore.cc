@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/capture_mode.h"
+#include "cuda/copy.h"
 #include "cuda/stream_values.h"
 
 namespace pc::cuda {
@@ -27,6 +28,11 @@ TimelineSemaphore::~TimelineSemaphore() {
 
 Status TimelineSemaphore::signal_on(CUstream stream, uint32_t value) const {
   return write_value(*driver_, stream, address(), value);
+}
+
+Status TimelineSemaphore::warm_up(CUstream stream) const {
+  PC_TRY(fill_bytes(*driver_, address() + sizeof(uint32_t), 0, sizeof(uint32_t), stream));
+  return signal_on(stream, value());
 }
 
 Status TimelineSemaphore::wait_on(CUstream stream, uint32_t value) const {

@@ -31,6 +31,9 @@ struct Executor::Shared {
   const std::shared_ptr<cuda::TimelineSemaphore> agreed;
   cuda::EventPool events;
   const std::unique_ptr<Communicator> communicator;
+  // From an abort on, agreed says nothing more: calls up to this one had been agreed.
+  std::atomic<bool> refuses{false};
+  uint32_t last_agreed = 0;  // set before `refuses`
 
   std::mutex launching;  // what one call puts on a stream is put there in one go
 
@@ -71,13 +74,24 @@ class Executor::Work final : public cuda::DeviceWork {
   Status precede(cuda::CUstream stream) override {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
     PC_TRY(cuda::stream_waits(shared_->context.driver(), stream, end()));
-    return hold_until_agreed(stream);
+    return hold(stream);
   }
-  // All ranks have made it and the calls before it.
-  bool is_agreed() const { return !number_ || shared_->agreed->has_reached(*number_); }
-  Status hold_until_agreed(cuda::CUstream stream) const {
-    return is_agreed() ? Status::ok() : shared_->agreed->wait_on(stream, *number_);
+  // Streams do not wait for it any more: all ranks have made it and the calls before it, or it has been refused.
+  bool lets_go_on() const { return !number_ || shared_->agreed->has_reached(*number_); }
+  bool is_agreed() const {
+    const bool goes_on = lets_go_on();
+    if (!number_ || !shared_->refuses.load()) return goes_on;
+    return static_cast<int32_t>(shared_->last_agreed - *number_) >= 0;
   }
+  Status hold(cuda::CUstream stream) const {
+    return lets_go_on() ? Status::ok() : shared_->agreed->wait_on(stream, *number_);
+  }
+  bool has_come_to_end() const {
+    const Result<bool> end = reached();
+    return !end.is_ok() || end.value();
+  }
+  const std::shared_ptr<const void>& keeps() const { return keeps_; }
+  uint32_t number() const { return *number_; }
   // Behind its end, on `stream`.
   Status fill_with_nan(cuda::CUstream stream) const {
     const cuda::Driver& driver = shared_->context.driver();
@@ -106,7 +120,7 @@ class Executor::Work final : public cuda::DeviceWork {
     wait.trouble = [this] { return shared_->communicator->check(); };
     const auto has_ended = [this]() -> Result<bool> {
       PC_ASSIGN_OR_RETURN(const bool end, ended());
-      return end && is_agreed();
+      return end && lets_go_on();
     };
     return cuda::wait_on_host(has_ended, wait);
   }
@@ -119,17 +133,15 @@ class Executor::Work final : public cuda::DeviceWork {
   std::optional<Status> seen() const override {
     if (!let_go_.load(std::memory_order_acquire)) return std::nullopt;
     // An abort makes kernels end, but not before the communicator is in another state.
-    const bool is_well =
-        reached_.load(std::memory_order_acquire) && shared_->communicator->state() == State::kReady;
+    const bool is_well = reached_.load(std::memory_order_acquire) && is_agreed() &&
+                         shared_->communicator->state() == State::kReady;
     return is_well ? Status::ok() : outcome();
   }
   bool in_graph() const override { return in_graph_; }
 
   // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
   bool has_let_go() const {
-    if (!is_agreed()) return false;  // it may be filled
-    const Result<bool> end = reached();
-    return !end.is_ok() || end.value();
+    return lets_go_on() && has_come_to_end();  // else it may be filled
   }
   // Which of these have. To ask the driver takes as long as to launch one, and keeps others out of it; but those of a stream end in
   // their order, so few questions tell it of many.
@@ -147,7 +159,7 @@ class Executor::Work final : public cuda::DeviceWork {
       });
       for (auto each = in_order.begin(); each != end; ++each) {
         (*each)->reached_ = true;
-        if ((*each)->is_agreed()) (*each)->let_go_ = true;
+        if ((*each)->lets_go_on()) (*each)->let_go_ = true;
       }
       // An error says something of the one that was asked for alone.
       for (; end != in_order.end() && (*end)->has_let_go(); ++end) (*end)->let_go_ = true;
@@ -186,7 +198,9 @@ class Executor::Work final : public cuda::DeviceWork {
     if (shared_->communicator->state() != State::kReady) PC_TRY(shared_->communicator->check());
     PC_ASSIGN_OR_RETURN(const bool end, reached());
     PC_TRY(shared_->communicator->check());
-    return end;
+    if (is_agreed()) return end;
+    if (!shared_->refuses.load()) return false;
+    return Status(Code::kAborted, "not all ranks are known to have made this call");
   }
   Result<bool> reached() const {
     if (has_no_end()) return false;  // an event without a record reads as reached
@@ -218,6 +232,10 @@ Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context,
   PC_ASSIGN_OR_RETURN(cuda::Stream graph_stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(cuda::Stream refusing_stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(std::shared_ptr<cuda::TimelineSemaphore> agreed, semaphores->take(context));
+  if (agreed != nullptr) {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_TRY(agreed->warm_up(refusing_stream.get()));
+  }
   return Gpu{context,
              std::move(stream),
              std::move(graph_stream),
@@ -229,13 +247,6 @@ Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context,
 Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
     : shared_(std::make_shared<Shared>(gpu, std::move(communicator))),
       gpu_(std::make_unique<Gpu>(std::move(gpu))) {}
-
-Executor::~Executor() {
-  let_go_of_ended();
-  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->communicator->state() != State::kDead || !shared_->running.empty()) (void)gpu_.release();
-}
 
 Status Executor::can(const Request& request) const {
   PC_TRY(can_issue(request));
@@ -315,7 +326,7 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const Status recorded = work.record_end(ours);
   PC_TRY(issued);
   PC_TRY(recorded);
-  return call.in_line ? work.hold_until_agreed(ours) : Status::ok();
+  return call.in_line ? work.hold(ours) : Status::ok();
 }
 
 Status Executor::look_around() {
@@ -341,67 +352,127 @@ void Executor::let_go_of_ended() {
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
 }
 
-// On a thread of its own, since the driver may not answer. What it fills is kept until it is done.
-struct Executor::Refusal {
-  Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_)
+// How results that nobody may take for good are filled with NaN, each before the streams that wait for its call go on. On a thread
+// of its own, since the driver may not answer; it lives until the last stream may go on, and keeps the arrays until then.
+struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
+  Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_,
+          uint32_t last_)
       : shared(std::move(shared_)),
         works(std::move(works_)),
         stream(stream_),
-        signalled(shared->agreed->value() + kFar) {}
-  // Further than any call that is not agreed, and less than half of the circle.
-  static constexpr uint32_t kFar = 1U << 30;
-  Status fill() const {
-    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
-    for (const std::shared_ptr<Work>& each : works) PC_TRY(each->fill_with_nan(stream));
-    return shared->agreed->signal_on(stream, signalled);
+        last(last_) {
+    for (const std::shared_ptr<Work>& each : works) keeps.push_back(each->keeps());
   }
   void run() {
-    const Status filled = fill();
+    const Status filled = queue();
+    bool is_queued = false;
+    {
+      const std::lock_guard lock(mutex);
+      queued = filled;
+      is_queued = filled.is_ok() && !given_up;
+    }
+    changed.notify_all();
+    if (!is_queued || !ends()) {
+      shared->agreed->signal(last);  // no stream waits for ever
+      // Something may be written yet.
+      static_cast<void>(new std::shared_ptr<Refusal>(shared_from_this()));
+    }
     const std::lock_guard lock(mutex);
-    outcome = filled;
+    is_over = true;
     changed.notify_all();
   }
-  std::optional<Status> wait(std::chrono::milliseconds patience) {
+  // Whether all of it has been queued in that time. Else nothing more is, but for the call of the driver that is under way.
+  bool is_queued_within(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, patience, [this] { return outcome.has_value(); });
-    return outcome;
+    changed.wait_for(lock, patience, [this] { return queued.has_value(); });
+    given_up = !queued || !queued->is_ok();
+    return !given_up;
+  }
+  // Whether run() has come to its end by then.
+  bool is_over_within(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, patience, [this] { return is_over; });
+  }
+
+ private:
+  // Call by call, in their order: the end of one may stand behind the wait for the one before.
+  Status queue() const {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
+    for (const std::shared_ptr<Work>& each : works) {
+      if (is_given_up()) return Status::ok();
+      (void)each->fill_with_nan(stream);  // if the driver refuses that, the others are filled all the same
+      if (is_given_up()) return Status::ok();
+      PC_TRY(shared->agreed->signal_on(stream, each->number()));
+    }
+    return is_given_up() ? Status::ok() : shared->agreed->signal_on(stream, last);
+  }
+  // The GPU may run the streams that wait and this one in one queue, where the fill never comes: false then.
+  bool ends() const {
+    constexpr std::chrono::milliseconds kNap{1};
+    constexpr int kNaps = 1'000;
+    for (int overdue = 0; overdue < kNaps; std::this_thread::sleep_for(kNap)) {
+      if (shared->agreed->has_reached(last)) return true;
+      const auto next =
+          std::ranges::find_if(works, [](const std::shared_ptr<Work>& each) { return !each->lets_go_on(); });
+      overdue = next == works.end() || (*next)->has_come_to_end() ? overdue + 1 : 0;
+    }
+    return false;
+  }
+  bool is_given_up() const {
+    const std::lock_guard lock(mutex);
+    return given_up;
   }
 
   const std::shared_ptr<Shared> shared;
   const std::vector<std::shared_ptr<Work>> works;
+  std::vector<std::shared_ptr<const void>> keeps;  // their arrays, also when the works let them go
   const cuda::CUstream stream;
-  const uint32_t signalled;
-  std::mutex mutex;  // guards what follows
+  const uint32_t last;       // of the calls that have begun
+  mutable std::mutex mutex;  // guards what follows
   std::condition_variable changed;
-  std::optional<Status> outcome;  // of queueing it
+  std::optional<Status> queued;
+  bool given_up = false, is_over = false;
 };
 
-// The results of calls that have not been agreed are queued to be filled first: an abort frees memory, for which the driver may
-// wait until all streams have come to their ends.
-void Executor::abort(const Status& why) {
-  constexpr std::chrono::milliseconds kQueueing{100}, kAfterAbort{1'000};
-  std::shared_ptr<Refusal> refusal;
-  std::thread thread;
-  if (shared_->agreed != nullptr) {
-    std::vector<std::shared_ptr<Work>> works;
-    {
-      const std::lock_guard lock(shared_->mutex);
-      std::ranges::copy_if(
-          shared_->running, std::back_inserter(works),
-          [](const std::shared_ptr<Work>& each) { return !each->is_agreed() && !each->has_no_end(); });
-    }
-    refusal = std::make_shared<Refusal>(shared_, std::move(works), gpu_->refusing_stream.get());
-    const Status started = start_thread(thread, "pc-gpu-refuse", "filling refused results with NaN",
-                                        [refusal] { refusal->run(); });
-    if (started.is_ok()) (void)refusal->wait(kQueueing);
+void Executor::abort(const Status& why, uint32_t last) {
+  // Nobody waits on a stream when it has been closed, or where streams do not wait.
+  if (shared_->agreed == nullptr || shared_->communicator->state() == State::kDead)
+    return (void)shared_->communicator->abort(why);
+  shared_->last_agreed = shared_->agreed->value();
+  shared_->refuses = true;
+  std::vector<std::shared_ptr<Work>> works;  // one that is launched just now raises the error itself
+  {
+    const std::lock_guard lock(shared_->mutex);
+    std::ranges::copy_if(shared_->running, std::back_inserter(works), [](const std::shared_ptr<Work>& each) {
+      return !each->lets_go_on() && !each->has_no_end();
+    });
   }
+  if (works.empty()) {
+    shared_->agreed->signal(last);
+    return (void)shared_->communicator->abort(why);
+  }
+  refuse(std::make_shared<Refusal>(shared_, std::move(works), gpu_->refusing_stream.get(), last), last, why);
+}
+
+// It is queued before the abort, which frees memory: for that the driver may wait until all streams have done what they have. And
+// streams go on before the abort where it cannot be queued: the driver may be kept by a launch that waits for them.
+void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why) {
+  constexpr std::chrono::milliseconds kQueueing{100};
+  refusal_ = refusal;
+  const Status started = start_thread(refusing_, "pc-gpu-refuse", "filling refused results with NaN",
+                                      [refusal] { refusal->run(); });
+  const bool fills = started.is_ok() && refusal->is_queued_within(kQueueing);
+  if (!fills) shared_->agreed->signal(last);
   (void)shared_->communicator->abort(why);
-  if (refusal == nullptr) return;
-  const std::optional<Status> queued = thread.joinable() ? refusal->wait(kAfterAbort) : std::nullopt;
-  // No stream waits for ever.
-  if (!queued || !queued->is_ok()) shared_->agreed->signal(refusal->signalled);
-  if (!thread.joinable()) return;
-  queued ? thread.join() : thread.detach();
+}
+
+Executor::~Executor() {
+  constexpr std::chrono::milliseconds kLastFill{100};
+  if (refusing_.joinable()) refusal_->is_over_within(kLastFill) ? refusing_.join() : refusing_.detach();
+  let_go_of_ended();
+  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->communicator->state() != State::kDead || !shared_->running.empty()) (void)gpu_.release();
 }
 
 Status Executor::wait_for_all(const WaitContext& context) {

@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
@@ -49,7 +50,7 @@ class Executor final : public cuda::DeviceExecutor {
                                                    const WaitContext& context) override;
   std::shared_ptr<cuda::TimelineSemaphore> agreed() const override;
   Status look_around() override;
-  void abort(const Status& why) override;
+  void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;
   Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key,
                                                       const WaitContext& context) override;
@@ -61,12 +62,15 @@ class Executor final : public cuda::DeviceExecutor {
   class Work;
   struct Refusal;
   void let_go_of_ended();
+  void refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why);
   Status wait_for_all(const WaitContext& context);
   Result<void*> barrier_word();
   Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
 
   const std::shared_ptr<Shared> shared_;  // with its works
   std::unique_ptr<Gpu> gpu_;
+  std::shared_ptr<Refusal> refusal_;  // of refusing_, which the thread that aborts has started
+  std::thread refusing_;
 };
 
 }  // namespace pc::nccl

@@ -64,8 +64,36 @@ TEST_P(RefusedCalls, are_filled_before_nccl_is_aborted) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+// The end of the second stands behind the wait for the first.
+TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
+    if (group.rank() == 1) return host_sum(group);  // this rank makes none of the calls
+    fake_.hold_stream(x.stream.get());              // so that both are queued before anybody knows
+    std::vector<std::shared_ptr<StartedDeviceCall>> started;
+    for (int i = 0; i < 3; ++i) {
+      cuda::DeviceCall call = x.sum();
+      call.in_line = true;
+      if (auto each = calls->launch(call, -1); each.is_ok()) started.push_back(std::move(each).value());
+    }
+    PC_TRY(copy(y, x, x.stream.get()));
+    fake_.release_stream(x.stream.get());
+    for (const auto& each : started) {
+      if (const Status ended = each->wait(-1); ended.code() != Code::kMismatch)
+        return wrong(ended.to_string());
+    }
+    drain(x);
+    if (!started.empty() && !is_nan(y)) return wrong("the stream has seen " + std::to_string(*y.begin()));
+    return Status(Code::kMismatch, "as it should");
+  });
+  for (const Status& each : outcomes) EXPECT_EQ(each.code(), Code::kMismatch) << text_of(outcomes);
+}
+
 TEST_P(RefusedCalls, hold_no_stream_where_the_driver_fills_nothing) {
-  fake_.fail_after("cuMemsetD8Async", 0, cuda::CUDA_ERROR_UNKNOWN);
+  // Not when the two ranks join.
+  fake_.fail_after("cuMemsetD8Async", 2, cuda::CUDA_ERROR_UNKNOWN);
   const Outcomes outcomes = run_refused(true, [](Array&, Array&) { return Status::ok(); });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -91,7 +119,14 @@ TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
     const int operations = fake_.end_capture(x.stream.get());
     if (captured.code() != Code::kMismatch) return wrong("no mismatch: " + captured.to_string());
     if (operations != 0) return wrong("the graph has " + std::to_string(operations) + " operations");
-    return group.resync();
+    PC_TRY(group.resync());
+    cuda::DeviceCall next = x.sum();  // no stream waits for the one that was refused
+    next.in_line = true;
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(next, -1));
+    PC_TRY(started->wait(-1));
+    drain(x);
+    PC_TRY(expect(x, 3));
+    return calls->close(-1);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -112,14 +147,14 @@ TEST_F(Agreed, streams_go_on_when_a_call_and_all_before_it_are) {
   const auto semaphore = take();
   const uint32_t before = semaphore->value();
   AgreedCalls calls(semaphore);
-  const uint32_t first = calls.begin(), second = calls.begin(), third = calls.begin();
+  const uint32_t first = *calls.begin(), second = *calls.begin(), third = *calls.begin();
   EXPECT_FALSE(semaphore->has_reached(first));
   calls.agree(second);
   EXPECT_EQ(semaphore->value(), before);
   calls.agree(first);
   EXPECT_TRUE(semaphore->has_reached(second));
   EXPECT_FALSE(semaphore->has_reached(third));
-  calls.stop();
+  EXPECT_EQ(calls.stop(), third);
   calls.agree(third);
   EXPECT_FALSE(semaphore->has_reached(third));
 }
@@ -133,7 +168,7 @@ TEST_F(Agreed, a_number_never_goes_back_whoever_has_the_semaphore_next) {
   EXPECT_EQ(semaphore->value(), left);
   AgreedCalls calls(semaphore);
   for (int i = 0; i < 40; ++i) {
-    const uint32_t number = calls.begin();
+    const uint32_t number = *calls.begin();
     EXPECT_FALSE(semaphore->has_reached(number));
     calls.agree(number);
     EXPECT_TRUE(semaphore->has_reached(number));

@@ -129,7 +129,7 @@ TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_f
 
 TEST_F(NcclOnGpu, after_an_abort_every_call_says_why_and_the_gpu_goes_on) {
   const cuda::DeviceMemory x = memory(4096);
-  executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"));
+  executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"), 0);
   const auto work =
       executor_->launch(allreduce(x.at(), x.at(), 1024, DType::kF32, {ReduceOp::kSum}, stream()), patience());
   ASSERT_FALSE(work.is_ok());

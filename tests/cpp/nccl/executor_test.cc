@@ -270,7 +270,7 @@ TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_lets_go_when_t
   fake_.hold_stream(theirs_->get());
   const auto work = launch(call);
   call.keeps = nullptr;
-  executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"));
+  executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"), 0);
   EXPECT_NE(work->wait_on_host(patience()).status().to_string().find("rank 1 is gone"), std::string::npos);
   EXPECT_FALSE(executor_->look_around().is_ok());
   EXPECT_FALSE(alive.expired()) << "the GPU may still use it";
@@ -296,7 +296,7 @@ TEST_F(NcclExecutor, an_error_that_nccl_finds_later_ends_the_wait) {
   const Result<WaitEnd> end = work->wait_on_host(patience());
   ASSERT_FALSE(end.is_ok());
   EXPECT_NE(end.status().to_string().find("ncclRemoteError"), std::string::npos) << end.status().to_string();
-  executor_->abort(end.status());
+  executor_->abort(end.status(), 0);
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
   (void)executor_->look_around();
