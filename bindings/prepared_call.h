@@ -72,7 +72,7 @@ PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t na
   if (call->is_staged) {
     refuse(*group.state,
            std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
-  } else if (takes_lists && nargs > 0 && is_collection(args[0])) {
+  } else if (takes_lists && ((nargs > 0 && is_collection(args[0])) || call->in_view.is_immutable())) {
     return staged(call->function, group, args, nargs, kwnames);
   }
   return nullptr;

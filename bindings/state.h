@@ -54,10 +54,11 @@ enum class Access : uint8_t {
   kPaddle,         // the same interface; null if Paddle is too old to have it
   kBuffer,
   kDlpack,
-  kCuda,     // the CUDA array interface
-  kMasked,   // a NumPy masked array: its mask would be lost
-  kStaged,   // numbers, lists, arrays that cannot be written: see pycollective/staged.py
-  kWrapper,  // a torch subclass that only wraps other tensors (DTensor, FakeTensor)
+  kCuda,       // the CUDA array interface
+  kMasked,     // a NumPy masked array: its mask would be lost
+  kImmutable,  // arrays of JAX: a result is a new one; see pycollective/staged.py
+  kStaged,     // numbers and lists: see there
+  kWrapper,    // a torch subclass that only wraps other tensors (DTensor, FakeTensor)
   kNone,
 };
 struct TypeInfo {

@@ -83,16 +83,19 @@ TypeInfo torch_info(State& state, py::handle type, const py::object& tensor_type
   return {exchange != nullptr ? Access::kTorchExchange : Access::kTorchCapsule, exchange};
 }
 
-// Numbers, and what holds numbers or arrays. Arrays of JAX, which are immutable: a result is a new one.
+bool is_jax_array(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return is_subtype(type, already_imported("jax", "Array")) || name.ends_with("jaxlib._jax.ArrayImpl") ||
+         name.ends_with("jaxlib.xla_extension.ArrayImpl");  // before JAX 0.6
+}
+
+// Numbers, and what holds numbers or arrays.
 bool is_staged(PyTypeObject* type) {
   for (PyTypeObject* base :
        {&PyList_Type, &PyTuple_Type, &PyDict_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type}) {
     if (PyType_IsSubtype(type, base) != 0) return true;
   }
-  return is_subtype(type, already_imported("numpy", "generic")) ||
-         is_subtype(type, already_imported("jax", "Array")) ||
-         std::string_view(type->tp_name).ends_with("jaxlib._jax.ArrayImpl") ||
-         std::string_view(type->tp_name).ends_with("jaxlib.xla_extension.ArrayImpl");  // before JAX 0.6
+  return is_subtype(type, already_imported("numpy", "generic"));
 }
 
 TypeInfo classify(State& state, PyObject* array) {
@@ -102,6 +105,7 @@ TypeInfo classify(State& state, PyObject* array) {
             nullptr};
   }
   if (is_staged(type)) return {Access::kStaged, nullptr};
+  if (is_jax_array(type)) return {Access::kImmutable, nullptr};
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
   // A module "paddle" may be the program's own.

@@ -25,6 +25,7 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kWrapper:
       return builder.refuse_it("is a " + builder.type_name() +
                                ", which wraps other tensors: pass the tensor inside, such as x.to_local()");
+    case Access::kImmutable: stageable_ = immutable_ = true; break;
     case Access::kStaged: stageable_ = true; break;
     case Access::kNone: break;
   }

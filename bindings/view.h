@@ -53,6 +53,7 @@ class View {
   const Buffer& buffer() const { return buffer_; }
   // After take() has failed: pycollective.staged can make the call all the same, with a copy that lies in one block.
   bool stageable() const { return stageable_; }
+  bool is_immutable() const { return immutable_; }  // an array whose results are always new arrays: JAX's
   bool is_on_gpu() const { return buffer_.device.type == DeviceType::kCuda; }
   // Of an array on a GPU, when the view was taken; empty: there is no stream to wait for.
   std::optional<void*> stream() const { return stream_; }
@@ -77,7 +78,7 @@ class View {
   friend class ViewBuilder;
   Buffer buffer_;
   std::byte nowhere_{};  // where an array without elements may lie
-  bool stageable_ = false;
+  bool stageable_ = false, immutable_ = false;
   int ndim_ = 0;
   const int64_t* shape_ = nullptr;  // owned by the array or by hold_
   // Borrowed; of the one that is there the version counter is bumped after a write.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pycollective.array_work import ArrayWork
 from pycollective.arrays.exact_ints import from_words, is_exact, to_words
 from pycollective.arrays.library import Library
 from pycollective.blocks import (
@@ -66,8 +67,12 @@ class Elementwise:
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)
 
     def begin(self, x: Any, out: Any = None) -> Work[Any]:
-        """The call on a bundle of arrays, in the background."""
+        """The call on a bundle of arrays, or on an array that cannot be written, in the background."""
         function = f"{self.name}_async"
+        if not is_bundle(x) and not is_exact(x, self.op):
+            library = library_for(function, "x", x, out)
+            if not library.mutable:
+                return self._begin_new(function, library, x, out)
         if out is not None:
             raise InvalidArgument(f"{function}: out= is for one array, not for a list: copy the arrays first")
         if not is_bundle(x):
@@ -83,6 +88,26 @@ class Elementwise:
             writes=self.writes,
             op=self.op,
         )
+
+    def _begin_new(self, function: str, library: Library, x: Any, out: Any) -> Work[Any]:
+        if out is not None:
+            raise InvalidArgument(
+                f"{function}: an array of {library.name} comes as a new array: call it without out="
+            )
+        check_pairs(function, "x", library.shape(x), self.op)
+        check_block(function, "x", library, x, self.op)
+        block = library.empty(x, library.shape(x))
+        library.assign(block, x)
+        keywords: dict[str, Any] = {"timeout": self.timeout}
+        if self.name in ("broadcast", "reduce"):
+            keywords["root"] = self.root
+        if self.name != "broadcast":
+            keywords["op"] = self.op
+        if self.fixed_order:
+            keywords["reproducible"] = "shape"
+        work = getattr(self.group, function)(block, **keywords)
+        result = ArrayWork(work, (lambda: library.finished(block, x)) if self.writes else (lambda: x))
+        return cast("Work[Any]", result)
 
     def _run(self, source: Any, target: Any) -> None:
         left_s = self._clock.left_s()
