@@ -184,12 +184,21 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
-  PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, started->deadline_));
-  PC_TRY(begin_comparison(checked, *started));
+  const Result<Turn::Held> turn = turn_.take(group_, started->deadline_);
+  const Status begun = turn.is_ok() ? begin_comparison(checked, *started) : turn.status();
+  if (!begun.is_ok()) return not_made(begun);
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
   PC_TRY(queue(checked, started, std::move(on_end)));
   return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+// What a call raises that could not begin: the group's end, if that is why.
+Status DeviceCalls::not_made(const Status& why) {
+  const Status end = group_.alive();
+  if (end.is_ok()) return why;
+  fail(end, false);
+  return first_failure();
 }
 
 // A graph is launched when nobody compares: what goes into it is compared before, as are all calls where ranks are strict.
@@ -465,6 +474,7 @@ Status DeviceCalls::settle(double timeout_s) {
 }
 
 Status DeviceCalls::close(double timeout_s) {
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);  // the watcher may not have seen it
   if (const Status failed = failure(); !failed.is_ok()) {
     stop_threads();
     const std::lock_guard lock(mutex_);

@@ -98,6 +98,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until, AsyncCall::Part part) const;
   Status begin_comparison(cuda::DeviceCall& call, Call& started);
+  Status not_made(const Status& why);
   Status all_have_made(const Call& call);
   Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                std::function<void()> on_end);
