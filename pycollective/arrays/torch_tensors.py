@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pycollective.arrays.library import Memory, Shape
@@ -66,6 +67,15 @@ class TorchTensors:
     def assign(self, target: Any, source: Any) -> None:
         target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place
 
+    def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        if not targets:
+            return
+        if self._torch.is_grad_enabled():
+            with self._torch.no_grad():  # once for all, which costs less than to detach each
+                self._torch._foreach_copy_(list(targets), list(sources))
+        else:  # in backward
+            self._torch._foreach_copy_(list(targets), list(sources))
+
     def finished(self, block: Any, like: Any) -> Any:
         return block
 
@@ -80,7 +90,7 @@ class TorchTensors:
             )
         if x.layout is not self._torch.strided:
             return f"has layout {x.layout}, whose elements do not lie one by one in memory: pass x.to_dense()"
-        if overlaps_itself(self.layout(x)):
+        if not x.is_contiguous() and overlaps_itself(self.layout(x)):
             return (
                 f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "
                 "copy: x.contiguous()"
