@@ -473,15 +473,19 @@ Status DeviceCalls::settle(double timeout_s) {
   return in_time ? first_failure() : Status(Code::kTimeout, "calls on the GPU have not ended in time");
 }
 
+// Of a group that has failed: the failure, if no call has raised it.
+Status DeviceCalls::close_failed(const Status& failed) {
+  stop_threads();
+  const std::lock_guard lock(mutex_);
+  return std::exchange(raised_, true) ? Status::ok() : failed;
+}
+
 Status DeviceCalls::close(double timeout_s) {
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);  // the watcher may not have seen it
-  if (const Status failed = failure(); !failed.is_ok()) {
-    stop_threads();
-    const std::lock_guard lock(mutex_);
-    return std::exchange(raised_, true) ? Status::ok() : failed;
-  }
+  if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
+  if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
     if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;

@@ -103,6 +103,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                std::function<void()> on_end);
   Status failure() const;
+  Status close_failed(const Status& failed);
   Status first_failure();  // the same, which is raised now
   void fail(const Status& why, bool tell);
   // How long an error may wait for the abort, which gives up after 10 s: where something else could write what goes back to its

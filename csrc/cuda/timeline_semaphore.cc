@@ -31,8 +31,9 @@ Status TimelineSemaphore::signal_on(CUstream stream, uint32_t value) const {
 }
 
 Status TimelineSemaphore::warm_up(CUstream stream) const {
-  PC_TRY(fill_bytes(*driver_, address() + sizeof(uint32_t), 0, sizeof(uint32_t), stream));
-  return signal_on(stream, value());
+  const CUdeviceptr beside = address() + sizeof(uint32_t);
+  PC_TRY(fill_bytes(*driver_, beside, 0, sizeof(uint32_t), stream));
+  return write_value(*driver_, stream, beside, 0);
 }
 
 Status TimelineSemaphore::wait_on(CUstream stream, uint32_t value) const {

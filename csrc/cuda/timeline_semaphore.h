@@ -27,8 +27,8 @@ class TimelineSemaphore {
   void signal(uint32_t value) { word().store(value, std::memory_order_release); }
   // Likewise, when the stream comes to that. Its context must be current.
   Status signal_on(CUstream stream, uint32_t value) const;
-  // Writes bytes beside the number on the stream, as fill_bytes() does, and the number as it is: what the driver loads for either
-  // when it is first used is there then. Its context must be current, and nobody signals meanwhile.
+  // Fills and writes bytes beside the number on the stream: what the driver loads for either when it is first used is there then.
+  // Its context must be current.
   Status warm_up(CUstream stream) const;
   // What is queued on `stream` from now on waits until the number is at least this. Its context must be current.
   Status wait_on(CUstream stream, uint32_t value) const;

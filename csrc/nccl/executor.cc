@@ -92,12 +92,13 @@ class Executor::Work final : public cuda::DeviceWork {
   }
   const std::shared_ptr<const void>& keeps() const { return keeps_; }
   uint32_t number() const { return *number_; }
-  // Behind its end, on `stream`.
-  Status fill_with_nan(cuda::CUstream stream) const {
+  // Behind its end, on `stream`, until `is_given_up()`.
+  template <class IsGivenUp>
+  Status fill_with_nan(cuda::CUstream stream, const IsGivenUp& is_given_up) const {
     const cuda::Driver& driver = shared_->context.driver();
     PC_TRY(cuda::stream_waits(driver, stream, end()));
     const Location result{floats_.data, floats_.list, 0};
-    for (std::size_t begin = 0; begin < floats_.nbytes();) {
+    for (std::size_t begin = 0; begin < floats_.nbytes() && !is_given_up();) {
       const std::span<std::byte> piece = result.at(begin, floats_.nbytes() - begin);
       PC_TRY(cuda::fill_bytes(driver, reinterpret_cast<cuda::CUdeviceptr>(piece.data()), 0xff, piece.size(),
                               stream));
@@ -372,10 +373,11 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
       is_queued = filled.is_ok() && !given_up;
     }
     changed.notify_all();
-    if (!is_queued || !ends()) {
-      shared->agreed->signal(last);  // no stream waits for ever
-      // Something may be written yet.
-      static_cast<void>(new std::shared_ptr<Refusal>(shared_from_this()));
+    if (is_queued && ends()) {
+      keeps.clear();
+    } else {
+      let_streams_go();
+      static_cast<void>(new std::shared_ptr<Refusal>(shared_from_this()));  // something may be written yet
     }
     const std::lock_guard lock(mutex);
     is_over = true;
@@ -395,28 +397,43 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   }
 
  private:
-  // Call by call, in their order: the end of one may stand behind the wait for the one before.
   Status queue() const {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
+    const Status filled = fill();
+    const Status signalled =
+        shared->agreed->signal_on(stream, last);  // the last thing that this stream writes
+    return filled.is_ok() ? signalled : filled;
+  }
+  // Call by call, in their order: the end of one may stand behind the wait for the one before.
+  Status fill() const {
     for (const std::shared_ptr<Work>& each : works) {
-      if (is_given_up()) return Status::ok();
-      (void)each->fill_with_nan(stream);  // if the driver refuses that, the others are filled all the same
-      if (is_given_up()) return Status::ok();
+      if (is_given_up()) break;
+      // If the driver refuses that, the others are filled all the same.
+      (void)each->fill_with_nan(stream, [this] { return is_given_up(); });
+      if (is_given_up()) break;
       PC_TRY(shared->agreed->signal_on(stream, each->number()));
     }
-    return is_given_up() ? Status::ok() : shared->agreed->signal_on(stream, last);
+    return Status::ok();
   }
   // The GPU may run the streams that wait and this one in one queue, where the fill never comes: false then.
   bool ends() const {
-    constexpr std::chrono::milliseconds kNap{1};
-    constexpr int kNaps = 1'000;
-    for (int overdue = 0; overdue < kNaps; std::this_thread::sleep_for(kNap)) {
+    constexpr std::chrono::milliseconds kPatience{1'000}, kLongestNap{100};
+    std::chrono::milliseconds nap{1}, overdue{0};
+    while (overdue < kPatience) {
       if (shared->agreed->has_reached(last)) return true;
+      std::this_thread::sleep_for(nap);
       const auto next =
           std::ranges::find_if(works, [](const std::shared_ptr<Work>& each) { return !each->lets_go_on(); });
-      overdue = next == works.end() || (*next)->has_come_to_end() ? overdue + 1 : 0;
+      overdue =
+          next == works.end() || (*next)->has_come_to_end() ? overdue + nap : std::chrono::milliseconds(0);
+      nap = std::min(2 * nap, kLongestNap);
     }
     return false;
+  }
+  // No stream waits for ever. Again for a while: the GPU may come to a smaller number that was queued before.
+  void let_streams_go() const {
+    constexpr std::chrono::milliseconds kNap{10};
+    for (int i = 0; i < 100; ++i, std::this_thread::sleep_for(kNap)) shared->agreed->signal(last);
   }
   bool is_given_up() const {
     const std::lock_guard lock(mutex);
@@ -468,7 +485,11 @@ void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, co
 
 Executor::~Executor() {
   constexpr std::chrono::milliseconds kLastFill{100};
-  if (refusing_.joinable()) refusal_->is_over_within(kLastFill) ? refusing_.join() : refusing_.detach();
+  if (refusing_.joinable() && refusal_->is_over_within(kLastFill)) refusing_.join();
+  if (refusing_.joinable()) {
+    refusing_.detach();
+    (void)gpu_.release();  // with the stream that this thread uses
+  }
   let_go_of_ended();
   // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
   const std::lock_guard lock(shared_->mutex);

@@ -72,9 +72,16 @@ def leave(name: bytes | None, store: dist.Store, rank: int) -> None:
             _left[name] = socket.create_connection((server.host, server.port), timeout=AGAIN_S)
 
 
+def _is_readable(connection: socket.socket) -> bool:
+    """Within AGAIN_S. By poll(), as select() takes no descriptor from 1024 on."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(AGAIN_S * 1000))
+
+
 def _await_ends() -> None:
     for name, connection in _left.items():
-        if connection is not None and select.select([connection], [], [], AGAIN_S)[0]:
+        if connection is not None and _is_readable(connection):
             connection.close()
             _left[name] = None
             time.sleep(CLOSES_S)
