@@ -15,7 +15,6 @@
 #include "base/types.h"
 #include "call_site.h"
 #include "comm/abandoned.h"
-#include "cuda/timeline_semaphore.h"
 #include "dlpack.h"
 #include "program_position.h"
 
@@ -93,7 +92,6 @@ struct State {
       new ProgramPosition(sites);     // any thread may use it; replaced in a forked child
   EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
   const std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();
-  const std::shared_ptr<cuda::SemaphorePool> semaphores = std::make_shared<cuda::SemaphorePool>();
   // Threads that run what no other rank runs (pc.single_process, pc.main_first), the innermost last, and what that is.
   std::vector<std::pair<unsigned long, std::string>> alone;
   GroupObject* world = nullptr;                  // what the functions of the module act on

@@ -55,7 +55,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it
     Interrupted interrupted = {};
-    std::shared_ptr<cuda::SemaphorePool> semaphores = {};  // null: of its own
+    // Of what streams wait for until all ranks have made a call. Null: they go past calls at once.
+    std::shared_ptr<cuda::SemaphorePool> semaphores = {};
     // How long the poller may take to end before it is left behind: it may wait for a driver that never answers.
     std::chrono::milliseconds patience{5'000};
   };

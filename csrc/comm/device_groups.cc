@@ -17,7 +17,6 @@ DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
       message_lines_(runtime, [this](Communicator& line, int device, void* stream, double timeout_s) {
         return join_line(line, device, stream, timeout_s);
       }) {
-  if (options_.semaphores == nullptr) options_.semaphores = std::make_shared<cuda::SemaphorePool>();
   if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
 }
 

@@ -34,7 +34,7 @@ class DeviceGroups {
     bool strict = false;   // DeviceCalls::Means
     PeerMeans peers = {};  // DeviceCalls::Means
     DeviceCalls::Interrupted interrupted = {};
-    // DeviceCalls::Means. Its memory is never given back, so that one for the whole process is best.
+    // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
   };
   // The runtime of the groups.

@@ -90,9 +90,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
     PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
-    const auto semaphores =
-        means.semaphores != nullptr ? means.semaphores : std::make_shared<cuda::SemaphorePool>();
-    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context, semaphores));
+    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context, means.semaphores));
     nccl::Means with{means.api, means.clock, means.log};
     with.enter_thread = [gpu_context]() -> Result<std::shared_ptr<void>> {
       PC_ASSIGN_OR_RETURN(cuda::ContextGuard entered, gpu_context.enter());

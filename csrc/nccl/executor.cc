@@ -232,7 +232,10 @@ Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context,
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(cuda::Stream graph_stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(cuda::Stream refusing_stream, cuda::Stream::create(context));
-  PC_ASSIGN_OR_RETURN(std::shared_ptr<cuda::TimelineSemaphore> agreed, semaphores->take(context));
+  std::shared_ptr<cuda::TimelineSemaphore> agreed;
+  if (semaphores != nullptr) {
+    PC_ASSIGN_OR_RETURN(agreed, semaphores->take(context));
+  }
   if (agreed != nullptr) {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_TRY(agreed->warm_up(refusing_stream.get()));

@@ -32,7 +32,7 @@ class Executor final : public cuda::DeviceExecutor {
     cuda::Context context;
     cuda::Stream stream, graph_stream;                // the second for calls that go into graphs
     cuda::Stream refusing_stream;                     // on which results are filled with NaN
-    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for those that are split from this one
+    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for those that are split from this one; may be null
     std::shared_ptr<cuda::TimelineSemaphore> agreed;  // null: the driver lets no stream wait for memory
     std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, for barriers, once there was one
     static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);

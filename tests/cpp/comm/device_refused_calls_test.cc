@@ -11,10 +11,15 @@ namespace {
 
 class RefusedCalls : public DeviceWorld {
  protected:
+  DeviceCalls::Means waiting(Rank rank) {
+    DeviceCalls::Means with = means(rank);
+    with.semaphores = std::make_shared<cuda::SemaphorePool>();
+    return with;
+  }
   // Two ranks make different calls of NCCL, which moves something all the same; `y` gets what a stream behind the call sees.
   // Then `look(x, y)`, on ranks whose stream was put behind the call before it was refused.
   Status refuse(Communicator& group, bool in_line, const std::function<Status(Array& x, Array& y)>& look) {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
@@ -67,7 +72,7 @@ TEST_P(RefusedCalls, are_filled_before_nccl_is_aborted) {
 // The end of the second stands behind the wait for the first.
 TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
     if (group.rank() == 1) return host_sum(group);  // this rank makes none of the calls
@@ -108,7 +113,7 @@ TEST_P(RefusedCalls, are_errors_where_streams_cannot_wait_for_memory) {
 
 TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
     call.in_line = true;

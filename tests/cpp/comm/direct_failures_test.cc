@@ -308,6 +308,7 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_i
 
 TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobody_else_does) {
   Started left;
+  std::promise<void> heard;
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
@@ -315,11 +316,13 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
       fake_.hold_stream(x.stream.get());
       PC_TRY(mine.run(message(x, Kind::kRecv, 0), kMeeting));
       poll_until([&] { return !mine.messages->take_failure().is_ok(); });
+      heard.get_future().wait();  // else it may end well for the other rank
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }
     PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1), kMeeting));
     const Status ended = left->wait(-1);
+    heard.set_value();
     if (ended.is_ok() || ended.rank() != 0 || ended.peer() != 1) return wrong(ended.to_string());
     PC_TRY(host_sum(group));
     return mine.messages->take_failure();
