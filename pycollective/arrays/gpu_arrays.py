@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.library import Memory, OneByOne, Shape
 from pycollective.arrays.overlaps import Layout
 from pycollective.errors import Unsupported
 
@@ -43,7 +43,7 @@ def empty(like: Any, shape: Shape) -> Any:
     )
 
 
-class GpuArrays:
+class GpuArrays(OneByOne):
     """Those in one block the core takes as they lie. CuPy copies the others, on the GPU and on its current stream."""
 
     name = "gpu"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from pycollective.arrays.overlaps import Layout
 
-__all__ = ["Library", "Memory"]
+__all__ = ["Library", "Memory", "OneByOne"]
 
 Memory = npt.NDArray[np.uint8]  # bytes in one block
 Shape = tuple[int, ...]
@@ -51,6 +52,9 @@ class Library(Protocol):
     def assign(self, target: Any, source: Any) -> None:
         """Copy elements; both have one shape. `target` is a block, or an array of this library that can be written."""
 
+    def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        """As assign() for each of them, in one call of the library where it has one."""
+
     def finished(self, block: Any, like: Any) -> Any:
         """What the caller gets for a block of empty(): the same, or an array of the library."""
 
@@ -59,3 +63,12 @@ class Library(Protocol):
 
     def why_not_written(self, x: Any) -> str:
         """Why the result cannot be written to `x`, or an empty text."""
+
+
+class OneByOne:
+    """What a library inherits that has no one call for many copies."""
+
+    def assign_many(self: Library, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        """As assign() for each of them."""
+        for target, source in zip(targets, sources, strict=True):
+            self.assign(target, source)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.library import Memory, OneByOne, Shape
 from pycollective.arrays.overlaps import Layout, overlaps_itself
 
 __all__ = ["NumpyArrays"]
@@ -17,7 +17,7 @@ _name_of = functools.lru_cache(maxsize=256)(
 )  # of a dtype: NumPy takes longer for it than for a small copy
 
 
-class NumpyArrays:
+class NumpyArrays(OneByOne):
     """numpy.ndarray and its subclasses."""
 
     name = "numpy"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pycollective.arrays.library import Memory, Shape
+from pycollective.arrays.library import Memory, OneByOne, Shape
 from pycollective.arrays.overlaps import Layout, overlaps_itself
 from pycollective.errors import Unsupported
 
 __all__ = ["PaddleTensors"]
 
 
-class PaddleTensors:
+class PaddleTensors(OneByOne):
     """paddle.Tensor and its subclasses. Their contiguous() is never used: it moves the tensor itself elsewhere."""
 
     name = "paddle"

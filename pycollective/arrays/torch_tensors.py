@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pycollective.arrays.library import Memory, Shape
@@ -65,6 +66,15 @@ class TorchTensors:
 
     def assign(self, target: Any, source: Any) -> None:
         target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place
+
+    def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        if not targets:
+            return
+        if self._torch.is_grad_enabled():
+            with self._torch.no_grad():  # once for all, which costs less than to detach each
+                self._torch._foreach_copy_(list(targets), list(sources))
+        else:  # in backward
+            self._torch._foreach_copy_(list(targets), list(sources))
 
     def finished(self, block: Any, like: Any) -> Any:
         return block

@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["Bucket", "Place"]
 
 
+CACHE_LINE_NBYTES = 64
+
+
+def _aligned(nbytes: int) -> Memory:
+    """Memory that begins with a cache line: copies to NumPy's own, which seldom does, take half as long again."""
+    memory: Memory = empty(nbytes, np.uint8)
+    if memory.ctypes.data % CACHE_LINE_NBYTES == 0:
+        return memory
+    memory = empty(nbytes + CACHE_LINE_NBYTES, np.uint8)
+    begin = -memory.ctypes.data % CACHE_LINE_NBYTES
+    return memory[begin : begin + nbytes]
+
+
 class Bucket:
     """Gradients that travel together: one block of memory, and what is known of it in this step.
 
@@ -40,7 +53,7 @@ class Bucket:
         self.nbytes = sum(slot.nbytes for slot in slots)
         count = sum(math.prod(slot.shape) for slot in slots)
         on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX's library here is that of the host
-        self.memory: Memory | None = None if on_gpu else empty(self.nbytes, np.uint8)
+        self.memory: Memory | None = None if on_gpu else _aligned(self.nbytes)
         self.flat = (
             library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
         )

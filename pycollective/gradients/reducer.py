@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pycollective._core import Group, Scaled, world
@@ -206,6 +206,26 @@ class GradientReducer:
             self._launch()
         return place.view
 
+    def ready_together(self, names: Sequence[str], places: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """As ready() for gradients of one bucket and library, in one copy. The caller has checked them.
+
+        It does nothing for names that it was called with before in this step, as after Ctrl-C.
+
+        Parameters:
+            names: those whose gradients are ready by this, one at least.
+            places: view() of the names whose gradients do not lie there yet.
+            gradients: what is copied to these places.
+        """
+        self._check_not_given_up()
+        place = self._place(names[0])
+        missing = place.bucket.missing
+        if missing.isdisjoint(names):
+            return
+        place.library.assign_many(places, gradients)
+        missing.difference_update(names)
+        if not missing:
+            self._launch()
+
     def launch_all(self) -> None:
         """Begins all buckets of this step; gradients that were not given count as zeros. finish() begins with this.
 
@@ -235,10 +255,21 @@ class GradientReducer:
             with PYCOLLECTIVE_CHECK=strict on all ranks if the parameters differ: the group and all reducers go on.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
+        results: dict[str, Any] = {}
+        self._end(results)
+        return results
+
+    def finish_in_views(self) -> None:
+        """As finish(), for those whose arrays can be written: the results are view(name) of each."""
+        self._end(None)
+
+    def _end(self, results: dict[str, Any] | None) -> None:
+        """Ends a step, and puts what it has come to into `results`."""
         self.launch_all()
         calls = self._calls()
         errors = [each.error() for each in calls]
-        results = {name: place.result() for name, place in self._places.items()} if not any(errors) else {}
+        if results is not None and not any(errors):
+            results.update((name, place.result()) for name, place in self._places.items())
         self._clear()
         failed = next((number for number, error in enumerate(errors) if error is not None), None)
         if failed is not None:
@@ -246,7 +277,6 @@ class GradientReducer:
                 raise _explained(errors[failed], calls[failed].title)
             finally:
                 errors.clear()  # else the error would hold this frame, and this frame the error
-        return results
 
     def reduce(self, gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
@@ -264,9 +294,10 @@ class GradientReducer:
             if self.has(name):
                 raise InvalidArgument(f'GradientReducer: "{name}" was given before in this step')
         for bucket in self._buckets:
-            for name in bucket.names:
-                if name in gradients:
-                    self.ready(name, gradients[name])
+            for names in self._by_library(name for name in bucket.names if name in gradients):
+                copied = [name for name in names if gradients[name] is not self._places[name].view]
+                places = [self._places[name].view for name in copied]
+                self.ready_together(names, places, [gradients[name] for name in copied])
         return self.finish()
 
     def reset(self) -> None:
@@ -303,6 +334,13 @@ class GradientReducer:
             return self._places[name]
         except KeyError:
             raise InvalidArgument(f'GradientReducer: there is no parameter "{name}"') from None
+
+    def _by_library(self, names: Iterable[str]) -> Iterable[list[str]]:
+        """The names of each library."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            found.setdefault(self._places[name].library.name, []).append(name)
+        return found.values()
 
     def _launch(self) -> None:
         """Begins the buckets that are complete, up to the first that is not."""

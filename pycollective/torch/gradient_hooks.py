@@ -1,8 +1,9 @@
 """A GradientReducer that torch's backward drives: what DataParallel and DistributedOptimizer share.
 
-A hook on each parameter hands its gradient to the reducer as soon as autograd has accumulated it; a callback at the end
-of backward finishes the step, so that loss.backward() comes back with reduced gradients, or raises. Gradients become
-views of their bucket: nothing is copied out.
+A hook on each parameter puts its gradient to those that have come as soon as autograd has accumulated it, and the last
+of some that lie together has all of them copied into their bucket; a callback at the end of backward finishes the step,
+so that loss.backward() comes back with reduced gradients, or raises. Gradients become views of their bucket: nothing is
+copied out.
 
 The engine runs no callback if backward raises. It holds the only reference to ours, so a step whose callback is gone
 is one that an exception has cut off. Backwards may stand in one another (reentrant checkpoints): each has a number.
@@ -23,6 +24,8 @@ from torch.nn import Parameter
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.gradients.reducer import GradientReducer
+from pycollective.torch.gathered import Arrival, arrivals_of
+from pycollective.torch.streams import Followed
 
 if TYPE_CHECKING:
     from pycollective._core import Op
@@ -105,7 +108,6 @@ class GradientHooks:
             first = next(iter(self._dense.values()))
             for flags in (SPARSE, USED):
                 last[flags] = torch.zeros(len(self._dense), dtype=first.dtype, device=first.device)
-        self._stream: torch.cuda.Stream | None = None  # on which the last gradient was taken, if on a GPU
         self._reducer = GradientReducer(
             {**last, **self._dense},
             op=op,
@@ -116,6 +118,13 @@ class GradientHooks:
             timeout=timeout,
         )
         self._group = self._reducer.group
+        self._arrivals, self._gathered = arrivals_of(self._reducer, list(self._dense))
+        self._step = 0  # its number
+        self._came = self._came_sparse = (
+            0  # gradients of dense parameters in this step, and those that are sparse
+        )
+        device = next((each.device for each in self._dense.values()), torch.device("cpu"))
+        self._streams = Followed(device) if device.type == "cuda" else None
         self._passes = passes
         self._passed = 0  # backward passes since gradients were reduced
         self._enabled = True  # False in no_sync()
@@ -221,7 +230,17 @@ class GradientHooks:
         try:
             self._reducer.reset()
         finally:
-            self._open = self._reducer.begun  # after Ctrl-C
+            self._note_end()
+
+    def _note_end(self) -> None:
+        """Of a step, unless Ctrl-C has come before it."""
+        self._open = self._reducer.begun
+        if self._open:
+            return
+        self._step += 1
+        self._came = self._came_sparse = 0
+        for each in self._gathered:
+            each.clear()
 
     def restart(self) -> None:
         """Forgets the passes that were accumulated: the gradients have been set to zero."""
@@ -235,33 +254,49 @@ class GradientHooks:
         """
         self._launch_all()
         sparse = {name: self._sparse_gradient(each) for name, each in self._sparse.items()}
+        has_all_dense = self._has_all_dense
         try:
-            reduced = self._reducer.finish()
+            self._reducer.finish_in_views()
         finally:
-            self._open = self._reducer.begun  # after Ctrl-C
-        unused = self._flagged(USED, reduced, is_set=False)
-        sparse_elsewhere = self._flagged(SPARSE, reduced, is_set=True)
+            self._note_end()
+        if has_all_dense:
+            for parameter, arrival in zip(self._dense.values(), self._arrivals.values(), strict=True):
+                if parameter.grad is not arrival.place:
+                    parameter.grad = arrival.place
+        else:
+            self._give_results()
+        for name, gradient in sparse.items():
+            self._sparse[name].grad = self._mean(gradient)
+        if self._once:
+            self._versions = {name: arrival.place._version for name, arrival in self._arrivals.items()}
+        self._passed = 0
+        self.reduced = True
+
+    @property
+    def _has_all_dense(self) -> bool:
+        """Whether all gradients that are to be in buckets have come in this step, none of them as a sparse one."""
+        return self._came == len(self._dense) and not self._came_sparse
+
+    def _give_results(self) -> None:
+        """To parameters of which some lack a gradient on this rank, or have a sparse one."""
+        unused = self._flagged(USED, is_set=False)
+        sparse_elsewhere = self._flagged(SPARSE, is_set=True)
         for name, parameter in self._dense.items():
             if parameter.requires_grad and name not in unused:
                 becomes_sparse = _is_sparse(parameter) or (
                     parameter.grad is None and name in sparse_elsewhere
                 )
-                parameter.grad = reduced[name].to_sparse(1) if becomes_sparse else reduced[name]
-        for name, gradient in sparse.items():
-            self._sparse[name].grad = self._mean(gradient)
-        if self._once:
-            self._versions = {name: reduced[name]._version for name in self._dense}
-        self._passed = 0
-        self.reduced = True
+                place = self._arrivals[name].place
+                parameter.grad = place.to_sparse(1) if becomes_sparse else place
 
-    def _flagged(self, flags: str, reduced: dict[str, torch.Tensor], *, is_set: bool) -> set[str]:
+    def _flagged(self, flags: str, *, is_set: bool) -> set[str]:
         """The parameters whose flag is set on some rank, or on none. Empty if this rank has all gradients itself.
 
         The host waits for a GPU only where this rank lacks a gradient.
         """
         if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
             return set()
-        found = reduced[flags].tolist()
+        found = self._reducer.view(flags).tolist()
         return {name for name, flag in zip(self._dense, found, strict=True) if (flag != 0) == is_set}
 
     @contextlib.contextmanager
@@ -311,7 +346,8 @@ class GradientHooks:
         me = weakref.ref(self)
         self._handles: list[Any] = []
         for name, parameter in (self._dense | self._sparse).items():
-            hook = partial(_arrived, me, name)
+            arrival = self._arrivals.get(name)
+            hook = partial(_arrived_sparse, me) if arrival is None else partial(_arrived, me, arrival)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
             _hooked[id(parameter)] = self
         weakref.finalize(self, _remove, self._handles)
@@ -333,18 +369,6 @@ class GradientHooks:
         end.hooks.append(self)
         self._end = weakref.ref(end)
 
-    def _arrived(self, name: str, parameter: torch.Tensor) -> None:
-        if self._end is None or self._end() is None:
-            self._begin()
-        if not self._reducing or name in self._sparse:  # of which the turn is at the end
-            return
-        if self._reducer.has(name):
-            raise InvalidArgument(
-                f'"{name}" got two gradients in one backward, as in two checkpoints with use_reentrant=True: take '
-                "use_reentrant=False"
-            )
-        parameter.grad = self._take(name, parameter, additions=1)
-
     def launch_all(self) -> None:
         """The end of a backward has come: begins the buckets that are left."""
         self._end = None
@@ -362,56 +386,92 @@ class GradientHooks:
         self._open = True
         for name, parameter in self._sparse.items():
             self._check_sparse(name, parameter.grad)
-        for name in self._reducer.missing():
-            parameter = self._dense.get(name)
-            if parameter is not None and parameter.requires_grad and parameter.grad is not None:
-                self._take(name, parameter, additions=0)
+        if self._came < len(self._dense):
+            for name, arrival in self._arrivals.items():
+                parameter = self._dense[name]
+                if arrival.step != self._step and parameter.requires_grad and parameter.grad is not None:
+                    self._take(arrival, parameter, additions=0)
+        if self._streams is not None:
+            self._go_on_behind_the_last(self._streams)
+        for each in self._gathered:
+            each.hand_over()
         if self._tells_used and not self._reducer.has(USED):
-            used = [each.grad is not None for each in self._dense.values()]
-            place = self._reducer.view(USED)
-            if all(used):  # a GPU makes it without waiting for the host, nor the host for the GPU
-                place.fill_(1)
-                self._reducer.ready(USED, place)
-            else:
-                self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
-            if any(sparse := [_is_sparse(each) for each in self._dense.values()]):
-                self._reducer.ready(SPARSE, torch.tensor(sparse, dtype=place.dtype, device=place.device))
+            self._tell_used()
         self._reducer.launch_all()
 
-    def _take(self, name: str, parameter: torch.Tensor, additions: int) -> torch.Tensor:
-        """Gives the reducer a gradient that was added to so often since it was looked at last."""
+    def _tell_used(self) -> None:
+        place = self._reducer.view(USED)
+        if self._has_all_dense:  # a GPU makes it without waiting for the host, nor the host for the GPU
+            place.fill_(1)
+            self._reducer.ready(USED, place)
+            return
+        sparse = [_is_sparse(each) for each in self._dense.values()]
+        if any(sparse) and not self._reducer.has(SPARSE):
+            self._reducer.ready(SPARSE, torch.tensor(sparse, dtype=place.dtype, device=place.device))
+        used = [each.grad is not None for each in self._dense.values()]
+        self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
+
+    def _take(self, arrival: Arrival, parameter: torch.Tensor, additions: int) -> None:
+        """Takes a gradient, that was added to so often since it was looked at last, into this step.
+
+        A model has many: what is done here is what a step costs.
+        """
         gradient = parameter.grad
         assert gradient is not None
+        if self._streams is not None:
+            self._go_on_behind_the_last(self._streams)
+        gathered = arrival.gathered
+        if gradient is not arrival.place:
+            form = gradient.shape, gradient.dtype, gradient.device, gradient.layout, gradient.requires_grad
+            if form == arrival.form:
+                gathered.parameters.append(parameter)
+                gathered.places.append(arrival.place)
+                gathered.gradients.append(gradient)
+                gathered.names.append(arrival.name)
+            else:
+                self._take_other(arrival, parameter, gradient)
+        else:
+            if self._once:
+                self._check_not_reduced(arrival, gradient, additions)
+            gathered.names.append(arrival.name)
+        arrival.step = self._step
+        self._came += 1
+        gathered.missing -= 1
+        if not gathered.missing:
+            gathered.hand_over()
+
+    def _take_other(self, arrival: Arrival, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Of a gradient that is unlike its place: it is refused, or a sparse one."""
         if gradient.requires_grad:
             raise Unsupported(
-                f'the gradient of "{name}" was made with create_graph=True, and what it is reduced to would have no '
-                "graph: take torch.autograd.grad() for what is differentiated twice"
+                f'the gradient of "{arrival.name}" was made with create_graph=True, and what it is reduced to would '
+                "have no graph: take torch.autograd.grad() for what is differentiated twice"
             )
-        if gradient.is_cuda:
-            self._go_on_behind_the_last(gradient.device)
-        view: torch.Tensor = self._reducer.view(name)
         if gradient.layout is torch.sparse_coo and self._tells_used and not self._once:
-            self._reducer.ready(name, _dense(gradient))
-            return gradient
+            self._reducer.ready(arrival.name, _dense(gradient))
+            self._came_sparse += 1
+            return
         if gradient.layout is not torch.strided:
             raise Unsupported(
-                f'the gradient of "{name}" has the layout {gradient.layout}: gradients are reduced in strided tensors, '
-                'and in sparse COO ones with op "avg"'
+                f'the gradient of "{arrival.name}" has the layout {gradient.layout}: gradients are reduced in strided '
+                'tensors, and in sparse COO ones with op "avg"'
             )
-        before = self._versions.get(name)
-        if before is not None and gradient is view and gradient._version == before + additions:
-            raise InvalidArgument(
-                f'the gradient of "{name}" was reduced before and not set to zero since, so this would reduce it '
-                "twice: zero_grad() before the next backward, and use_reentrant=False in checkpoints"
-            )
-        self._reducer.ready(name, gradient)
-        return view
+        parameter.grad = self._reducer.ready(arrival.name, gradient)
 
-    def _go_on_behind_the_last(self, device: torch.device) -> None:
+    def _check_not_reduced(self, arrival: Arrival, gradient: torch.Tensor, additions: int) -> None:
+        before = self._versions.get(arrival.name)
+        if before is not None and gradient._version == before + additions:
+            raise InvalidArgument(
+                f'the gradient of "{arrival.name}" was reduced before and not set to zero since, so this would reduce '
+                "it twice: zero_grad() before the next backward, and use_reentrant=False in checkpoints"
+            )
+
+    def _go_on_behind_the_last(self, streams: Followed) -> None:
         """Backward runs on the streams that forward ran on. A bucket is sent on that of its last gradient."""
-        before, self._stream = self._stream, torch.cuda.current_stream(device)
-        if before is not None and before != self._stream:
-            self._stream.wait_event(before.record_event())
+        stream = streams.follow()
+        if stream is not None:
+            for each in self._gathered:
+                each.record_stream(stream)
 
     def _check_sparse(self, name: str, gradient: torch.Tensor | None) -> None:
         if gradient is not None and (gradient.requires_grad or gradient.layout is not torch.sparse_coo):
@@ -452,11 +512,27 @@ def _is_sparse(parameter: Parameter) -> bool:
     return parameter.grad is not None and parameter.grad.layout is torch.sparse_coo
 
 
-def _arrived(me: weakref.ref[GradientHooks], name: str, parameter: torch.Tensor) -> None:
+def _arrived(me: weakref.ref[GradientHooks], arrival: Arrival, parameter: torch.Tensor) -> None:
     """The hook of a parameter. It does not keep the GradientHooks alive."""
     hooks = me()
-    if hooks is not None:
-        hooks._arrived(name, parameter)
+    if hooks is None:
+        return
+    if hooks._end is None or hooks._end() is None:
+        hooks._begin()
+    if hooks._reducing:
+        if arrival.step == hooks._step:
+            raise InvalidArgument(
+                f'"{arrival.name}" got two gradients in one backward, as in two checkpoints with use_reentrant=True: '
+                "take use_reentrant=False"
+            )
+        hooks._take(arrival, parameter, 1)
+
+
+def _arrived_sparse(me: weakref.ref[GradientHooks], _: torch.Tensor) -> None:
+    """The hook of a parameter whose gradients are sparse: its turn is at the end."""
+    hooks = me()
+    if hooks is not None and (hooks._end is None or hooks._end() is None):
+        hooks._begin()
 
 
 def _remove(handles: list[Any]) -> None:
