@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import AllreduceOptions, AllToAllOptions, BarrierOptions, ReduceOptions
+from torch.distributed.distributed_c10d import GatherOptions
 
 from pycollective.errors import InvalidArgument
 
 __all__ = [
     "counts_of_rows",
     "gpu_of",
+    "in_background",
     "one_tensor",
     "options_of",
     "parts_and_whole",
@@ -21,6 +25,21 @@ __all__ = [
     "with_op",
     "with_root",
 ]
+
+
+def in_background_of(kinds: Sequence[Callable[[], Any]]) -> Callable[[Any], bool]:
+    """What tells of options whether the caller goes on before the call is done, for a torch that has these kinds.
+
+    Those of older versions (2.5) do not say it, and torch waits for the Work itself where the caller does not go on.
+    """
+    if all(hasattr(kind(), "asyncOp") for kind in kinds):
+        return attrgetter("asyncOp")  # which costs a call less
+    return lambda opts: getattr(opts, "asyncOp", True)
+
+
+in_background = in_background_of(
+    [AllreduceOptions, AllToAllOptions, BarrierOptions, GatherOptions, ReduceOptions]
+)
 
 
 def one_tensor(tensors: Any) -> Tensor:

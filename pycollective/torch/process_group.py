@@ -42,6 +42,7 @@ from pycollective.torch.any_source import AnySourceWork, Inbox
 from pycollective.torch.call_arguments import (
     counts_of_rows,
     gpu_of,
+    in_background,
     one_tensor,
     options_of,
     parts_and_whole,
@@ -202,8 +203,8 @@ class ProcessGroupPycollective(ProcessGroup):
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         try:
-            is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, opts.asyncOp)
-            if is_done or not opts.asyncOp:
+            is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, in_background(opts))
+            if is_done or not in_background(opts):
                 if not is_done:
                     self.group._run(*arguments)
                 if after is not None:
@@ -246,8 +247,8 @@ class ProcessGroupPycollective(ProcessGroup):
         self._calls += 1
         timeout_s = self._timeout_s if opts.timeout == UNSET else self._seconds(opts)
         if profiler._is_profiler_enabled:
-            return self._profiled_allreduce(tensor, op, timeout_s, opts.asyncOp)
-        if not opts.asyncOp:
+            return self._profiled_allreduce(tensor, op, timeout_s, in_background(opts))
+        if not in_background(opts):
             try:
                 self._allreduce(tensor, op, timeout=timeout_s)
                 return DONE
@@ -256,7 +257,7 @@ class ProcessGroupPycollective(ProcessGroup):
                     tensor.requires_grad or is_mean_of_integers(op, tensor.dtype)
                 ):
                     raise
-        return self._any_allreduce(tensor, op, timeout_s, opts.asyncOp)
+        return self._any_allreduce(tensor, op, timeout_s, in_background(opts))
 
     def _any_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
         """Of tensors that are sparse, that autograd watches, or whose mean is not the core's, too."""
@@ -303,7 +304,7 @@ class ProcessGroupPycollective(ProcessGroup):
         self._calls += 1
         check_one_device("all_reduce_coalesced", tensors)
         check_apart("all_reduce_coalesced", tensors)
-        if self._is_alone and not (opts.asyncOp and any(each.is_cuda for each in tensors)):
+        if self._is_alone and not (in_background(opts) and any(each.is_cuda for each in tensors)):
             for each in tensors:
                 self._any_allreduce(each, reduce_op, seconds, is_async=False)
             return self._note(DoneWork(tensors))
@@ -329,7 +330,7 @@ class ProcessGroupPycollective(ProcessGroup):
 
     def _many(self, works: Sequence[Work], opts: Any) -> Work:
         work = works[0] if len(works) == 1 else ManyWork(works)
-        if not opts.asyncOp:
+        if not in_background(opts):
             work.wait()
         return self._note(work)
 
@@ -534,7 +535,7 @@ class ProcessGroupPycollective(ProcessGroup):
         self._calls += 1
         word = torch.zeros(1, device=device)
         work = GpuBarrier(self.group.allreduce_async(word, timeout=self._seconds(opts)), [], device)
-        if not opts.asyncOp:
+        if not in_background(opts):
             work.wait()
         return self._note(work)
 

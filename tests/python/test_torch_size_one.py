@@ -15,6 +15,8 @@ if torch is None:
 
 import torch.distributed as dist
 
+from pycollective.torch import call_arguments, process_group
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
 
 
@@ -96,3 +98,42 @@ def test_what_is_large_in_a_world_of_one_is_copied_by_torch_and_what_does_not_fi
     dist.destroy_process_group()
     with pytest.raises(pc.NotInitialized):
         group.all_to_all_single(y, ended, [], [])
+
+
+class OlderOptions:
+    """As torch 2.5 has them: some kinds do not say whether the caller waits."""
+
+    def __init__(self) -> None:
+        self.reduceOp = dist.ReduceOp.SUM
+        self.rootRank = 0
+        self.device_ids: list[int] = []
+        self.timeout = dist.AllreduceOptions().timeout
+
+
+@pytest.mark.timeout(60)
+def test_options_of_older_torch_are_those_of_calls_in_the_background(
+    world_of_one: dist.ProcessGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_background = call_arguments.in_background_of([OlderOptions])
+    newer = dist.AllreduceOptions()
+    for is_async in (True, False):
+        newer.asyncOp = is_async
+        assert in_background(newer) == is_async
+        assert call_arguments.in_background(newer) == is_async
+    assert in_background(OlderOptions())
+    monkeypatch.setattr(process_group, "in_background", in_background)
+    kinds = "Allreduce", "AllreduceCoalesced", "AllToAll", "Barrier", "Gather", "Reduce"
+    for kind in kinds:
+        monkeypatch.setattr(process_group, f"{kind}Options", OlderOptions)
+    x, y = torch.arange(4.0), torch.zeros(4)
+    works = [
+        world_of_one.allreduce([x], OlderOptions()),
+        world_of_one.allreduce_coalesced([x, y], OlderOptions()),
+        world_of_one.reduce([x], OlderOptions()),
+        world_of_one.gather([[y]], [x], OlderOptions()),
+        world_of_one.alltoall_base(y, x, [], [], OlderOptions()),
+        world_of_one.alltoall([y], [x], OlderOptions()),
+        world_of_one.barrier(OlderOptions()),
+    ]
+    assert all(work.wait() for work in works)
+    assert x.tolist() == y.tolist() == [0, 1, 2, 3]
