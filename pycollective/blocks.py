@@ -43,9 +43,16 @@ def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
         )
 
 
-def check_block(function: str, argument: str, library: Library, x: Any, op: Any = None) -> None:
-    """Refuses what the core would: elements that nothing can move or combine so, a mask, memory of another device."""
-    block = x if library.is_block(x) else library.empty(x, (2,))
+def check_block(
+    function: str, argument: str, library: Library, x: Any, op: Any = None, *, is_block: bool | None = None
+) -> None:
+    """Refuses what the core would: elements that nothing can move or combine so, a mask, memory of another device.
+
+    is_block: what the library says of `x`, where it has been asked.
+    """
+    if is_block is None:
+        is_block = library.is_block(x)
+    block = x if is_block else library.empty(x, (2,))
     _core._check(function, argument, block, op)
 
 

@@ -9,6 +9,7 @@ import contextlib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,6 +50,11 @@ class _Member:
     library: Library
     nbytes: int
     same_as: str = ""  # the earlier member that is this very memory, where it need not be moved again
+
+    @cached_property
+    def is_block(self) -> bool:
+        """As its library says, which is asked once."""
+        return self.library.is_block(self.array)
 
 
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
@@ -130,7 +136,7 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
     for member in members:
         library, array = member.library, member.array
         check_pairs(function, member.path, library.shape(array), op)
-        check_block(function, member.path, library, array, op)
+        check_block(function, member.path, library, array, op, is_block=member.is_block)
     if _only_moves(function):
         _find_tied(members)
     mutable = [member for member in members if member.library.mutable]
@@ -206,9 +212,11 @@ def move_bundle(
                     _write_back(member, block)
                 else:
                     made.append((place, member, block))
+    if not made:
+        return x  # all that was written is its own
     for place, member, block in made:  # after all calls, since a result that is no int64 raises here
         results[place] = member.library.finished(block, member.array)
-    return _rebuilt(x, iter(results)) if writes else x
+    return _rebuilt(x, iter(results))
 
 
 def begin_bundle(
@@ -221,7 +229,7 @@ def begin_bundle(
         why = ""
         if writes and not member.library.mutable:
             why = "cannot be written"
-        elif not member.library.is_block(member.array):
+        elif not member.is_block:
             why = "has gaps"
         if why:
             raise Unsupported(
@@ -254,7 +262,7 @@ def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
     _check(function, members, op, writes=True)
     if any(is_on_gpu(member.array) for member in members):
         return None
-    if not all(member.library.mutable and member.library.is_block(member.array) for member in members):
+    if not all(member.library.mutable and member.is_block for member in members):
         return None
     blocks = [[members[place].array for place in places] for places in _by_dtype(members)]
     return Planned(blocks or [[_nothing(op)]], _digest(members), _words("plan_allreduce", members))
@@ -267,7 +275,9 @@ def _nothing(op: Any) -> Any:
 
 def _blocks(members: list[_Member], room: Room, *, writes: bool) -> list[Any]:
     """The arrays where they are blocks that may be used, else copies: of those that can be written, in one room."""
-    copied = [m for m in members if not m.library.is_block(m.array) and (m.library.mutable or not writes)]
+    copied = [m for m in members if not m.is_block and (m.library.mutable or not writes)]
+    if not copied and not (writes and any(not member.library.mutable for member in members)):
+        return [member.array for member in members]
     ends = np.cumsum([-(-member.nbytes // ALIGNED_NBYTES) * ALIGNED_NBYTES for member in copied])
     memory = room.take(int(ends[-1]) if copied else 0)
     begins = iter([0, *ends])
@@ -276,7 +286,7 @@ def _blocks(members: list[_Member], room: Room, *, writes: bool) -> list[Any]:
         library, array = member.library, member.array
         if writes and not library.mutable:
             block = library.empty(array, library.shape(array))
-        elif library.is_block(array):
+        elif member.is_block:
             blocks.append(array)
             continue
         else:

@@ -90,7 +90,7 @@ class TorchTensors:
             )
         if x.layout is not self._torch.strided:
             return f"has layout {x.layout}, whose elements do not lie one by one in memory: pass x.to_dense()"
-        if overlaps_itself(self.layout(x)):
+        if not x.is_contiguous() and overlaps_itself(self.layout(x)):
             return (
                 f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "
                 "copy: x.contiguous()"

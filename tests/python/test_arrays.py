@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pycollective as pc
 from pycollective import debug, testing
+from pycollective.arrays.numpy_arrays import NumpyArrays
 
 torch = pytest.importorskip("torch")
 
@@ -425,3 +426,20 @@ def test_what_cannot_be_right_is_refused_before_anything_is_sent() -> None:
     for said in testing.run(refused, 2):
         for text, pattern in zip(said, words, strict=True):
             assert re.search(pattern, text), (pattern, text)
+
+
+@pytest.mark.timeout(60)
+def test_how_the_arrays_of_a_list_lie_is_asked_once(
+    world_of_one: pc.Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    is_block = NumpyArrays.is_block
+    monkeypatch.setattr(NumpyArrays, "is_block", lambda self, x: (asked.append(id(x)), is_block(self, x))[1])
+    x, y = np.arange(3.0), np.arange(8.0)[::2]
+    arrays = {"x": x, "more": [y]}
+    for call in (world_of_one.allreduce, world_of_one.broadcast):
+        asked.clear()
+        assert call(arrays) is arrays
+        assert sorted(asked) == sorted((id(x), id(y)))
+    assert x.tolist() == [0, 1, 2]
+    assert y.tolist() == [0, 2, 4, 6]
