@@ -126,10 +126,12 @@ def is_on_gpu(x: torch.Tensor) -> bool:
 
 
 def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
-    """A copy on this thread's current GPU, as torch counts; `x` itself where there is no GPU."""
+    """A copy on this thread's current GPU, as torch counts; `x` itself where there is none, or none since a fork."""
     import torch
 
-    return x.to(torch.device("cuda", torch.cuda.current_device())) if torch.cuda.is_available() else x
+    if not torch.cuda.is_available() or torch.cuda._is_in_bad_fork():
+        return x
+    return x.to(torch.device("cuda", torch.cuda.current_device()))
 
 
 def tensor_bytes(x: torch.Tensor) -> Bytes:

@@ -82,11 +82,15 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
     world = lifetime.become_world(place, timeout=timeout_s, epoch=FIRST)
     server = store_servers.name_of(store)
 
-    def ending(end: Callable[[], None]) -> None:
+    def leave() -> None:
         store_servers.leave(server, store, rank)
-        end()
+        lifetime.leave()
 
-    return Joined(world, functools.partial(ending, lifetime.leave), functools.partial(ending, lifetime.abort))
+    def abort() -> None:
+        lifetime.abort()  # first: where rank 0's host is gone, the connection to its store takes long to fail
+        store_servers.leave(server, store, rank)
+
+    return Joined(world, leave, abort)
 
 
 def _is_torchs(store: dist.Store) -> bool:
