@@ -87,7 +87,7 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
         lifetime.leave()
 
     def abort() -> None:
-        lifetime.abort()  # first: rank 0's host may be gone, and then it takes long to find out
+        lifetime.abort()  # first: where rank 0's host is gone, the connection to its store takes long to fail
         store_servers.leave(server, store, rank)
 
     return Joined(world, leave, abort)

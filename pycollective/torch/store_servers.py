@@ -3,9 +3,9 @@
 destroy_process_group() ends the server, which rank 0 has. A rank that is quicker than rank 0, and calls
 init_process_group() again, still finds it in the moment in which it ends. So a group of ours gives its server a name,
 in a key of the server itself, and every rank knows the names of the groups that it has left, and holds a connection
-that tells when the server ends. It meets again after that; who finds one of these names nevertheless, because the
-program on rank 0 holds the store, meets once more, until rank 0 has come too. Nothing is kept alive for that: a server
-that goes on would tell the groups after it, gloo's for example, the addresses of ranks that are gone.
+that tells when the server ends. It meets again after that. A rank that finds one of these names nevertheless, because
+the program on rank 0 holds the store, meets once more, until rank 0 has come too. Nothing is kept alive for that: a
+server that goes on would tell the groups after it, gloo's for example, the addresses of ranks that are gone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def leave(name: bytes | None, store: dist.Store, rank: int) -> None:
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Within AGAIN_S. By poll(), as select() takes no descriptor from 1024 on."""
+    """Within AGAIN_S. By poll(), because select() takes no descriptor from 1024 on."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(AGAIN_S * 1000))
@@ -119,6 +119,8 @@ def _is_of_the_past(store: dist.Store, rank: int) -> bool:
         return False
     if _found(server) not in _left:
         return False
-    if rank == 0:  # somebody holds the server of this process: then it is the next group's, as torch has it
+    if (
+        rank == 0
+    ):  # the program holds the server of this process: then it is the next group's, as torch has it
         server.delete_key(KEY)
     return rank != 0

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import named_checks
@@ -246,26 +246,34 @@ def test_the_death_of_the_one_rank_ends_the_waiting() -> None:
     assert isinstance(caught.value.errors[1].exception, pc.PeerFailure)
 
 
+@contextlib.contextmanager
+def told() -> Iterator[list[str]]:
+    """The text of the error, if there is one. Rank 0 ends the waiting of the others, and the group goes on."""
+    texts: list[str] = []
+    try:
+        yield texts
+    except pc.CollectiveError as error:
+        texts.append(str(error))
+    finally:
+        if pc.rank() == 0:
+            pc.store().set("end", True)
+        pc.resync()
+
+
 def alone_under_a_condition(collective: bool) -> str:
     rank = pc.rank()
 
     def evaluate() -> object:
         return pc.allreduce(np.ones(2), timeout=None if collective else 0.2)
 
-    try:
+    with told() as texts:
         if rank == 0:
             evaluate()
         if rank != 0 and collective:
             pc.barrier()
         if rank != 0:
             pc.store().wait("end")
-        return ""
-    except pc.CollectiveError as error:
-        return str(error)
-    finally:
-        if rank == 0:
-            pc.store().set("end", True)
-        pc.resync()
+    return "".join(texts)
 
 
 def test_a_timeout_names_the_condition_on_the_rank() -> None:
@@ -288,18 +296,12 @@ def late_under_other_conditions() -> str:
     lora_rank, rank = 4, pc.rank()
     timeout = None if rank else 0.2
     common = types.SimpleNamespace(is_rank=lambda: True)
-    try:
+    with told() as texts:
         if lora_rank > 0 and common.is_rank():
             if rank == 1:
                 pc.store().wait("end")
             pc.barrier(timeout=timeout)
-        return ""
-    except pc.CollectiveError as error:
-        return str(error)
-    finally:
-        if rank == 0:
-            pc.store().set("end", True)
-        pc.resync()
+    return "".join(texts)
 
 
 def test_names_that_only_have_rank_in_them_are_no_conditions_on_the_rank() -> None:
