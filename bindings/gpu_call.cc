@@ -90,7 +90,7 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   if (!find_wheel_folders(&wheels)) return nullptr;
   options.nccl = nccl::surroundings_of_process(std::move(wheels));
   options.peers.kernels = embedded_kernels();
-  options.peers.abandoned = group.state->abandoned;
+  options.abandoned = group.state->abandoned;
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   const Status read = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));

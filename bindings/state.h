@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "call_site.h"
-#include "comm/abandoned.h"
+#include "cuda/abandoned.h"
 #include "dlpack.h"
 #include "program_position.h"
 

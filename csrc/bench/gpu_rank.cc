@@ -26,7 +26,10 @@ nccl::Surroundings surroundings() {
 }
 
 Result<DeviceGroups::Options> group_options() {
+  // Never destroyed: what it keeps is in use until the process ends.
+  static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
   DeviceGroups::Options options;
+  options.abandoned = abandoned;
   options.nccl = surroundings();
   options.peers.kernels = embedded_kernels();
   options.host_id = options.nccl.variable("NCCL_HOSTID");

@@ -50,7 +50,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     int device = 0;
     // Which host NCCL takes this process to be on (NCCL_HOSTID), where it is told: it refuses ranks that share a GPU of one host.
     std::string host_id = {};
-    PeerMeans peers = {};          // of join_peers(), but for driver, device and log
+    PeerMeans peers = {};  // of join_peers(), but for driver, device, log and abandoned
+    // Takes what a GPU may still use when a group of a failed call goes.
+    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();
     nccl::Clock* clock = nullptr;  // outlives it
     Logger log = Logger();
     bool strict = false;  // a call is queued only when all ranks have made it

@@ -32,6 +32,7 @@ DeviceCalls::Means DeviceGroups::means(int device) {
   DeviceCalls::Means means;
   means.device = device;
   means.peers = options_.peers;
+  means.abandoned = options_.abandoned;
   means.host_id = options_.host_id;
   means.clock = &clock_;
   means.log = options_.log;

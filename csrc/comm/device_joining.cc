@@ -99,7 +99,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     PC_ASSIGN_OR_RETURN(
         std::unique_ptr<nccl::Communicator> made,
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
-    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made));
+    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), means.abandoned);
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
     PC_TRY(calls->first_failure());  // nobody would look after them
     return calls;
@@ -115,6 +115,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group
   with.driver = means.driver;
   with.device = means.device;
   with.log = means.log;
+  with.abandoned = means.abandoned;
   PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
                       pc::join_peers(group, runtime, with, timeout_s));
   const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));

@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "base/log.h"
-#include "comm/abandoned.h"
 #include "comm/communicator.h"
 #include "comm/peer_memory.h"
 #include "comm/peer_moves.h"
 #include "comm/peer_scratch.h"
 #include "comm/staged_calls.h"
+#include "cuda/abandoned.h"
 #include "cuda/device_executor.h"
 #include "cuda/mover.h"
 

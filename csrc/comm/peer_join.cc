@@ -206,7 +206,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
                               std::move(trial.value().mover),
                               can_all_reduce(all),
                               movers_of(all),
-                              means.abandoned != nullptr ? means.abandoned : std::make_shared<Abandoned>(),
+                              means.abandoned,
                               means.log};
     return PeerExecutor::create(trial.value().context, std::move(parts));
   }();

@@ -6,10 +6,10 @@
 #include <span>
 
 #include "base/log.h"
-#include "comm/abandoned.h"
 #include "comm/communicator.h"
 #include "comm/peer_mappings.h"
 #include "comm/runtime.h"
+#include "cuda/abandoned.h"
 #include "cuda/device_executor.h"
 #include "cuda/driver.h"
 
@@ -22,8 +22,8 @@ struct PeerMeans {
   std::span<const std::byte> kernels = {};  // embedded_kernels()
   // Of all groups of a process, and as long as the process. Null: made for this one.
   std::shared_ptr<PeerMappings> mappings = {};
-  std::shared_ptr<Abandoned> abandoned = {};
-  bool by_handles = false;  // ranks of one process reach each other as those of others do
+  std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Means
+  bool by_handles = false;                    // ranks of one process reach each other as those of others do
 };
 
 // All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What

@@ -248,9 +248,10 @@ Result<Executor::Gpu> Executor::Gpu::take(const cuda::Context& context,
              std::move(agreed)};
 }
 
-Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator)
+Executor::Executor(Gpu gpu, std::unique_ptr<Communicator> communicator, std::shared_ptr<Abandoned> abandoned)
     : shared_(std::make_shared<Shared>(gpu, std::move(communicator))),
-      gpu_(std::make_unique<Gpu>(std::move(gpu))) {}
+      gpu_(std::make_unique<Gpu>(std::move(gpu))),
+      abandoned_(std::move(abandoned)) {}
 
 Status Executor::can(const Request& request) const {
   PC_TRY(can_issue(request));
@@ -360,11 +361,12 @@ void Executor::let_go_of_ended() {
 // of its own, since the driver may not answer; it lives until the last stream may go on, and keeps the arrays until then.
 struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_,
-          uint32_t last_)
+          uint32_t last_, std::shared_ptr<Abandoned> abandoned_)
       : shared(std::move(shared_)),
         works(std::move(works_)),
         stream(stream_),
-        last(last_) {
+        last(last_),
+        abandoned(std::move(abandoned_)) {
     for (const std::shared_ptr<Work>& each : works) keeps.push_back(each->keeps());
   }
   void run() {
@@ -380,7 +382,7 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
       keeps.clear();
     } else {
       let_streams_go();
-      static_cast<void>(new std::shared_ptr<Refusal>(shared_from_this()));  // something may be written yet
+      std::exchange(abandoned, nullptr)->add(shared_from_this());  // something may be written yet
     }
     const std::lock_guard lock(mutex);
     is_over = true;
@@ -447,7 +449,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   const std::vector<std::shared_ptr<Work>> works;
   std::vector<std::shared_ptr<const void>> keeps;  // their arrays, also when the works let them go
   const cuda::CUstream stream;
-  const uint32_t last;       // of the calls that have begun
+  const uint32_t last;  // of the calls that have begun
+  std::shared_ptr<Abandoned> abandoned;
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::optional<Status> queued;
@@ -471,7 +474,9 @@ void Executor::abort(const Status& why, uint32_t last) {
     shared_->agreed->signal(last);
     return (void)shared_->communicator->abort(why);
   }
-  refuse(std::make_shared<Refusal>(shared_, std::move(works), gpu_->refusing_stream.get(), last), last, why);
+  const auto refusal =
+      std::make_shared<Refusal>(shared_, std::move(works), gpu_->refusing_stream.get(), last, abandoned_);
+  refuse(refusal, last, why);
 }
 
 // It is queued before the abort, which frees memory: for that the driver may wait until all streams have done what they have. And
@@ -489,14 +494,19 @@ void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, co
 Executor::~Executor() {
   constexpr std::chrono::milliseconds kLastFill{100};
   if (refusing_.joinable() && refusal_->is_over_within(kLastFill)) refusing_.join();
-  if (refusing_.joinable()) {
-    refusing_.detach();
-    (void)gpu_.release();  // with the stream that this thread uses
-  }
+  const bool is_refusing = refusing_.joinable();  // on a stream of gpu_
+  if (is_refusing) refusing_.detach();
   let_go_of_ended();
+  std::deque<std::shared_ptr<Work>> running;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    running.swap(shared_->running);
+  }
   // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->communicator->state() != State::kDead || !shared_->running.empty()) (void)gpu_.release();
+  if (is_refusing || !running.empty() || shared_->communicator->state() != State::kDead)
+    abandoned_->add(
+        std::make_shared<const std::pair<std::unique_ptr<Gpu>, std::deque<std::shared_ptr<Work>>>>(
+            std::move(gpu_), std::move(running)));
 }
 
 Status Executor::wait_for_all(const WaitContext& context) {
@@ -531,7 +541,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key
   PC_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
                       shared_->communicator->split(color, key, {}, context));
   std::unique_ptr<cuda::DeviceExecutor> executor;
-  if (made != nullptr) executor = std::make_unique<Executor>(std::move(gpu), std::move(made));
+  if (made != nullptr) executor = std::make_unique<Executor>(std::move(gpu), std::move(made), abandoned_);
   return executor;
 }
 

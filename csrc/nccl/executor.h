@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cuda/abandoned.h"
 #include "cuda/context.h"
 #include "cuda/device_executor.h"
 #include "cuda/event.h"
@@ -37,8 +38,8 @@ class Executor final : public cuda::DeviceExecutor {
     std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, for barriers, once there was one
     static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);
   };
-  Executor(Gpu gpu, std::unique_ptr<Communicator> communicator);
-  // Neither closed nor aborted: calls that still run go on, and what they need is leaked.
+  // `abandoned` takes what calls that may still run need when this executor goes.
+  Executor(Gpu gpu, std::unique_ptr<Communicator> communicator, std::shared_ptr<Abandoned> abandoned);
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -69,6 +70,7 @@ class Executor final : public cuda::DeviceExecutor {
 
   const std::shared_ptr<Shared> shared_;  // with its works
   std::unique_ptr<Gpu> gpu_;
+  const std::shared_ptr<Abandoned> abandoned_;
   std::shared_ptr<Refusal> refusal_;  // of refusing_, which the thread that aborts has started
   std::thread refusing_;
 };

@@ -401,40 +401,6 @@ def hooks_see_views_where_a_bucket_has_been_sent() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def gradients_that_came_before_a_fault_are_not_those_of_the_next_step() -> None:
-    layers = nn.ModuleList([nn.Linear(2, 2, bias=False) for _ in range(3)])
-    model = DataParallel(layers)  # one bucket, which is not complete when the fault comes
-    first, middle, last = layers
-    x = torch.ones(1, 2)
-    with pytest.raises(KeyError):
-        last(Raises.apply(middle(first(x)))).sum().backward()
-    model.zero_grad()
-    middle(first(x * pc.rank())).sum().backward()  # without the one that came before the fault
-    assert last.weight.grad is None
-    alone = copy.deepcopy(layers)
-    alone.zero_grad()
-    alone[1](alone[0](x * (pc.size() - 1) / 2)).sum().backward()
-    torch.testing.assert_close(first.weight.grad, alone[0].weight.grad)
-    torch.testing.assert_close(middle.weight.grad, alone[1].weight.grad)
-
-
-@CHECKS.on(1, 2, 3, 4)
-def hooks_see_views_where_a_bucket_has_been_sent() -> None:
-    layers = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(4)])
-    model = DataParallel(layers, bucket_nbytes=32, first_bucket_nbytes=32)  # two of them in each
-    view = model._hooks._reducer.view
-    seen: list[list[bool]] = []
-    layers[1].weight.register_post_accumulate_grad_hook(
-        lambda _: seen.append([each.weight.grad is view(f"{n}.weight") for n, each in enumerate(layers)])
-    )
-    for _ in range(2):
-        model.zero_grad()
-        model(torch.ones(1, 2)).sum().backward()
-    assert seen == [[False, False, True, True]] * 2
-    assert all(each.weight.grad is view(f"{n}.weight") for n, each in enumerate(layers))
-
-
-@CHECKS.on(1, 2, 3, 4)
 def models_that_differ_are_refused() -> None:
     if pc.size() == 1:
         return

@@ -30,7 +30,11 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     driver_ = cuda::open_driver({FAKE_CUDA}).value();
     nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
-  void TearDown() override { fake_.reset(); }
+  void TearDown() override {
+    fake_.drain_all();
+    abandoned_.reset();
+    fake_.reset();
+  }
 
   DeviceCalls::Means means(Rank rank) {
     DeviceCalls::Means made;
@@ -38,6 +42,7 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     made.api = nccl_.shared_api();
     made.device = rank;
     made.clock = &clock_;
+    made.abandoned = abandoned_;
     made.log = Logger(LogLevel::kError, rank, -1);
     return made;
   }
@@ -122,6 +127,7 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
   nccl::testing::FakeLibrary nccl_{FAKE_NCCL_22809};
   nccl::SteadyClock clock_;
   std::shared_ptr<const cuda::Driver> driver_;
+  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 
 }  // namespace pc::testing

@@ -29,7 +29,6 @@ class PeerWorld : public DeviceWorld {
     DeviceCalls::Means made = DeviceWorld::means(0);
     made.peers.kernels = kernels_;
     made.peers.by_handles = by_handles;
-    made.peers.abandoned = abandoned_;
     return made;
   }
   Result<std::shared_ptr<DeviceCalls>> join(Runtime& runtime, Communicator& group, bool by_handles = false) {
@@ -59,13 +58,7 @@ class PeerWorld : public DeviceWorld {
     return made;
   }
 
-  void TearDown() override {
-    fake_.drain_all();
-    abandoned_.reset();
-    DeviceWorld::TearDown();
-  }
   std::span<const std::byte> kernels_;
-  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 INSTANTIATE_TEST_SUITE_P(Over, PeerWorld, ::testing::Values(Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });

@@ -24,7 +24,8 @@ class NcclOnGpu : public GpuTest {
     ASSERT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = nccl::Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     ASSERT_TRUE(gpu.is_ok()) << gpu.status().to_string();
-    executor_ = std::make_unique<nccl::Executor>(std::move(gpu).value(), std::move(made).value());
+    executor_ = std::make_unique<nccl::Executor>(std::move(gpu).value(), std::move(made).value(),
+                                                 std::make_shared<Abandoned>());
   }
   void TearDown() override {
     if (executor_) {

@@ -37,6 +37,8 @@ class NcclExecutor : public ::testing::Test {
   }
   void TearDown() override {
     executor_.reset();
+    fake_.drain_all();
+    abandoned_.reset();
     theirs_.reset();
     current_.reset();
     fake_.reset();
@@ -49,7 +51,7 @@ class NcclExecutor : public ::testing::Test {
     auto made = Communicator::init(means, {id, rank, size}, {}, patience());
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
-    return std::make_unique<Executor>(std::move(gpu).value(), std::move(made).value());
+    return std::make_unique<Executor>(std::move(gpu).value(), std::move(made).value(), abandoned_);
   }
   void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1); }
   void close() {
@@ -99,6 +101,7 @@ class NcclExecutor : public ::testing::Test {
   std::optional<cuda::Context> context_;
   std::optional<cuda::ContextGuard> current_;
   std::optional<cuda::Stream> theirs_;
+  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
   std::unique_ptr<Executor> executor_;
 };
 

@@ -1,5 +1,5 @@
-// What cannot be freed because a GPU may still use it, or another rank, though the call that it belongs to has failed: kept by who made
-// this, for as long as the process lives.
+// What cannot be freed because a GPU, or another rank, may still use it although the call that it belongs to has failed. It lives
+// as long as this object, which should be as long as the process.
 #pragma once
 
 #include <memory>
