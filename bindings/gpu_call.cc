@@ -96,6 +96,8 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
     PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
     PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
     options.strict = check == "strict";
+    PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
+    if (stream_check == "on") options.semaphores = group.state->semaphores;
     PC_ASSIGN_OR_RETURN(options.log, Logger::from_environment());
     return Status::ok();
   }();

@@ -15,6 +15,7 @@
 #include "base/types.h"
 #include "call_site.h"
 #include "cuda/abandoned.h"
+#include "cuda/timeline_semaphore.h"
 #include "dlpack.h"
 #include "program_position.h"
 
@@ -91,6 +92,7 @@ struct State {
   ProgramPosition* position =
       new ProgramPosition(sites);     // any thread may use it; replaced in a forked child
   EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
+  const std::shared_ptr<cuda::SemaphorePool> semaphores = std::make_shared<cuda::SemaphorePool>();
   const std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();
   // Threads that run what no other rank runs (pc.single_process, pc.main_first), the innermost last, and what that is.
   std::vector<std::pair<unsigned long, std::string>> alone;

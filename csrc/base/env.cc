@@ -109,6 +109,11 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "Backends of torch.distributed, `gloo`, `nccl` or both with a comma between them, whose process groups "
      "are pycollective's: programs that name them stay as they are. docs/torch.md.",
      "0.1"},
+    {Env::kStreamCheck, "PYCOLLECTIVE_STREAM_CHECK", EnvType::kChoice, EnvSetBy::kUser, "off", "off on", 0, 0,
+     "Whether a stream waits behind each call by NCCL until all ranks are known to have made it, and finds "
+     "NaN "
+     "in the place of floating-point results where they have not. docs/gpu.md.",
+     "0.1"},
 }};
 static_assert(in_enum_order(kTable, &EnvVariable::id));
 

@@ -35,8 +35,9 @@ enum class Env : uint8_t {
   kNcclLib,
   kGpu,
   kReplaces,
+  kStreamCheck,
 };
-inline constexpr int kEnvCount = 23;
+inline constexpr int kEnvCount = 24;
 
 enum class EnvType : uint8_t { kText, kChoice, kInteger, kSeconds };
 enum class EnvSetBy : uint8_t { kUser, kLauncher };

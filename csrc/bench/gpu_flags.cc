@@ -45,10 +45,11 @@ Status set_number(Words& words, const std::string& value) {
   return take(whole_number(value, least, 1'000'000), words.options.gpu.*member);
 }
 
-constexpr std::array<Flag, 13> kGpuFlags = {{
+constexpr std::array<Flag, 14> kGpuFlags = {{
     {"", "--device", true, set_device},
     {"", "--way", true, set_way},
     {"", "--raw", false, set_on<&GpuOptions::raw>},
+    {"", "--copy", false, set_on<&GpuOptions::copy>},
     {"", "--gpus", true, set_devices},
     {"", "--allow-shared-gpu", false, set_on<&GpuOptions::share>},
     {"-t", "--nthreads", true, set_number<&GpuOptions::threads, 1>},

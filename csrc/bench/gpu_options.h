@@ -16,6 +16,7 @@ struct GpuOptions {
   bool asked = false;  // --device cuda; without it the rest means nothing
   GpuWay way = GpuWay::kAuto;
   bool raw = false;             // NCCL's own calls are timed beside ours
+  bool copy = false;            // the driver's copy of as many bytes is timed beside each row
   std::vector<int> devices;     // by local rank, in turn; empty: local rank modulo how many there are
   bool share = false;           // ranks may share a GPU and go by NCCL all the same
   uint64_t threads = 0;         // ranks are so many threads of this process; 0: processes

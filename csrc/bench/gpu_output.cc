@@ -50,17 +50,26 @@ std::string turns_json(const PerIteration& time) {
   return "[" + text + "]";
 }
 
+std::string host_percentiles_json(const std::string& whose, const PerIteration& time) {
+  return ", \"" + whose + "host_p50\": " + us_json(time.host_p50_s) + ", \"" + whose +
+         "host_p99\": " + us_json(time.host_p99_s);
+}
+std::string percentiles_json(const std::string& whose, const PerIteration& time) {
+  return ", \"" + whose + "p50\": " + us_json(percentile_s(time, 0.50)) + ", \"" + whose +
+         "p99\": " + us_json(percentile_s(time, 0.99)) + ", \"" + whose + "turns\": " + turns_json(time);
+}
+
 std::string json_half(const std::optional<GpuHalf>& half) {
   if (!half) return "null";
   std::string text = "{\"time\": " + us_json(half->time.until_done_s) +
                      format(", \"alg_bw\": %.17g, \"bus_bw\": %.17g", half->algbw, half->busbw) +
                      ", \"nwrong\": " + or_else(half->wrong, "null") +
-                     ", \"host_time\": " + us_json(half->time.until_queued_s);
+                     ", \"host_time\": " + us_json(half->time.until_queued_s) +
+                     host_percentiles_json("", half->time);
   if (half->raw)
-    text += ", \"p50\": " + us_json(median_s(half->time)) + ", \"turns\": " + turns_json(half->time) +
-            ", \"raw_time\": " + us_json(half->raw->until_done_s) +
+    text += percentiles_json("", half->time) + ", \"raw_time\": " + us_json(half->raw->until_done_s) +
             ", \"raw_host_time\": " + us_json(half->raw->until_queued_s) +
-            ", \"raw_p50\": " + us_json(median_s(*half->raw)) + ", \"raw_turns\": " + turns_json(*half->raw) +
+            host_percentiles_json("raw_", *half->raw) + percentiles_json("raw_", *half->raw) +
             ", \"raw_nwrong\": " + or_else(half->raw_wrong, "null");
   return text + "}";
 }
@@ -73,8 +82,11 @@ std::string beside(double raw_s, double ours_s) {
 std::string raw_text(const char* place, const GpuHalf& half) {
   const PerIteration &raw = *half.raw, &ours = half.time;
   return std::string(" ") + place + " " + beside(raw.until_done_s, ours.until_done_s) + ", median " +
-         beside(median_s(raw), median_s(ours)) + ", until queued " +
-         beside(raw.until_queued_s, ours.until_queued_s) + ", #wrong " + or_else(half.raw_wrong, "N/A");
+         beside(percentile_s(raw, 0.50), percentile_s(ours, 0.50)) + ", p99 " +
+         beside(percentile_s(raw, 0.99), percentile_s(ours, 0.99)) + ", until queued " +
+         beside(raw.until_queued_s, ours.until_queued_s) + ", median " +
+         beside(raw.host_p50_s, ours.host_p50_s) + ", p99 " + beside(raw.host_p99_s, ours.host_p99_s) +
+         ", #wrong " + or_else(half.raw_wrong, "N/A");
 }
 
 std::string way_text(const Route& route) {
@@ -122,6 +134,11 @@ std::string raw_line(const GpuRow& row) {
   return text;
 }
 
+std::string copy_line(const GpuRow& row) {
+  return format("# the driver's copy: %.2f us, %.2f GB/s", *row.copy_s * 1e6,
+                static_cast<double>(row.nbytes) / *row.copy_s / 1e9);
+}
+
 std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route& route) {
   const Case& what = row.what;
   const std::string root = what.operation->rooted && !what.root ? "\"rotate\"" : root_of(what);
@@ -130,6 +147,7 @@ std::string gpu_json_line(const GpuRow& row, const GpuScene& scene, const Route&
                 std::string(what.operation->name).c_str(), scene.size, row.nbytes, row.count,
                 std::string(name_of(what.dtype)).c_str(), op_of(what).c_str(), root.c_str()) +
          ", \"out_of_place\": " + json_half(row.out_of_place) + ", \"in_place\": " + json_half(row.in_place) +
+         ", \"copy_time\": " + (row.copy_s ? us_json(*row.copy_s) : "null") +
          ", \"actual_iterations\": " + std::to_string(row.iterations) +
          ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
          ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
@@ -194,6 +212,7 @@ Status GpuOutput::add(const GpuRow& row, const Route& route) {
   }
   line(gpu_table_line(row, options_.gpu.host_time));
   if (options_.gpu.raw) line(raw_line(row));
+  if (row.copy_s) line(copy_line(row));
   if (prints_ && options_.json) std::printf("%s\n", gpu_json_line(row, scene_, route).c_str());
   return flush();
 }

@@ -36,6 +36,8 @@ Result<DeviceGroups::Options> group_options() {
   PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
   PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
   options.strict = check == "strict";
+  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
+  if (stream_check == "on") options.semaphores = std::make_shared<cuda::SemaphorePool>();
   options.log = Logger(LogLevel::kError, -1);  // the way is in the table
   return options;
 }

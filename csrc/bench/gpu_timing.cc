@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "bench/allreduce.h"
 #include "bench/latencies.h"
+#include "cuda/copy.h"
 #include "cuda/graph.h"
+#include "cuda/memory.h"
 
 namespace pc::bench {
 namespace {
@@ -35,23 +37,33 @@ Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one) {
 }
 
 Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Batch& batch, uint64_t times) {
+  std::vector<int64_t> ends;
+  ends.reserve(times + 1);
   PC_TRY(group.run(Request{}));
-  const int64_t began = now_ns();
-  PC_TRY(repeat(batch.queue, times));
-  const int64_t queued = now_ns();
+  ends.push_back(now_ns());
+  for (uint64_t i = 0; i < times; ++i) {
+    PC_TRY(batch.queue());
+    ends.push_back(now_ns());
+  }
   PC_TRY(gpu.drain(group));
-  return Turn{queued - began, now_ns() - began, times * batch.iterations};
+  const int64_t done = now_ns();
+  return Turn{ends.back() - ends.front(), done - ends.front(), times * batch.iterations, differences(ends),
+              batch.iterations};
 }
 
 Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Turn> turns, Average average) {
   std::vector<int64_t> times = {0, 0};  // until queued and until done, in all; until done, in each turn
+  std::vector<int64_t> host;
   uint64_t iterations = 0;
   for (const Turn& each : turns) {
     times[0] += each.until_queued_ns;
     times[1] += each.until_done_ns;
     times.push_back(each.until_done_ns);
     iterations += each.iterations;
+    host.insert(host.end(), each.host_ns.begin(), each.host_ns.end());
   }
+  times.push_back(percentile(host, 0.50));
+  times.push_back(percentile(host, 0.99));
   if (average == Average::kRank0 && group.rank() != 0) times.assign(times.size(), 0);
   const ReduceOp op = average == Average::kLeast  ? ReduceOp::kMin
                       : average == Average::kMost ? ReduceOp::kMax
@@ -64,9 +76,27 @@ Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Tur
   PerIteration result{seconds(times[0], iterations), seconds(times[1], iterations)};
   for (std::size_t i = 0; i < turns.size(); ++i)
     result.turns_s.push_back(seconds(times[2 + i], turns[i].iterations));
+  const uint64_t per_run = turns.front().iterations_per_run;
+  result.host_p50_s = seconds(times[times.size() - 2], per_run);
+  result.host_p99_s = seconds(times.back(), per_run);
   return result;
 }
 
-double median_s(const PerIteration& time) { return percentile(time.turns_s, 0.5); }
+double percentile_s(const PerIteration& time, double share) { return percentile(time.turns_s, share); }
+
+Result<double> time_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes) {
+  constexpr uint64_t kTimes = 10;
+  PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory from, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
+  PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory to, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
+  const Queue copy = [&] {
+    return cuda::copy_on_device(gpu.driver_of(), to.at(), from.at(), nbytes, gpu.stream());
+  };
+  PC_TRY(copy());
+  PC_TRY(gpu.drain(group));
+  const int64_t began = now_ns();
+  PC_TRY(repeat(copy, kTimes));
+  PC_TRY(gpu.drain(group));
+  return static_cast<double>(now_ns() - began) / kTimes / 1e9;
+}
 
 }  // namespace pc::bench

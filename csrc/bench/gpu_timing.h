@@ -27,6 +27,8 @@ Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one);
 struct Turn {
   int64_t until_queued_ns = 0, until_done_ns = 0;
   uint64_t iterations = 0;
+  std::vector<int64_t> host_ns = {};  // how long each run of the batch kept the host
+  uint64_t iterations_per_run = 1;
 };
 // Runs `batch` so often. The ranks begin together.
 Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Batch& batch, uint64_t times);
@@ -34,11 +36,15 @@ Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Batch& batch, 
 // One iteration, in seconds; over all ranks, as `average` says.
 struct PerIteration {
   double until_queued_s = 0, until_done_s = 0;
-  std::vector<double> turns_s = {};  // until done, on average over each turn
+  std::vector<double> turns_s = {};       // until done, on average over each turn
+  double host_p50_s = 0, host_p99_s = 0;  // of the host's time for single runs of the batch
 };
 // All ranks had the same turns.
 Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Turn> turns, Average average);
-// Of the turns. By nearest rank, so a time that was measured.
-double median_s(const PerIteration& time);
+// Of the turns, from 0 to 1. By nearest rank, so a time that was measured.
+double percentile_s(const PerIteration& time, double share);
+
+// How long the driver's own copy of `nbytes` takes from one array of this GPU to another, in seconds.
+Result<double> time_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes);
 
 }  // namespace pc::bench

@@ -147,6 +147,8 @@ PerIteration per_call(PerIteration time, uint64_t calls) {
   const double n = static_cast<double>(calls);
   time.until_queued_s /= n;
   time.until_done_s /= n;
+  time.host_p50_s /= n;
+  time.host_p99_s /= n;
   for (double& each : time.turns_s) each /= n;
   return time;
 }
@@ -220,6 +222,17 @@ Result<GpuHalf> measure_half(const GpuStage& stage, const Case& what, uint64_t c
   return half;
 }
 
+// In seconds, on rank 0; the other ranks, which may share its GPU, wait until it is done.
+Result<double> time_copy_alone(const GpuStage& stage, uint64_t nbytes) {
+  double seconds = 0;
+  PC_TRY(stage.group.run(Request{}));
+  if (stage.group.rank() == 0) {
+    PC_ASSIGN_OR_RETURN(seconds, time_copy(stage.gpu, stage.group, nbytes));
+  }
+  PC_TRY(stage.group.run(Request{}));
+  return seconds;
+}
+
 }  // namespace
 
 Route route_of(const GpuStage& stage, const Case& what) {
@@ -251,6 +264,9 @@ Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t 
     measured.algbw = static_cast<double>(row.nbytes) / measured.time.until_done_s / 1e9;
     measured.busbw = measured.algbw * what.operation->bus_factor(size);
     (in_place ? row.in_place : row.out_of_place) = measured;
+  }
+  if (stage.options.copy) {
+    PC_ASSIGN_OR_RETURN(row.copy_s, time_copy_alone(stage, row.nbytes));
   }
   return row;
 }

@@ -38,6 +38,7 @@ struct GpuRow {
   uint64_t nbytes = 0, count = 0;  // Row
   uint64_t iterations = 0;
   std::optional<GpuHalf> out_of_place, in_place;  // nothing: not measured
+  std::optional<double> copy_s;                   // on rank 0's GPU, which does nothing else meanwhile
 };
 
 // Which way a call goes: the same on all ranks.

@@ -184,6 +184,7 @@ std::string gpu_usage() {
          "    --way auto|nccl|staged  by NCCL where it can go, or so or not at all, or through the host "
          "(auto)\n"
          "    --raw                times NCCL's own calls in turn with ours, verifies and compares both\n"
+         "    --copy               times the driver's own copy of as many bytes beside each row\n"
          "    --gpus LIST          of this host's ranks, in turn (local rank modulo how many there are)\n"
          "    --allow-shared-gpu   tells NCCL that each rank is on another host, so that they may share one\n"
          "    -t, --nthreads N     ranks are so many threads of one process, instead of -n\n"

@@ -28,7 +28,8 @@ bool has_raw(const Operation& operation) {
     case Collective::kBroadcast:
     case Collective::kReduce:
     case Collective::kAllgather:
-    case Collective::kReduceScatter: return true;
+    case Collective::kReduceScatter:
+    case Collective::kAlltoall: return true;
     default: return false;
   }
 }
@@ -69,8 +70,31 @@ nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays
     case Collective::kAllgather: return api_->all_gather(in, out, sent, as.dtype, handle_, stream);
     case Collective::kReduceScatter:
       return api_->reduce_scatter(in, out, got, as.dtype, as.op, handle_, stream);
+    case Collective::kAlltoall: return call_alltoall(arrays, as, stream);
     default: return nccl::ReturnCode::kInvalidUsage;  // has_raw()
   }
+}
+
+// Versions of NCCL before 2.28 have no call for it: theirs is a message to every rank and one from it, in one group.
+nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduced& as,
+                                        cuda::CUstream stream) const {
+  const std::size_t part = arrays.in.count / static_cast<std::size_t>(group_.size()),
+                    each = part * as.per_element;
+  const std::size_t nbytes = part * size_of(arrays.in.dtype);
+  if (api_->supports(nccl::Feature::kAlltoall))
+    return api_->all_to_all(arrays.in.data, arrays.out.data, each, as.dtype, handle_, stream);
+  nccl::ReturnCode refusal = nccl::ReturnCode::kSuccess;
+  const auto note = [&](nccl::ReturnCode code) {
+    if (refusal == nccl::ReturnCode::kSuccess && code != nccl::ReturnCode::kInProgress) refusal = code;
+  };
+  note(api_->group_start());
+  for (Rank peer = 0; peer < group_.size(); ++peer) {
+    const std::size_t at = nbytes * static_cast<std::size_t>(peer);
+    note(api_->send(arrays.in.data + at, each, as.dtype, peer, handle_, stream));
+    note(api_->recv(arrays.out.data + at, each, as.dtype, peer, handle_, stream));
+  }
+  const nccl::ReturnCode ended = api_->group_end();
+  return refusal == nccl::ReturnCode::kSuccess ? ended : refusal;
 }
 
 // What is still in progress has to settle before the next call.

@@ -6,10 +6,11 @@
 #include "bench/gpu.h"
 #include "bench/measure.h"
 #include "nccl/communicator.h"
+#include "nccl/types.h"
 
 namespace pc::bench {
 
-// Whether NCCL's own call is timed: one call of every version of NCCL does the same.
+// Whether NCCL's own call is timed.
 bool has_raw(const Operation& operation);
 
 // Thread-safety: one thread.
@@ -29,6 +30,7 @@ class RawNccl {
   RawNccl(Communicator& group, std::shared_ptr<const nccl::Api> api) : group_(group), api_(std::move(api)) {}
   Status init(const nccl::UniqueId& id);
   nccl::ReturnCode call(const Case& what, Rank root, const Arrays& arrays, cuda::CUstream stream) const;
+  nccl::ReturnCode call_alltoall(const Arrays& arrays, const nccl::Reduced& as, cuda::CUstream stream) const;
   Status queue_messages(const Case& what, const Arrays& arrays, cuda::CUstream stream);
   Status settled(nccl::ReturnCode code);
 

@@ -64,7 +64,10 @@ class DeviceCalls::Call : public StartedDeviceCall {
   bool precedes_at_once() const override { return in_stream_order_ || done(); }
   Status wait(double timeout_s) override;
   bool done() const override { return is_queued() && on_gpu_->done() && compared().has_value(); }
-  void leave_alone() override {}  // an error ends the group: every later call raises it
+  void leave_alone() override {
+    left_alone_ = true;
+    tell_if_unheard();
+  }
 
  private:
   friend class DeviceCalls;
@@ -76,6 +79,19 @@ class DeviceCalls::Call : public StartedDeviceCall {
   void end(State how, const Status& why = {}) {
     if (how != State::kDone || !is_queued() || !on_gpu_->in_graph())
       StartedDeviceCall::end(how, why);  // else its end is the graph's
+  }
+  // How it ended, which no other call has to do with.
+  void end_by_itself() {
+    const Status how =
+        is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
+    end(how.is_ok() ? State::kDone : State::kFailed, how.with_operation(operation_));
+    tell_if_unheard();
+  }
+  // An error that ends the group is raised by every later call; that of a refused call by the next one.
+  void tell_if_unheard() {
+    if (!left_alone_ || state() != State::kFailed || !is_queued() || !on_gpu_->is_refused()) return;
+    const std::shared_ptr<DeviceCalls> calls = calls_.lock();
+    if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(why());
   }
   void tell() {
     if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_();
@@ -89,6 +105,7 @@ class DeviceCalls::Call : public StartedDeviceCall {
   Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
+  std::atomic<bool> left_alone_{false}, heard_{false};
   bool in_stream_order_ = true;
   std::function<void()>
       on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
@@ -175,7 +192,6 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
-  PC_TRY(executor_->ready(checked));
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
   struct Made : Call {};  // so that make_shared() can
   const std::shared_ptr<Call> started = std::make_shared<Made>();
@@ -185,8 +201,9 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
   const Result<Turn::Held> turn = turn_.take(group_, started->deadline_);
-  const Status begun = turn.is_ok() ? begin_comparison(checked, *started) : turn.status();
-  if (!begun.is_ok()) return not_made(begun);
+  if (!turn.is_ok()) return not_made(turn.status());
+  PC_TRY(executor_->ready(checked));  // what it has there is this call's until the next one's turn
+  if (const Status begun = begin_comparison(checked, *started); !begun.is_ok()) return not_made(begun);
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
   PC_TRY(queue(checked, started, std::move(on_end)));
@@ -306,11 +323,12 @@ void DeviceCalls::fail(const Status& why, bool tell) {
   if (tell) group_.quit(why);
 }
 
-// After fail(): what is aborted writes to no array any more.
-void DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
+// After fail(). True: it has been aborted, and what was aborted writes to no array any more.
+bool DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   settled_.wait_for(lock, patience, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
   if (!aborting_ && watcher_ended_) end_all(lock);
+  return aborted_;
 }
 
 // Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
@@ -384,7 +402,8 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
-  if (on_gpu && !on_gpu->is_ok() && (compared || on_gpu->code() != Code::kMismatch))
+  if (on_gpu && !on_gpu->is_ok() && !call.on_gpu_->is_refused() &&
+      (compared || on_gpu->code() != Code::kMismatch))
     return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
   // Without `compared` the comparison says which rank is missing.
   if (compared && !on_gpu && at >= call.due_)
@@ -440,7 +459,7 @@ void DeviceCalls::look_for_failures() {
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
 }
 
-// Calls that have ended well.
+// Calls that have ended, and the group goes on.
 void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
   std::vector<std::shared_ptr<Call>> taken;
   {
@@ -451,7 +470,7 @@ void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
     });
     // The watcher takes all of them at once.
     if (gone == ended.size()) taken = ended;
-    for (const std::shared_ptr<Call>& each : taken) each->end(Call::State::kDone);
+    for (const std::shared_ptr<Call>& each : taken) each->end_by_itself();
   }
   for (const std::shared_ptr<Call>& each : taken) each->tell();
 }
@@ -488,7 +507,7 @@ Status DeviceCalls::close(double timeout_s) {
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
-    if (!ended.is_ok() && !each->on_gpu_->in_graph()) return ended;
+    if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
   }
   stop_threads();  // a communicator that is closed looks like one that has failed
   if (const Status failed = first_failure(); !failed.is_ok()) {
@@ -511,13 +530,20 @@ std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::
     const bool goes_on = ended.code() == Code::kTimeout || ended.code() == Code::kInterrupted;
     return goes_on && state() == State::kRunning ? std::nullopt : std::optional(ended);
   }
-  if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) PC_TRY(calls->first_failure());
+  if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
+    const Status failed = calls->first_failure();
+    // Its owner may write to the array next, behind what fills it with NaN.
+    if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
+      (void)on_gpu_->precede(stream);
+    PC_TRY(failed);
+  }
   return on_gpu_->precede(stream);
 }
 
 Status DeviceCalls::Call::wait(double timeout_s) {
   if (state() == State::kDone) return Status::ok();
   const std::shared_ptr<DeviceCalls> calls = calls_.lock();
+  if (calls == nullptr && state() == State::kFailed) return why();
   if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
@@ -552,6 +578,11 @@ Status DeviceCalls::Call::wait(double timeout_s) {
     ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own && compared);
   }
   ended = ended.with_operation(operation_);
+  if (!end.is_ok() && compared && on_gpu_->is_refused()) {
+    heard_ = true;
+    end_by_itself();
+    return ended;
+  }
   if (ends_all) {
     calls->fail(ended, ended.code() != Code::kMismatch);
     this->end(State::kFailed, ended);

@@ -112,7 +112,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // How long an error may wait for the abort, which gives up after 10 s: where something else could write what goes back to its
   // owner, and where it is only likely to be over soon.
   static constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};
-  void wait_for_abort(std::chrono::milliseconds patience);
+  bool wait_for_abort(std::chrono::milliseconds patience);
   std::vector<std::shared_ptr<Call>> running() const;
   void poll();
   void watch();

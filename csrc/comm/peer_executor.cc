@@ -93,6 +93,7 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
   }
   std::optional<Status> seen() const override { return outcome(); }
   bool in_graph() const override { return false; }
+  bool is_refused() const override { return refused_; }
   bool give_up() override {
     Stage waiting = Stage::kWaiting;
     return stage_.compare_exchange_strong(waiting, Stage::kGivenUp) || waiting == Stage::kGivenUp;
@@ -126,6 +127,7 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
   std::shared_ptr<const void> keeps_;  // changed by the thread alone
   const cuda::EventPool::Lent begin_;  // what makes its arrays is done
   std::atomic<Stage> stage_{Stage::kWaiting};
+  std::atomic<bool> refused_{false};
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   std::optional<Status> outcome_;
@@ -176,7 +178,7 @@ Status PeerExecutor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(
       const bool captured,
       cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
-  if (!captured) return Status::ok();
+  if (!captured) return gpu_->events.reserve(1);
   return Status(Code::kUnsupported,
                 "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
                 "graph: make it outside");
@@ -230,8 +232,11 @@ void PeerExecutor::run() {
     lock.unlock();
     if (how.is_ok()) how = make(*work);
     lock.lock();
-    if (!failure_.is_ok() && !how.is_ok()) how = failure_;
-    if (failure_.is_ok()) failure_ = how;
+    if (!failure_.is_ok() && !how.is_ok()) {
+      how = failure_;
+      work->refused_ = false;
+    }
+    if (failure_.is_ok() && !work->is_refused()) failure_ = how;
     std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);  // let go before anybody hears
     if (in_use_) gpu_->kept.push_back(std::move(keeps));
     work->end(how);
@@ -265,6 +270,13 @@ Status PeerExecutor::make(Work& work) {
     if (line_.rank() == 0 && !std::exchange(warned_, true))
       log_.warning("a call of ranks that share a GPU goes through the host: rank " +
                    std::to_string(out_of_reach - cards.begin()) + " has no memory there that others reach");
+    PC_ASSIGN_OR_RETURN(const std::string lack, lack_on_host(work, deadline));
+    if (!lack.empty()) {
+      gpu_->memory.let_go();
+      in_use_ = false;
+      work.refused_ = true;
+      return Status(Code::kSystem, lack);
+    }
     PC_TRY(stage(work));
   } else {
     PC_TRY(move(request, cards, context));
@@ -391,15 +403,47 @@ Status PeerExecutor::meet(const char* label, Deadline deadline) {
   return line_.run(request, std::max(deadline.remaining_s(), 0.0));
 }
 
-Status PeerExecutor::stage(const Work& work) {
-  if (gpu_->staged == nullptr) {
-    PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(), context_.ordinal(),
-                                                          line_.timeout_s()));
-  }
+CallOnGpu PeerExecutor::staged(const Work& work) const {
   CallOnGpu call;
   call.call.request = work.request_;
   call.call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
-  return gpu_->staged->run(call, std::max(work.deadline_.remaining_s(), 0.0));
+  return call;
+}
+
+// Which rank has no pinned memory for the call, and why: the same words on all ranks. Empty: all have it.
+Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadline) {
+  struct Room {
+    char why_not[232] = {};
+  };
+  const auto reserve = [&]() -> Status {
+    if (gpu_->staged == nullptr) {
+      PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(),
+                                                            context_.ordinal(), line_.timeout_s()));
+    }
+    return gpu_->staged->reserve(staged(work).call);
+  };
+  Room mine;
+  const Status reserved = reserve();
+  if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
+  std::vector<Room> all(static_cast<std::size_t>(line_.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = "room on the host for a call between GPUs";
+  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].why_not[sizeof mine.why_not - 1] = '\0';
+    if (all[rank].why_not[0] == '\0') continue;
+    return "the call needs memory on the host, because not all of its arrays can be reached by the other "
+           "ranks, and rank " +
+           std::to_string(rank) + " has none: " + all[rank].why_not;
+  }
+  return std::string();
+}
+
+Status PeerExecutor::stage(const Work& work) {
+  return gpu_->staged->run(staged(work), std::max(work.deadline_.remaining_s(), 0.0));
 }
 
 }  // namespace pc

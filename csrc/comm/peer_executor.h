@@ -71,6 +71,8 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   Result<std::vector<Card>> exchange(const Card& mine, Deadline deadline);
   Status meet(const char* label, Deadline deadline);
   Card card_of(const Request& request, const Request& within_reach);
+  Result<std::string> lack_on_host(const Work& work, Deadline deadline);
+  CallOnGpu staged(const Work& work) const;
   Status stage(const Work& work);
 
   const cuda::Context context_;

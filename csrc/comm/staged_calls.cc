@@ -262,6 +262,11 @@ Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& c
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
+Status StagedCalls::reserve(const UserCall& call) {
+  PC_TRY(events_.reserve(2));  // of the copies out and back
+  return pinned_.take(block_for(call).nbytes).status();
+}
+
 Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CUstream stream,
                                                   const WaitContext& context) {
   const HostBlock block = block_for(call);

@@ -45,6 +45,8 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   // Returns when the arrays have been read. `on_end`: once, when it has ended, in the watcher; shall not wait.
   Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
                                                    std::function<void()> on_end = {});
+  // Takes the pinned memory and the events that such a call needs, and keeps them for the next call.
+  Status reserve(const UserCall& call);
   // Waits for what has been begun.
   Status close(double timeout_s);
 

@@ -34,6 +34,8 @@ class DeviceWork {
   // True: nobody has begun with it, and nobody will, so that its arrays are their owner's again; then the executor is to be aborted.
   // False: it can only be waited for.
   virtual bool give_up() { return false; }
+  // Its error is that of this one call, on all ranks alike, which has changed nothing: the next call may go well.
+  virtual bool is_refused() const { return false; }
   // It went into a CUDA graph, and runs whenever that is launched: its end is the graph's.
   virtual bool in_graph() const = 0;
 };

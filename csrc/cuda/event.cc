@@ -49,6 +49,18 @@ Result<EventPool::Lent> EventPool::take() {
   return Lent(shelf_, std::move(made));
 }
 
+Status EventPool::reserve(std::size_t count) {
+  for (;;) {
+    {
+      const std::lock_guard lock(shelf_->mutex);
+      if (shelf_->events.size() >= count) return Status::ok();
+    }
+    PC_ASSIGN_OR_RETURN(Event made, Event::create(context_));
+    const std::lock_guard lock(shelf_->mutex);
+    shelf_->events.push_back(std::move(made));
+  }
+}
+
 EventPool::Lent::~Lent() {
   if (shelf_ == nullptr) return;
   const std::lock_guard lock(shelf_->mutex);

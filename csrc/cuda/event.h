@@ -73,6 +73,8 @@ class EventPool {
 
   explicit EventPool(Context context) : context_(std::move(context)), shelf_(std::make_shared<Shelf>()) {}
   Result<Lent> take();
+  // Makes events until so many can be taken.
+  Status reserve(std::size_t count);
 
  private:
   Context context_;

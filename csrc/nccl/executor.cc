@@ -262,16 +262,20 @@ Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
   PC_ASSIGN_OR_RETURN(call.is_captured, cuda::is_capturing(shared_->context.driver(),
                                                            static_cast<cuda::CUstream>(call.request.stream)));
-  if (!call.is_captured || call.request.collective != Collective::kBarrier || gpu_->word) return Status::ok();
-  return Status(Code::kInvalidArgument,
-                "the first barrier of a group on its GPUs cannot go into a CUDA graph");
+  // What it needs is had before other ranks hear of it, so that a full GPU fails this call and not the group.
+  if (!call.is_captured) PC_TRY(shared_->events.reserve(call.in_line ? 1 : 2));
+  if (call.request.collective == Collective::kBarrier) PC_TRY(barrier_word(call.is_captured).status());
+  return Status::ok();
 }
 
 std::shared_ptr<cuda::TimelineSemaphore> Executor::agreed() const { return shared_->agreed; }
 
 // Made for the first barrier: giving memory back waits for the whole GPU, so most groups have none.
-Result<void*> Executor::barrier_word() {
+Result<void*> Executor::barrier_word(bool is_captured) {
   if (!gpu_->word) {
+    if (is_captured)
+      return Status(Code::kInvalidArgument,
+                    "the first barrier of a group on its GPUs cannot go into a CUDA graph");
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory word, cuda::DeviceMemory::allocate(shared_->context, 4));
     gpu_->word = std::make_unique<cuda::DeviceMemory>(std::move(word));
   }
@@ -321,7 +325,7 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   request.stream = ours;
   void* word = nullptr;
   if (request.collective == Collective::kBarrier) {
-    PC_ASSIGN_OR_RETURN(word, barrier_word());
+    PC_ASSIGN_OR_RETURN(word, barrier_word(captured));
   }
   work.issues();
   const Status issued = issue(*shared_->communicator, request, word, context);
@@ -378,7 +382,7 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
       is_queued = filled.is_ok() && !given_up;
     }
     changed.notify_all();
-    if (is_queued && ends()) {
+    if (is_queued && ends() && !is_given_up()) {
       keeps.clear();
     } else {
       let_streams_go();
@@ -395,10 +399,14 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     given_up = !queued || !queued->is_ok();
     return !given_up;
   }
-  // Whether run() has come to its end by then.
+  // Whether run() has come to its end by then. It may be kept by the driver, which the host's own store does not ask.
   bool is_over_within(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, patience, [this] { return is_over; });
+  }
+  void give_up() {
+    const std::lock_guard lock(mutex);
+    given_up = true;
   }
 
  private:
@@ -482,13 +490,16 @@ void Executor::abort(const Status& why, uint32_t last) {
 // It is queued before the abort, which frees memory: for that the driver may wait until all streams have done what they have. And
 // streams go on before the abort where it cannot be queued: the driver may be kept by a launch that waits for them.
 void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why) {
-  constexpr std::chrono::milliseconds kQueueing{100};
+  constexpr std::chrono::milliseconds kQueueing{100}, kFilling{3'000};  // longer than Refusal::ends() waits
   refusal_ = refusal;
   const Status started = start_thread(refusing_, "pc-gpu-refuse", "filling refused results with NaN",
                                       [refusal] { refusal->run(); });
   const bool fills = started.is_ok() && refusal->is_queued_within(kQueueing);
   if (!fills) shared_->agreed->signal(last);
   (void)shared_->communicator->abort(why);
+  if (!fills || refusal->is_over_within(kFilling)) return;
+  refusal->give_up();
+  shared_->agreed->signal(last);
 }
 
 Executor::~Executor() {

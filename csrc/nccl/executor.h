@@ -65,7 +65,7 @@ class Executor final : public cuda::DeviceExecutor {
   void let_go_of_ended();
   void refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why);
   Status wait_for_all(const WaitContext& context);
-  Result<void*> barrier_word();
+  Result<void*> barrier_word(bool is_captured);
   Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
 
   const std::shared_ptr<Shared> shared_;  // with its works

@@ -202,15 +202,20 @@ class ProcessGroupPycollective(ProcessGroup):
         if x is not out and x is not None and out is not None:
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
+        block = x if out is None else out
+        is_copy = self._is_alone and (
+            block is None or not block.is_cuda
+        )  # which takes less than a Work that waits
+        at_once = is_copy or not in_background(opts)
         try:
-            is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, in_background(opts))
-            if is_done or not in_background(opts):
+            is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, not at_once)
+            if is_done or at_once:
                 if not is_done:
                     self.group._run(*arguments)
                 if after is not None:
                     after()
                 return self._note(DoneWork(result))
-            work = work_of(self.group._begin(*arguments), x if out is None else out, result, after)
+            work = work_of(self.group._begin(*arguments), block, result, after)
             if span is not None:
                 span.until(work)
                 span = None

@@ -15,6 +15,7 @@ from .readers import Judge, Read
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 540.0  # of all parts
+COMPARED = "allreduce,broadcast,allgather,reduce_scatter,alltoall"  # with NCCL's own
 EVERY = "allreduce,broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,scan,exscan"
 # Two ranks of NCCL on one GPU: they meet on this host, and leave each other room to run.
 SHARED = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0"}
@@ -108,11 +109,19 @@ def benchmarks(places: Places) -> list[Part]:
     parts = [
         bench(
             places,
+            "bench_small",
+            "8 B, 1 rank beside NCCL",
+            20,
+            readers.added_to_nccl,
+            "allreduce -n 1 --way nccl --raw --sizes 8 -N 5",
+        ),
+        bench(
+            places,
             "bench_1_rank",
             "1 rank beside NCCL",
-            30,
-            readers.beside_nccl,
-            "allreduce -n 1 --way nccl --raw --sizes 8,64K,1M,16M,256M",
+            40,
+            readers.figures_beside_nccl,
+            f"--ops {COMPARED} -n 1 --way nccl --raw --sizes 8,1M,256M",
         ),
         bench(
             places,
@@ -134,10 +143,11 @@ def benchmarks(places: Places) -> list[Part]:
             "256 MiB on one GPU, 2 ranks",
             30,
             readers.bandwidth,
-            "allreduce -n 2 --gpus 0 --sizes 256M --iters 10 -w 2",
+            "allreduce -n 2 --gpus 0 --sizes 256M --iters 10 -w 2 --copy",
         )
     )
-    by_nccl = "allreduce -n 2 --gpus 0 --allow-shared-gpu --way nccl --raw --sizes 8,1M,64M --iters 20 -w 2"
+    shared = "-n 2 --gpus 0 --allow-shared-gpu --way nccl --raw"
+    by_nccl = f"--ops {COMPARED} {shared} --sizes 8,1M --iters 20 -w 2"
     name = "2 ranks by NCCL on one GPU"
     parts.append(bench(places, "bench_hostid", name, 30, readers.figures_beside_nccl, by_nccl, **SHARED))
     return parts

@@ -77,13 +77,16 @@ def test_the_columns_are_those_of_nccl_tests(on_fakes: Run) -> None:
 
 def test_ranks_as_threads_go_by_nccl_and_are_compared_with_its_own_calls(on_fakes: Run) -> None:
     every = "allreduce,broadcast,reduce,allgather,reduce_scatter"
-    done = on_fakes(every, "-t", "3", *SMALL, "--raw")
+    done = on_fakes(every, "-t", "3", *SMALL, "--raw", "--copy")
     assert [(row[8], row[12]) for row in table(done)] == [("0", "0")] * 10
     assert ways(done) == ["# way: nccl"] * 5
     number = r"-?\d+\.\d\d us, ours [+-]\d+\.\d\d"
-    times = f"{number}, median {number}, until queued {number}, #wrong 0"
+    both = f"median {number}, p99 {number}"
+    times = f"{number}, {both}, until queued {number}, {both}, #wrong 0"
     beside = rf"^# NCCL's own call: out of place {times}; in place {times}$"
     assert len(re.findall(beside, done.stdout, re.M)) == 10
+    copies = re.findall(r"^# the driver's copy: \d+\.\d\d us, \d+\.\d\d GB/s$", done.stdout, re.M)
+    assert len(copies) == 10
     assert "# of NCCL's own calls  : 0 OK" in done.stdout
 
 
@@ -155,7 +158,7 @@ def test_ranks_that_share_a_gpu_say_why_they_do_not_go_by_nccl(on_fakes: Run) ->
 
 
 def test_json_has_one_object_per_row_and_nothing_else(on_fakes: Run) -> None:
-    done = on_fakes("allreduce", "-n", "1", *SMALL, "--raw", "--json")
+    done = on_fakes("allreduce", "-n", "1", *SMALL, "--raw", "--copy", "--json")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["size"], each["count"], each["actual_iterations"]) for each in found] == [
         (8, 2, 5),
@@ -163,6 +166,7 @@ def test_json_has_one_object_per_row_and_nothing_else(on_fakes: Run) -> None:
     ]
     for each in found:
         assert (each["way"], each["why_not_nccl"], each["nccl_version"]) == ("nccl", None, "2.28.9")
+        assert each["copy_time"] > 0
         for half in (each["out_of_place"], each["in_place"]):
             assert half["nwrong"] == 0
             assert 0 < half["host_time"] <= half["time"]
@@ -171,6 +175,9 @@ def test_json_has_one_object_per_row_and_nothing_else(on_fakes: Run) -> None:
             for turns, median in (("turns", "p50"), ("raw_turns", "raw_p50")):
                 assert len(half[turns]) == 4
                 assert half[median] == sorted(half[turns])[1]
+                assert half[median.replace("p50", "p99")] == max(half[turns])
+            for whose in ("", "raw_"):
+                assert 0 < half[f"{whose}host_p50"] <= half[f"{whose}host_p99"]
 
 
 def test_without_a_driver_it_is_skipped_with_one_line_of_reason(on_fakes: Run) -> None:

@@ -100,10 +100,16 @@ def half(
         "bus_bw": bus,
         "nwrong": wrong,
         "host_time": time_us / 2,
+        "host_p50": time_us / 2,
+        "host_p99": time_us,
         "p50": time_us,
+        "p99": time_us * 2,
         "raw_time": raw_us,
         "raw_host_time": raw_us / 2,
+        "raw_host_p50": raw_us / 2,
+        "raw_host_p99": raw_us,
         "raw_p50": raw_us,
+        "raw_p99": raw_us * 2,
         "raw_nwrong": raw_wrong,
     }
 
@@ -117,6 +123,7 @@ def row(
         "size": size,
         "out_of_place": out,
         "in_place": into,
+        "copy_time": size / 2.15e6,  # us: 2,150 GB/s
         "way": way,
         "why_not_nccl": why,
         "nccl_version": "2.28.9" if way == "nccl" else None,
@@ -128,36 +135,45 @@ def bench(judge: readers.Judge, *rows: dict[str, Any]) -> list[Check]:
     return readers.read_bench("benchmark", "it", judge, Ended(0, text))
 
 
-def test_what_ours_adds_to_nccls_own_call_has_a_bar_at_the_smallest_size() -> None:
-    large = row(1 << 20, half(30, 29), half(30, 20))
-    good = outcomes(bench(readers.beside_nccl, row(8, half(5.5, 4), half(5, 4)), large))
-    assert good["it: results"] == (PASSED, "1 collectives, by nccl")
-    assert good["it: 8 B"][0] == PASSED
-    assert "out of place 5.50 us by the median, NCCL's own 4.00: +1.50" in good["it: 8 B"][1]
-    assert "until queued +0.75 on average" in good["it: 8 B"][1]
-    assert good["it: 1 MiB"][0] == FIGURE
-    assert "busbw 700.0 GB/s" in good["it: 1 MiB"][1]
-    assert (
-        outcomes(bench(readers.beside_nccl, row(8, half(5.5, 4), half(6.1, 4)), large))["it: 8 B"][0]
-        == FAILED
-    )
-    without_bar = outcomes(bench(readers.figures_beside_nccl, row(8, half(50, 4), half(60, 4))))
-    assert without_bar["it: 8 B"][0] == FIGURE
+def test_what_ours_adds_to_nccls_own_small_call_has_a_bar_in_four_of_five_runs() -> None:
+    def judged(*out_of_place: float, into: float = 5.9) -> tuple[str, str, str]:
+        rows = [row(8, half(each, 4), half(into, 4)) for each in out_of_place]
+        checks = bench(readers.added_to_nccl, *rows)
+        return checks[0].outcome, checks[1].outcome, checks[2].outcome
+
+    assert judged(4.9, 4.8, 4.5, 4.9, 9) == (PASSED, PASSED, PASSED)
+    assert judged(4.9, 4.8, 4.5, 5.1, 9) == (PASSED, FAILED, PASSED)
+    assert judged(4.9, 4.9, 4.9, 4.9, 4.9, into=6.1) == (PASSED, PASSED, FAILED)
+    assert judged(4.9) == (PASSED, FAILED, FAILED)  # one run shows nothing
+    said = bench(readers.added_to_nccl, *[row(8, half(4.5, 4), None)] * 2)[1].said
+    assert said == "+0.50, +0.50 us to NCCL's own 4.00, 4.00, bar: +1.0 in all runs but 1"
 
 
 def test_the_bar_is_judged_by_medians_so_one_slow_turn_decides_nothing() -> None:
-    one_slow_turn = {**half(5.5, 4), "time": 50.0}
-    (_, check) = bench(readers.beside_nccl, row(8, one_slow_turn, None))
-    assert check.outcome == PASSED
-    slow_in_most = {**half(6.5, 4), "time": 5.0}
-    (_, check) = bench(readers.beside_nccl, row(8, slow_in_most, None))
-    assert (check.outcome, check.said.partition(",")[0]) == (FAILED, "out of place 6.50 us by the median")
+    one_slow_turn = {**half(4.5, 4), "time": 50.0, "p99": 90.0}
+    assert bench(readers.added_to_nccl, *[row(8, one_slow_turn, None)] * 5)[1].outcome == PASSED
+    slow_in_most = {**half(6.5, 4), "time": 4.0}
+    assert bench(readers.added_to_nccl, *[row(8, slow_in_most, None)] * 5)[1].outcome == FAILED
+
+
+def test_each_collective_and_size_is_a_figure_beside_nccls_own() -> None:
+    large = row(1 << 20, half(30, 29), None)
+    figures = outcomes(bench(readers.figures_beside_nccl, row(8, half(50, 4), half(60, 4)), large))
+    assert figures["it: results"] == (PASSED, "1 collectives, by nccl")
+    assert figures["it: allreduce of 8 B"] == (
+        FIGURE,
+        "out of place 50.00 us, NCCL's own 4.00, p99 100.00 us, NCCL's own 8.00, "
+        "host 25.00 us, NCCL's own 2.00, p99 50.00 us, NCCL's own 4.00, "
+        "in place 60.00 us, NCCL's own 4.00, p99 120.00 us, NCCL's own 8.00, "
+        "host 30.00 us, NCCL's own 2.00, p99 60.00 us, NCCL's own 4.00",
+    )
+    assert "busbw 700.0 GB/s" in figures["it: allreduce of 1 MiB"][1]
 
 
 def test_what_is_wrong_in_nccls_own_calls_fails_too() -> None:
-    wrong, _ = bench(readers.beside_nccl, row(8, half(1, 1, raw_wrong=3), half(1, 1, raw_wrong=1)))
+    wrong, _ = bench(readers.figures_beside_nccl, row(8, half(1, 1, raw_wrong=3), half(1, 1, raw_wrong=1)))
     assert (wrong.outcome, wrong.said.partition(";")[0]) == (FAILED, "4 wrong elements of NCCL's own calls")
-    unchecked, _ = bench(readers.beside_nccl, row(8, half(1, 1, raw_wrong=None), None))
+    unchecked, _ = bench(readers.figures_beside_nccl, row(8, half(1, 1, raw_wrong=None), None))
     assert (unchecked.outcome, unchecked.said) == (FAILED, "not verified")
 
 
@@ -174,14 +190,14 @@ def test_wrong_elements_fail_and_the_way_is_said() -> None:
     assert unchecked.outcome == FAILED
 
 
-def test_bandwidth_is_held_against_the_memorys() -> None:
+def test_bandwidth_is_held_against_a_copy_on_the_same_gpu() -> None:
     assert [each.outcome for each in bench(readers.bandwidth, row(256 << 20, half(1, 1), None))] == [
         PASSED,
         PASSED,
     ]
     slow = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=600), None))
     assert [each.outcome for each in slow] == [PASSED, FAILED]
-    assert slow[1].said == "600.0 GB/s, by nccl; bar: 645"
+    assert slow[1].said == "600.0 GB/s, by nccl; bar: 645, 60 % of the 1075 that the driver's copy shows"
     staged = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=30), None, "staged"))
     assert [each.outcome for each in staged] == [PASSED, FIGURE]
 

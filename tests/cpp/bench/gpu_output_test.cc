@@ -47,8 +47,8 @@ GpuRow compared() {
   GpuRow compared = row();
   compared.in_place.reset();
   GpuHalf& half = *compared.out_of_place;
-  half.time.turns_s = {124e-6, 123e-6, 900e-6, 122e-6};
-  half.raw = PerIteration{2.25e-6, 122.206e-6, {120e-6, 121e-6, 122e-6, 119.5e-6}};
+  half.time = {3.5e-6, 123.456e-6, {124e-6, 123e-6, 900e-6, 122e-6}, 2.5e-6, 4e-6};
+  half.raw = PerIteration{2.25e-6, 122.206e-6, {120e-6, 121e-6, 122e-6, 119.5e-6}, 2e-6, 4e-6};
   half.raw_wrong = 0;
   return compared;
 }
@@ -57,21 +57,24 @@ TEST(BenchGpuOutput, beside_nccls_own_call_all_differences_are_said_and_whether_
   GpuRow row = compared();
   EXPECT_EQ(raw_line(row),
             "# NCCL's own call: out of place 122.21 us, ours +1.25, median 120.00 us, ours +3.00, "
-            "until queued 2.25 us, ours +1.25, #wrong 0");
+            "p99 122.00 us, ours +778.00, until queued 2.25 us, ours +1.25, median 2.00 us, ours +0.50, "
+            "p99 4.00 us, ours +0.00, #wrong 0");
   row.out_of_place->raw_wrong.reset();
   EXPECT_TRUE(raw_line(row).ends_with(", #wrong N/A"));
 }
 
 TEST(BenchGpuOutput, json_of_a_comparison_has_medians_every_turn_and_what_was_wrong) {
   GpuRow row = compared();
-  row.out_of_place->time = {0.000003, 0.125, {0.5, 0.125}};
-  row.out_of_place->raw = PerIteration{0.000002, 0.25, {0.25, 0.75}};
+  row.out_of_place->time = {0.000003, 0.125, {0.5, 0.125}, 0.5, 4};
+  row.out_of_place->raw = PerIteration{0.000002, 0.25, {0.25, 0.75}, 0.25, 2};
   row.out_of_place->raw_wrong = 3;
-  EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, {"nccl", Status::ok()})
-                .find("\"host_time\": 3, \"p50\": 125000, \"turns\": [500000, 125000], \"raw_time\": 250000, "
-                      "\"raw_host_time\": 2, \"raw_p50\": 250000, \"raw_turns\": [250000, 750000], "
-                      "\"raw_nwrong\": 3}"),
-            std::string::npos);
+  EXPECT_NE(
+      gpu_json_line(row, {"", "2.28.9", "", 1}, {"nccl", Status::ok()})
+          .find("\"host_time\": 3, \"host_p50\": 500000, \"host_p99\": 4000000, \"p50\": 125000, \"p99\": "
+                "500000, \"turns\": [500000, 125000], \"raw_time\": 250000, \"raw_host_time\": 2, "
+                "\"raw_host_p50\": 250000, \"raw_host_p99\": 2000000, \"raw_p50\": 250000, \"raw_p99\": "
+                "750000, \"raw_turns\": [250000, 750000], \"raw_nwrong\": 3}"),
+      std::string::npos);
   row.out_of_place->raw_wrong.reset();
   EXPECT_NE(gpu_json_line(row, {"", "2.28.9", "", 1}, {"nccl", Status::ok()}).find("\"raw_nwrong\": null}"),
             std::string::npos);
@@ -97,14 +100,17 @@ TEST(BenchGpuOutput, the_verdict_says_whose_results_are_wrong) {
 TEST(BenchGpuOutput, json_has_the_keys_of_nccl_tests_and_all_digits) {
   GpuRow plain = row();
   plain.in_place.reset();
-  plain.out_of_place->time = {0.000003, 0.125};
+  plain.out_of_place->time = {0.000003, 0.125, {}, 0.5, 4};
+  plain.copy_s = 0.25;
   plain.out_of_place->algbw = plain.out_of_place->busbw = 0.5;
   const GpuScene scene{"NVIDIA \"H100\"", "2.28.9", "", 1};
   EXPECT_EQ(gpu_json_line(plain, scene, {"nccl", Status::ok()}),
             "{\"collective\": \"allreduce\", \"ranks\": 1, \"size\": 33554432, \"count\": 8388608, \"type\": "
             "\"float32\", \"redop\": \"sum\", \"root\": -1, \"out_of_place\": {\"time\": 125000, \"alg_bw\": "
-            "0.5, \"bus_bw\": 0.5, \"nwrong\": 0, \"host_time\": 3}, \"in_place\": null, "
-            "\"actual_iterations\": 20, \"device\": \"cuda\", \"gpu\": \"NVIDIA \\\"H100\\\"\", "
+            "0.5, \"bus_bw\": 0.5, \"nwrong\": 0, \"host_time\": 3, \"host_p50\": 500000, \"host_p99\": "
+            "4000000}, \"in_place\": null, "
+            "\"copy_time\": 250000, \"actual_iterations\": 20, \"device\": \"cuda\", \"gpu\": \"NVIDIA "
+            "\\\"H100\\\"\", "
             "\"nccl_version\": \"2.28.9\", \"way\": \"nccl\", \"why_not_nccl\": null}");
   const std::string staged =
       gpu_json_line(plain, {"", "", "", 1}, {"staged", Status(Code::kUnsupported, "none")});

@@ -181,11 +181,14 @@ TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_ow
     if (!operation.collective || !has_raw(operation)) continue;
     for (const Rank size : {1, 2}) {
       for (const GpuRow& row : rows_of(size, compared, sum_of(operation))) {
-        ASSERT_TRUE(row.out_of_place && row.out_of_place->raw && row.in_place && row.in_place->raw);
+        ASSERT_TRUE(row.out_of_place && row.out_of_place->raw);
+        ASSERT_EQ(row.in_place && row.in_place->raw, operation.in_place);
         EXPECT_GT(row.out_of_place->raw->until_done_s, 0);
         EXPECT_EQ(row.out_of_place->wrong, 0u);
         EXPECT_EQ(row.out_of_place->raw_wrong, 0u) << operation.name << " of " << size;
-        EXPECT_EQ(row.in_place->raw_wrong, 0u) << operation.name << " of " << size << ", in place";
+        if (row.in_place) {
+          EXPECT_EQ(row.in_place->raw_wrong, 0u) << operation.name << " of " << size << ", in place";
+        }
       }
     }
   }
@@ -250,7 +253,34 @@ TEST_F(BenchOnGpu, every_turn_is_told_and_the_same_on_all_ranks) {
     EXPECT_EQ(row.out_of_place->time.turns_s, rows[0].out_of_place->time.turns_s);
     EXPECT_EQ(row.out_of_place->raw->turns_s, rows[0].out_of_place->raw->turns_s);
   }
-  EXPECT_EQ(median_s({0, 0, {5, 1, 9, 2, 7, 3}}), 3);
+  for (const PerIteration& time : {rows[0].out_of_place->time, *rows[0].out_of_place->raw}) {
+    EXPECT_GT(time.host_p50_s, 0);
+    EXPECT_GE(time.host_p99_s, time.host_p50_s);
+  }
+  EXPECT_EQ(percentile_s({0, 0, {5, 1, 9, 2, 7, 3}}, 0.50), 3);
+  EXPECT_EQ(percentile_s({0, 0, {5, 1, 9, 2, 7, 3}}, 0.99), 9);
+}
+
+TEST_F(BenchOnGpu, alltoall_of_a_version_without_a_call_for_it_is_messages_in_one_group) {
+  nccl::Api old = nccl_.api();
+  old.all_to_all = nullptr;
+  old.gather = nullptr;
+  old.scatter = nullptr;
+  for_ours_ = for_raw_ = std::make_shared<const nccl::Api>(old);
+  GpuOptions compared = asked();
+  compared.raw = true;
+  for (const GpuRow& row : rows_of(3, compared, sum_of(*find_operation("alltoall")))) {
+    EXPECT_EQ(row.out_of_place->wrong, 0u);
+    EXPECT_EQ(row.out_of_place->raw_wrong, 0u);
+  }
+}
+
+TEST_F(BenchOnGpu, the_drivers_copy_is_timed_by_one_rank_where_it_is_asked_for) {
+  GpuOptions copied = asked();
+  EXPECT_FALSE(rows_of(2, copied, sum_of(*find_operation("allreduce")))[0].copy_s);
+  copied.copy = true;
+  const std::vector<GpuRow> rows = rows_of(2, copied, sum_of(*find_operation("allreduce")));
+  EXPECT_GT(rows[0].copy_s.value_or(0), 0);
 }
 
 TEST_F(BenchOnGpu, beside_nccl_as_many_calls_are_timed_as_without_it) {

@@ -190,12 +190,13 @@ TEST(BenchOptions, small_sizes_are_repeated_more_often_and_flags_decide) {
 
 TEST(BenchOptions, on_gpus_a_row_has_both_places_and_the_flags_of_nccl_tests_arrive) {
   const Options options = read(
-      "allreduce,broadcast --device cuda --way nccl --raw -t 4 -m 3 -G 2 -C 1 -a 3 -N 0 -g 1 --gpus 1,0 -T "
+      "allreduce,broadcast --device cuda --way nccl --raw --copy -t 4 -m 3 -G 2 -C 1 -a 3 -N 0 -g 1 --gpus "
+      "1,0 -T "
       "9");
   EXPECT_EQ(options.cases.size(), 2u);
   EXPECT_EQ(options.cases[1].operation->name, "broadcast");
   const GpuOptions& gpu = options.gpu;
-  EXPECT_TRUE(gpu.asked && gpu.raw && gpu.host_time && gpu.in_place && gpu.out_of_place);
+  EXPECT_TRUE(gpu.asked && gpu.raw && gpu.copy && gpu.host_time && gpu.in_place && gpu.out_of_place);
   EXPECT_EQ(gpu.way, GpuWay::kNccl);
   EXPECT_EQ(gpu.average, Average::kMost);
   EXPECT_EQ(gpu.threads, 4u);
@@ -221,7 +222,7 @@ TEST(BenchOptions, what_makes_no_sense_on_gpus_is_refused_with_the_reason) {
       {"--device cuda --ops sendrecv -m 2", "sendrecv takes no list of arrays"},
       {"--device cuda --ops allgather -m 2", "-m: allgather takes no list"},
       {"--device cuda -m 2 --out-of-place", "goes in place"},
-      {"--device cuda --ops alltoall --raw", "NCCL's own alltoall is not timed"},
+      {"--device cuda --ops gather --raw", "NCCL's own gather is not timed"},
       {"--device cuda --way staged --raw", "--raw compares with NCCL"},
       {"--device cuda --way staged -G 1", "cannot go into a CUDA graph"},
       {"--device cuda -G 1 -z 1", "-G and -z"},

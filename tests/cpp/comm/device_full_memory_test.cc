@@ -37,6 +37,28 @@ TEST_P(FullMemory, of_one_rank_keeps_all_from_nccl_and_the_group_goes_on) {
   EXPECT_EQ(nccl_->alive(), 0);
 }
 
+TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_the_next_goes_well) {
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    cuda::DeviceCall barrier;
+    barrier.request.stream = x.stream.get();
+    PC_TRY(host_sum(group));  // both have all but that
+    for (const char* const function : {"cuEventCreate", "cuMemAlloc"}) {
+      if (group.rank() != 0) continue;
+      fake_.fail_next(function, cuda::CUDA_ERROR_OUT_OF_MEMORY);
+      const Status failed = calls->launch(barrier, -1).status();
+      if (!has(failed, std::string(function)) || !has(failed, "out of memory"))
+        return wrong(failed.to_string());
+    }
+    PC_TRY(host_sum(group));
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(barrier, -1));
+    PC_TRY(started->wait(-1));
+    return calls->close(-1);
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(FullMemory, that_nccl_finds_is_told_with_its_word) {
   nccl_->fail_next("CommInitRankConfig", 1, 0);
   const Outcomes outcomes = run(

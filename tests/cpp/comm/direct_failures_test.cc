@@ -15,7 +15,7 @@ namespace pc::testing {
 namespace {
 
 constexpr double kMuchLess = kLong / 4;  // than the group's timeout
-constexpr double kMeeting = 3;  // until both are in a message, on a machine that has other things to do
+constexpr int kRemoteError = 6;          // of NCCL
 
 double seconds_of(const std::function<void()>& what) {
   const auto began = std::chrono::steady_clock::now();
@@ -198,7 +198,9 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     PC_TRY(one(y));  // the line is there
     drain(y);
     if (sends) fake_.hold_stream(x.stream.get());
-    PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()), kMeeting));  // queued
+    PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank())));  // queued
+    PC_TRY(host_sum(group));
+    if (sends) nccl_->async_error(nullptr, kRemoteError);
     Status raised;
     const double waited = seconds_of([&] {
       poll_until(
@@ -286,16 +288,18 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_i
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
     if (group.rank() == 0) {
       fake_.hold_stream(x.stream.get());
-      PC_TRY(mine.run(message(x, Kind::kSend, 1), kMeeting));  // queued
+      PC_TRY(mine.run(message(x, Kind::kSend, 1)));  // queued
     } else {
       auto found = std::make_unique<FoundMessage>(group.find(0, 0).value());
       CallOnGpu call = message(x, Kind::kRecv, 0);
       call.call.kind = Kind::kRecvFound;
       call.call.found = found.get();
-      PC_TRY(mine.run(call, kMeeting));
+      PC_TRY(mine.run(call));
       found->peer = 77;
       found.reset();
     }
+    PC_TRY(host_sum(group));
+    if (group.rank() == 0) nccl_->async_error(nullptr, kRemoteError);
     Status raised;
     poll_until([&] { return !(raised = mine.messages->take_failure()).is_ok(); });
     if (raised.peer() != 1 - group.rank()) return wrong("it names rank " + std::to_string(raised.peer()));
@@ -312,15 +316,16 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
-    if (group.rank() == 1) {  // it is queued behind what does not end in time
+    if (group.rank() == 1) {  // it is queued behind what does not end
       fake_.hold_stream(x.stream.get());
-      PC_TRY(mine.run(message(x, Kind::kRecv, 0), kMeeting));
+      PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
+      nccl_->async_error(nullptr, kRemoteError);
       poll_until([&] { return !mine.messages->take_failure().is_ok(); });
       heard.get_future().wait();  // else it may end well for the other rank
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }
-    PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1), kMeeting));
+    PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1)));
     const Status ended = left->wait(-1);
     heard.set_value();
     if (ended.is_ok() || ended.rank() != 0 || ended.peer() != 1) return wrong(ended.to_string());

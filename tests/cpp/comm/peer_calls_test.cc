@@ -237,6 +237,45 @@ TEST_P(PeerWorld, memory_without_a_handle_is_copied_and_without_memory_for_that_
   }
 }
 
+TEST_P(PeerWorld,
+       without_memory_on_the_host_either_that_call_is_refused_on_all_ranks_and_the_next_goes_well) {
+  enum class How : uint8_t { kHere, kInBackground, kLeftAlone };
+  for (const How how : {How::kHere, How::kInBackground, How::kLeftAlone}) {
+    const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
+      PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, true));
+      PC_ASSIGN_OR_RETURN(Array x, array_of(group));
+      const Pooled pooled(fake_, x.context, 2);
+      cuda::DeviceCall call = x.sum();
+      PC_TRY(host_sum(group));  // all have their arrays
+      if (group.rank() == 1) {
+        pooled.into(call.request);
+        fake_.fail_next("cuMemAlloc", cuda::CUDA_ERROR_OUT_OF_MEMORY);
+        fake_.fail_next("cuMemHostAlloc", cuda::CUDA_ERROR_OUT_OF_MEMORY);
+      }
+      PC_TRY(host_sum(group));
+      Status refused;
+      if (how == How::kHere) {
+        refused = run(*calls, call);
+      } else {
+        PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
+        while (started->state() == StartedDeviceCall::State::kRunning) std::this_thread::yield();
+        if (how == How::kLeftAlone) started->leave_alone();
+        refused = how == How::kLeftAlone ? host_sum(group) : started->wait(-1);
+        if (!has(refused, started->why().message())) return wrong(started->why().to_string());
+      }
+      if (!has(refused, "has none: cuMemHostAlloc(4 KiB): out of memory") || !has(refused, "allreduce"))
+        return wrong(refused.to_string());
+      if (group.rank() == 1 && pooled.last() != 2) return wrong("the array has been changed");
+      if (group.rank() != 1) PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
+      PC_TRY(host_sum(group));
+      PC_TRY(run(*calls, call));
+      if (group.rank() != 1) PC_TRY(expect(x, 6));
+      return calls->close(-1);
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  }
+}
+
 TEST_P(PeerWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
   for (const Collective collective : {Collective::kAllreduce, Collective::kBroadcast, Collective::kReduce}) {
     const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {

@@ -476,7 +476,12 @@ const pc::testing::FakeNccl fake_nccl_script = {
     [](int yes) { set([&](Fake& all) { all.init_hangs = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.calls_hang = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.never_blocks = yes != 0; }); },
-    [](void* comm, int code) { set([&](Fake&) { static_cast<Comm*>(comm)->async = code; }); },
+    [](void* comm, int code) {
+      set([&](Fake& all) {
+        for (const auto& each : all.comms)
+          if (comm == nullptr || comm == each.get()) each->async = code;
+      });
+    },
     [](const char* call, int code, int sticky) {
       set([&](Fake& all) { all.failures.push_back({call, code, sticky != 0}); });
     },

@@ -16,7 +16,8 @@ struct FakeNccl {
   void (*hang_calls)(int yes);
   void (*never_blocks)(
       int yes);  // as NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever it is asked for
-  void (*async_error)(void* comm, int code);  // what ncclCommGetAsyncError finds from now on
+  // What ncclCommGetAsyncError finds from now on, of this communicator or, null, of all that there are.
+  void (*async_error)(void* comm, int code);
   void (*fail_next)(const char* call, int code,
                     int sticky);  // the next call of that name; sticky: also asynchronously
   // The next call of that name does not return until release(), or the abort of its communicator.
