@@ -42,7 +42,7 @@ together = trained(ours, slice(pc.rank() * part, (pc.rank() + 1) * part), ours.n
 ours.close()
 alone = trained(net(), slice(0, ROWS), contextlib.nullcontext)
 for mine, wanted in zip(together, alone, strict=True):
-    torch.testing.assert_close(mine, wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
 pc.shutdown()
 proved(
     f"{STEPS} steps of two accumulated batches have the parameters of one process, an unused one as it was"

@@ -38,7 +38,7 @@ rows = 16 // size
 together = trained(DistributedDataParallel(net(), bucket_cap_mb=0.001), slice(rank * rows, (rank + 1) * rows))
 alone = trained(net(), slice(0, 16))
 for mine, wanted in zip(together, alone, strict=True):
-    torch.testing.assert_close(mine, wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
 unequal = [torch.zeros_like(together[0]) for _ in range(size)]
 dist.all_gather(unequal, together[0])
 assert all(torch.equal(each, together[0]) for each in unequal), "the ranks have different parameters"

@@ -37,7 +37,7 @@ for kind in (ScheduleGPipe, Schedule1F1B):
         schedule.step(x)
     else:
         schedule.step(target=target, losses=losses)
-        torch.testing.assert_close(torch.stack(losses).mean(), loss, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(torch.stack(losses).mean(), loss, rtol=1e-4, atol=1e-6)
     for mine, wanted in zip(part.parameters(), alone[rank].parameters(), strict=True):
         torch.testing.assert_close(mine.grad, wanted.grad, rtol=1e-4, atol=1e-6)
 dist.destroy_process_group()

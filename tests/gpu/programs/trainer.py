@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
 from typing import Any
 
@@ -13,6 +14,9 @@ from here import DEVICE, proved
 
 STEPS, RATE = 3, 0.05
 
+dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+if DEVICE == "cuda":
+    os.environ["LOCAL_RANK"] = "0"  # Trainer takes the GPU of that number, and here the ranks share one
 torch.manual_seed(7)
 config = transformers.GPT2Config(
     vocab_size=32,
@@ -24,7 +28,7 @@ config = transformers.GPT2Config(
     embd_pdrop=0.0,
     attn_pdrop=0.0,
 )
-model = transformers.GPT2LMHeadModel(config)
+model: Any = transformers.GPT2LMHeadModel(config)
 alone = copy.deepcopy(model).to(DEVICE)
 rows = torch.arange(8 * 8).view(8, 8).mul(5) % 32
 labels = rows.clone()
