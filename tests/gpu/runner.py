@@ -24,6 +24,7 @@ PASSED, FAILED, NOT_MADE = "passed", "failed", "not made"
 CANNOT_RUN = 77
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 MARK = "PROGRAM_RUN"  # in the environment of everything that a program has started
+ASK_S = 60.0  # whether there is a GPU
 MOST = 300  # characters of a line
 # The last line of a traceback: an exception's name, and what it says.
 RAISED = re.compile(r"((?:\w+\.)*[A-Z]\w+)(?:: (.*))?$")
@@ -156,7 +157,12 @@ def no_gpu(python: str, of_torch: bool) -> str:
         if of_torch
         else "import pycollective as pc; print('' if pc.available('cuda') else pc.available('cuda'))"
     )
-    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False, cwd="/")
+    try:
+        done = subprocess.run(
+            [python, "-c", ask], capture_output=True, text=True, check=False, cwd="/", timeout=ASK_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"whether there is a GPU was not answered within {ASK_S:.0f} s"
     return done.stdout.strip() if done.returncode == 0 else one_line(done.stderr.strip().rpartition("\n")[2])
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,9 @@ def lives(pid: int) -> bool:
 HANGS = """
 import os, threading
 from pathlib import Path
-Path(os.environ["PIDS"], os.environ["RANK"]).write_text(str(os.getpid()))
+place = Path(os.environ["PIDS"], os.environ["RANK"])
+place.with_suffix(".new").write_text(str(os.getpid()))
+place.with_suffix(".new").rename(place)
 print("waits for ever", flush=True)
 threading.Event().wait()
 """
@@ -110,6 +113,19 @@ def test_a_program_that_hangs_ends_at_its_deadline_with_all_its_ranks(tmp_path: 
     assert deadline_s <= outcome.seconds < LATE_S, outcome
     pids = [int(place.read_text()) for place in tmp_path.glob("[01]")]
     assert waiting.eventually(lambda: not any(map(lives, pids))), pids
+
+
+def test_programs_that_are_stopped_end_with_all_their_ranks(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(HANGS)
+    row = Program("tiny", needs=(), env={"PIDS": str(tmp_path)}, deadline_s=LATE_S, folder=tmp_path)
+    its_runner, said = Runner("cpu", tmp_path), list[Outcome]()
+    thread = threading.Thread(target=lambda: said.append(its_runner.run(row)))
+    thread.start()
+    assert waiting.eventually(lambda: all((tmp_path / rank).exists() for rank in "01"))
+    its_runner.stop()
+    thread.join(LATE_S)
+    assert [each.how for each in said] == [FAILED]
+    assert not any(lives(int((tmp_path / rank).read_text())) for rank in "01")
 
 
 def test_a_program_that_cannot_be_run_says_why(tmp_path: Path) -> None:

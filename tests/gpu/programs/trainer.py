@@ -29,13 +29,13 @@ config = transformers.GPT2Config(
     attn_pdrop=0.0,
 )
 model: Any = transformers.GPT2LMHeadModel(config)
-alone = copy.deepcopy(model).to(DEVICE)
+model.to(DEVICE)
+alone = copy.deepcopy(model)
 rows = torch.arange(8 * 8).view(8, 8).mul(5) % 32
 labels = rows.clone()
 labels[:, 0] = -100  # nothing predicts the first, and Trainer counts what is predicted
-data: Any = [
-    {"input_ids": x, "labels": y} for x, y in zip(rows, labels, strict=True)
-]  # all of it in each step
+# Each step takes all of it.
+data: Any = [{"input_ids": x, "labels": y} for x, y in zip(rows, labels, strict=True)]
 
 with tempfile.TemporaryDirectory() as folder:
     arguments = transformers.TrainingArguments(
