@@ -28,11 +28,8 @@ ASK_S = 60.0  # whether there is a GPU
 MOST = 300  # characters of a line
 # The last line of a traceback: an exception's name, and what it says.
 RAISED = re.compile(r"((?:\w+\.)*[A-Z]\w+)(?:: (.*))?$")
-OF_OTHERS = (
-    "PeerFailure",
-    "PeerExited",
-    "ChildFailedError",
-)  # what says that another rank, or process, has failed
+# What says that another rank, or process, has failed.
+OF_OTHERS = ("PeerFailure", "PeerExited", "ChildFailedError")
 TORCHS_PREFIX = re.compile(r"\[rank\d+\]: ?")
 
 
@@ -78,7 +75,7 @@ class Runner:
 
     def run(self, program: Program) -> Outcome:
         if why := why_not(program, self.device, self.python):
-            return Outcome(program.name, NOT_MADE, why)
+            return Outcome(program.name, NOT_MADE, one_line(why))
         began = time.monotonic()
         deadline_s = min(program.deadline_s, self.until - began)
         if deadline_s <= 0:
@@ -194,22 +191,22 @@ def why_it_ended(code: int, lines: Sequence[str]) -> str:
 
 def first_cause(text: str) -> str:
     """What the first traceback ends with that is not of another's end; the line that raised it if it says no more."""
-    source, inside, later = "", False, ""
+    causes: list[tuple[str, str]] = []  # the exception's name, and the line
+    source, inside = "", False
     for line in (TORCHS_PREFIX.sub("", each, count=1) for each in text.splitlines()):
         if line.startswith("Traceback (most recent call last):"):
             inside, source = True, ""
+        elif line.startswith("During handling of the above exception") and causes:
+            causes.pop()  # what comes now is what the program ended with
         elif inside and line.startswith("    ") and set(line.strip()) - set("^~"):
             source = line.strip()
-        elif inside and line and not line.startswith(" "):
-            found = RAISED.match(line)
-            if found is None:
-                continue  # a line of another rank
-            inside = False
+        elif inside and (found := RAISED.match(line)):  # other lines are of other ranks, or blank
             name, said = found.groups()
-            if not name.endswith(OF_OTHERS):
-                return line if said else f"{name}: {source}"
-            later = later or line
-    return "" if "ChildFailedError" in later else later
+            causes.append((name, line if said else f"{name}: {source}"))
+            inside = False
+    own = [line for name, line in causes if not name.endswith(OF_OTHERS)]
+    others = [line for name, line in causes if not name.endswith("ChildFailedError")]
+    return (own or others or [""])[0]
 
 
 def one_line(text: str) -> str:

@@ -34,7 +34,7 @@ def drawn_if_it_can_be_run(program: Program) -> Any:
     return pytest.param(program, marks=[pytest.mark.skip(reason=why)] if why else [])
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(5)
 @pytest.mark.parametrize("program", [drawn_if_it_can_be_run(each) for each in PROGRAMS], ids=str)
 def test_a_program_proves_what_it_promises(program: Program, tmp_path: Path) -> None:
     outcome = Runner("cpu", tmp_path).run(program)
@@ -186,6 +186,11 @@ pycollective.errors.PeerFailure: rank 0: rank 1 failed: its connection closed
     assert runner.first_cause(said) == "AssertionError: assert x == 3"
     alone = said.partition("[rank1]")[0]
     assert runner.first_cause(alone).startswith("pycollective.errors.PeerFailure: rank 0: rank 1 failed")
+    handled = f"{alone}\nDuring handling of the above exception, another exception occurred:\n\n{said}"
+    assert runner.first_cause(handled) == "AssertionError: assert x == 3"
+    mismatch = alone.replace("PeerFailure", "CollectiveMismatch")
+    handled = f"{mismatch}\nDuring handling of the above exception, another exception occurred:\n\n{said}"
+    assert runner.first_cause(handled) == "AssertionError: assert x == 3"
     assert runner.first_cause("nothing of that kind\n") == ""
 
 
