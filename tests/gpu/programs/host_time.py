@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ TURNS, WARM = (400, 50) if DEVICE == "cuda" else (40, 5)
 SIZES = {8: "8 B", 1 << 20: "1 MiB"}
 TORCHS = "nccl" if DEVICE == "cuda" else "gloo"
 
+warnings.simplefilter("ignore", FutureWarning)  # of names that later versions of torch have anew
 if DEVICE == "cuda":
     torch.cuda.set_device(0)
 dist.init_process_group("pycollective")
@@ -61,7 +63,7 @@ for nbytes, size_text in SIZES.items():
             worst, where = ours / theirs, f"{name} of {size_text}: {figures}"
 dist.barrier()
 dist.destroy_process_group()
-said = f"{size} ranks, ours / {TORCHS}, at most {worst:.2f} times: {where}"
+said = f"{size} rank{'s' * (size > 1)}, ours / {TORCHS}, at most {worst:.2f} times: {where}"
 has_bar = DEVICE == "cuda"
 assert worst <= BAR or not has_bar, f"more than {BAR}: {said}"
 proved(f"{said}{f'; bar: {BAR}' if has_bar else ''}")
