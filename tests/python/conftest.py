@@ -74,6 +74,7 @@ LONGEST = (
     "bench_binary",
     "jax_functional",
     "torch_trainers",
+    "gpu_programs",
     "launch_machines",
 )
 

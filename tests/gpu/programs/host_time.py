@@ -1,0 +1,69 @@
+"""How long the host is in a call, beside torch's own backend in the same process, in turns: NCCL, on the CPU gloo."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from here import DEVICE, proved
+
+BAR = 1.15
+TURNS, WARM = (400, 50) if DEVICE == "cuda" else (40, 5)
+SIZES = {8: "8 B", 1 << 20: "1 MiB"}
+TORCHS = "nccl" if DEVICE == "cuda" else "gloo"
+
+warnings.simplefilter("ignore", FutureWarning)  # of names that later versions of torch have anew
+if DEVICE == "cuda":
+    torch.cuda.set_device(0)
+dist.init_process_group("pycollective")
+size = dist.get_world_size()
+groups = {"ours": dist.group.WORLD, TORCHS: dist.new_group(backend=TORCHS)}
+
+
+def calls(count: int, group: Any) -> dict[str, Callable[[], Any]]:
+    x, many = torch.zeros(count, device=DEVICE), torch.zeros(count * size, device=DEVICE)
+    y = torch.zeros(count * size, device=DEVICE)
+    return {
+        "all_reduce": lambda: dist.all_reduce(x, group=group),
+        "broadcast": lambda: dist.broadcast(x, 0, group=group),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(many, x, group=group),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(x, many, group=group),
+        "all_to_all_single": lambda: dist.all_to_all_single(y, many, group=group),
+    }
+
+
+def at(share: float, seconds: list[float]) -> float:
+    """In microseconds."""
+    return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)] * 1e6
+
+
+worst, where = 0.0, ""
+for nbytes, size_text in SIZES.items():
+    both = {whose: calls(nbytes // 4, group) for whose, group in groups.items()}
+    for name in both["ours"]:
+        took: dict[str, list[float]] = {whose: [] for whose in both}
+        for turn in range(WARM + TURNS):
+            for whose in sorted(both, reverse=turn % 2 == 0):  # each is the first as often as the other
+                began = time.perf_counter()
+                both[whose][name]()
+                seconds = time.perf_counter() - began
+                if turn >= WARM:
+                    took[whose].append(seconds)
+            if turn % 10 == 0 and DEVICE == "cuda":
+                torch.cuda.synchronize()  # so that no queue of launches is full
+        ours, theirs = at(0.5, took["ours"]), at(0.5, took[TORCHS])
+        figures = f"p50 {ours:.1f} / {theirs:.1f} us, p99 {at(0.99, took['ours']):.1f} / {at(0.99, took[TORCHS]):.1f}"
+        if dist.get_rank() == 0:
+            print(f"{name} {size_text}: {figures}, ours / {TORCHS}: {ours / theirs:.2f}", flush=True)
+        if ours / theirs > worst:
+            worst, where = ours / theirs, f"{name} of {size_text}: {figures}"
+dist.barrier()
+dist.destroy_process_group()
+said = f"{size} rank{'s' * (size > 1)}, ours / {TORCHS}, at most {worst:.2f} times: {where}"
+has_bar = DEVICE == "cuda"
+assert worst <= BAR or not has_bar, f"more than {BAR}: {said}"
+proved(f"{said}{f'; bar: {BAR}' if has_bar else ''}")
