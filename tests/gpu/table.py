@@ -39,8 +39,24 @@ class Program:
         return self.name
 
 
-def by_nccl(file: str, ranks: int = 2, *, ends: int = 0, alone: bool = False) -> Program:
-    return Program(f"{file}_by_nccl", ranks, file=file, needs_gpu=True, by_nccl=True, ends=ends, alone=alone)
+def by_nccl(
+    file: str,
+    ranks: int = 2,
+    *,
+    ends: int = 0,
+    alone: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> Program:
+    return Program(
+        f"{file}_by_nccl",
+        ranks,
+        file=file,
+        env=env or {},
+        needs_gpu=True,
+        by_nccl=True,
+        ends=ends,
+        alone=alone,
+    )
 
 
 TRAINER = {"PYCOLLECTIVE_REPLACES": "gloo,nccl", "HF_HUB_OFFLINE": "1"}
@@ -81,7 +97,7 @@ PROGRAMS = (
     Program("different_types"),
     by_nccl("different_types"),
     Program("wrong_number"),
-    by_nccl("wrong_number"),
+    by_nccl("wrong_number", env={"PYCOLLECTIVE_STREAM_CHECK": "on"}),
     by_nccl("graph_capture"),
     # These fill the GPU, or measure time.
     Program("full_memory", needs_gpu=True, alone=True),

@@ -1,4 +1,4 @@
-"""`scripts/test gpu`: everything that only a GPU can prove, within nine minutes, and one table at its end."""
+"""`scripts/test gpu`: everything that only a GPU can prove, within eight minutes, and one table at its end."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class Report:
         new.replace(self.logs / name)
 
 
-def checks_listed(said: Ended) -> tuple[list[str], list[str], list[Check]]:
-    """What `on_gpu.py list` names: what is made together, what alone; and what is wrong with that list."""
+def checks_listed(said: Ended, part: str = "Python") -> tuple[list[str], list[str], list[Check]]:
+    """What `on_gpu.py list` and `gpu list` name: what is made together, what alone; what is wrong with that."""
     names: dict[str, list[str]] = {"together": [], "alone": []}
     unknown = []
     for line in said.text.splitlines():
@@ -116,7 +116,7 @@ def checks_listed(said: Ended) -> tuple[list[str], list[str], list[Check]]:
         why = f"unknown: {unknown[0]}"
     elif missing:
         why = "it names none" + (f" that is made {missing[0]}" if len(missing) == 1 else "")
-    wrong = [Check("Python", "which tests there are", FAILED, why)] if why else []
+    wrong = [Check(part, "which tests there are", FAILED, why)] if why else []
     return names["together"], names["alone"], wrong
 
 
@@ -140,9 +140,15 @@ def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> N
     report.add(wrong)
     together: list[str] = []
     alone: list[str] = []
+    named: list[str] = []
     if installed:
         script = [places.python, str(ROOT / "tests" / "on_gpu.py"), "list"]
         together, alone, wrong = checks_listed(run(script, env, ASK_S, logs / "python_checks.log"))
+        report.add(wrong)
+        users = parts.programs(places, [], logs)
+        said = run([*users.command, "list"], {**env, **users.env}, ASK_S, logs / "programs_list.log")
+        some, others, wrong = checks_listed(said, users.name)
+        named = [*some, *others]
         report.add(wrong)
     cpp, sanitizer = parts.cpp(places, tests)
     doctor = [places.python, "-m", "pycollective", "doctor", "--gpu"]
@@ -152,6 +158,7 @@ def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> N
         *parts.python_checks(places, together, alone),
         *parts.benchmarks(places),
         sanitizer,
+        parts.programs(places, named, logs),
     ]
     run_parts(everything, env, logs, until, installed, report.add)
 

@@ -8,6 +8,29 @@ from dataclasses import dataclass
 from .check import FAILED, FIGURE, PASSED, SKIPPED, Check
 
 NOT_RUN = "not run"
+PROGRAMS = [
+    "checkpoint_round",
+    "cupy_arrays",
+    "data_parallel",
+    "ddp",
+    "delayed_producer",
+    "different_types",
+    "distributed_optimizer",
+    "dying_rank",
+    "fsdp2",
+    "gloo_beside_ours",
+    "graph_capture_by_nccl",
+    "hidden_gpu",
+    "jax_arrays",
+    "mixed_devices",
+    "neighbours_in_memory",
+    "objects_with_tensors",
+    "pipeline_1f1b",
+    "subgroups",
+    "tensor_parallel",
+    "torch_names",
+    "trainer",
+]
 
 
 @dataclass(frozen=True)
@@ -87,6 +110,22 @@ BARS = (
         "kill -9 of a rank",
         "seen in less than 0.1 s",
         ("Python: a killed rank is noticed by the other", "Python: a killed rank is noticed by a peer"),
+    ),
+    Bar(
+        "programs of users",
+        "what one process computes, or refused on every rank",
+        tuple(f"programs: {name}" for name in PROGRAMS),
+    ),
+    Bar(
+        "no wrong number without a word (`PYCOLLECTIVE_STREAM_CHECK=on`)",
+        "an error, or NaN and then an error",
+        ("programs: wrong_number",),
+    ),
+    Bar("a full GPU", "an error that names its memory; the group goes on", ("programs: full_memory",)),
+    Bar(
+        "host time of torch's calls beside its own nccl, 1 and 2 ranks",
+        "p50 at most 1.15 times, five calls of 8 B and 1 MiB",
+        ("programs: host_time_1_rank", "programs: host_time_2_ranks"),
     ),
 )
 

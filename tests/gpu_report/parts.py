@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from .check import FAILED, SKIPPED, Check
 from .readers import Judge, Read
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 540.0  # of all parts
+LIMIT_S = 480.0  # of all parts
+PROGRAMS_S = 165.0  # in which those of users begin
 COMPARED = "allreduce,broadcast,allgather,reduce_scatter,alltoall"  # with NCCL's own
 EVERY = "allreduce,broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,scan,exscan"
 # Two ranks of NCCL on one GPU: they meet on this host, and leave each other room to run.
@@ -81,11 +83,11 @@ def cpp(places: Places, tests: Sequence[str]) -> list[Part]:
         () if sanitizer else (Check("compute-sanitizer", name, SKIPPED, "not run: no compute-sanitizer"),)
     )
     return [
-        Part("cpp", [str(places.test_gpu), "--gtest_brief=0", "--gtest_color=no"], 70, run, {}, False),
+        Part("cpp", [str(places.test_gpu), "--gtest_brief=0", "--gtest_color=no"], 45, run, {}, False),
         Part(
             "sanitizer",
             [*memcheck, "--gtest_color=no", f"--gtest_filter={':'.join(kernels) or 'KernelsOnGpu.*'}"],
-            50,
+            40,
             functools.partial(readers.read_sanitizer, "compute-sanitizer", name),
             {},
             False,
@@ -98,10 +100,27 @@ def python_checks(places: Places, together: Sequence[str], alone: Sequence[str])
     """In two programs, so that ranks that hang take no time of the checks of one rank."""
     script = str(ROOT / "tests" / "on_gpu.py")
     parts = []
-    for name, checks, deadline_s in (("together", together, 120), ("alone", alone, 70)):
+    for name, checks, deadline_s in (("together", together, 75), ("alone", alone, 45)):
         read = functools.partial(readers.read_on_gpu, "Python", checks)
         parts.append(Part(f"python_{name}", [places.python, script, name], deadline_s, read))
     return parts
+
+
+def programs(places: Places, names: Sequence[str], logs: Path) -> Part:
+    """Those of users: tests/gpu. With nothing beside them, because some fill the GPU and others measure time."""
+    path = os.pathsep.join([str(places.site), str(ROOT / "tests")])
+    words = [
+        "-m",
+        "gpu",
+        "--device",
+        "cuda",
+        "--within",
+        f"{PROGRAMS_S:.0f}",
+        "--logs",
+        str(logs / "programs"),
+    ]
+    read = functools.partial(readers.read_on_gpu, "programs", names)
+    return Part("programs", [places.python, *words], PROGRAMS_S + 15, read, {"PYTHONPATH": path})
 
 
 def benchmarks(places: Places) -> list[Part]:
@@ -111,7 +130,7 @@ def benchmarks(places: Places) -> list[Part]:
             places,
             "bench_small",
             "8 B, 1 rank beside NCCL",
-            20,
+            10,
             readers.added_to_nccl,
             "allreduce -n 1 --way nccl --raw --sizes 8 -N 5",
         ),
@@ -119,7 +138,7 @@ def benchmarks(places: Places) -> list[Part]:
             places,
             "bench_1_rank",
             "1 rank beside NCCL",
-            40,
+            25,
             readers.figures_beside_nccl,
             f"--ops {COMPARED} -n 1 --way nccl --raw --sizes 8,1M,256M",
         ),
@@ -127,7 +146,7 @@ def benchmarks(places: Places) -> list[Part]:
             places,
             "bench_graph",
             "CUDA graph, 1 rank",
-            15,
+            10,
             readers.figures_beside_nccl,
             "allreduce -n 1 --way nccl --raw -G 10 --iters 20 --sizes 8,1M",
         ),
@@ -135,13 +154,13 @@ def benchmarks(places: Places) -> list[Part]:
     for size in (2, 4, 8):
         name = f"{size} ranks on one GPU: every collective"
         words = f"--ops {EVERY} -n {size} --gpus 0 --sizes 8,100000,4M {few}"
-        parts.append(bench(places, f"bench_{size}_ranks", name, 20, readers.all_right, words))
+        parts.append(bench(places, f"bench_{size}_ranks", name, 15, readers.all_right, words))
     parts.append(
         bench(
             places,
             "bench_256M",
             "256 MiB on one GPU, 2 ranks",
-            30,
+            15,
             readers.bandwidth,
             "allreduce -n 2 --gpus 0 --sizes 256M --iters 10 -w 2 --copy",
         )
@@ -149,7 +168,7 @@ def benchmarks(places: Places) -> list[Part]:
     shared = "-n 2 --gpus 0 --allow-shared-gpu --way nccl --raw"
     by_nccl = f"--ops {COMPARED} {shared} --sizes 8,1M --iters 20 -w 2"
     name = "2 ranks by NCCL on one GPU"
-    parts.append(bench(places, "bench_hostid", name, 30, readers.figures_beside_nccl, by_nccl, **SHARED))
+    parts.append(bench(places, "bench_hostid", name, 20, readers.figures_beside_nccl, by_nccl, **SHARED))
     return parts
 
 
