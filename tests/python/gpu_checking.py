@@ -81,14 +81,17 @@ def run_checks() -> None:
     print(json.dumps(failed | missing))
 
 
-def failures_of(checks: Path, folder: Path, names: Sequence[str] = ()) -> dict[str, str]:
+def failures_of(
+    checks: Path, folder: Path, names: Sequence[str] = (), stream_check: str = "off"
+) -> dict[str, str]:
     """The tracebacks of these checks of the file, or of all, that failed, by name; the folder gets the fakes."""
-    libraries = {
+    variables = {
+        "PYCOLLECTIVE_STREAM_CHECK": stream_check,
         "PYCOLLECTIVE_CUDA_LIB": str(fake_gpus.build_cuda(folder)),
         "PYCOLLECTIVE_NCCL_LIB": str(fake_gpus.build_nccl(folder)),
     }
     words = [sys.executable, "-X", "faulthandler", checks, *names]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | libraries)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | variables)
     assert done.returncode == 0, done.stderr
     failures: dict[str, str] = json.loads(done.stdout)
     return failures

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sampled
 from gpu_checking import failures_of
 
 from pycollective.arrays.gpu_arrays import is_on_gpu
@@ -22,13 +23,13 @@ NAMES += [f"collectives_have_the_results_of_the_cpu_on_{size}" for size in (1, 2
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")
 
 
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+@pytest.fixture(scope="module", params=sampled.some(("off", "on"), 1, of="PYCOLLECTIVE_STREAM_CHECK"))
+def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The tracebacks of the checks that failed."""
     folder = tmp_path_factory.mktemp("fakes")
     failures: dict[str, str] = {}
     for file in FILES:
-        failures |= failures_of(HERE / file, folder)
+        failures |= failures_of(HERE / file, folder, stream_check=request.param)
     return failures
 
 

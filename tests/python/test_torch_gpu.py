@@ -29,15 +29,16 @@ from pycollective.torch.futures import _Failure, settle
 CHECKS = Path(__file__).with_name("torch_gpu_checks.py")
 NAMES = re.findall(r"^@check\ndef (\w+)", CHECKS.read_text(), re.MULTILINE)
 CASES = [f"{name}_on_{size}" for name in NAMES for size in sampled.some((2, 3), 1, of=name)]
+STREAM_CHECKS = sampled.some(("off", "on"), 1, of="PYCOLLECTIVE_STREAM_CHECK")
 needs_compiler = pytest.mark.skipif(
     shutil.which("g++") is None, reason="there is no g++ to make the fakes with"
 )
 
 
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+@pytest.fixture(scope="module", params=STREAM_CHECKS)
+def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The tracebacks of the checks that failed."""
-    return failures_of(CHECKS, tmp_path_factory.mktemp("fakes"), CASES)
+    return failures_of(CHECKS, tmp_path_factory.mktemp("fakes"), CASES, request.param)
 
 
 @needs_compiler

@@ -466,8 +466,9 @@ def ranks_that_disagree_are_told(group: Group, gpu: Gpu) -> None:
     dist.all_reduce(x, group=group)
     assert values(gpu, x) == [float(group.size())]
     op = ReduceOp.PRODUCT if group.rank() == 1 else ReduceOp.SUM  # by NCCL: it ends for arrays of GPUs
-    work = dist.all_reduce(x, op, group=group, async_op=True)
-    raises(pc.CollectiveMismatch, "prod", lambda: work.wait(LATE))
+    # The comparison may have ended before the call returns, which raises it then.
+    begun_and_waited = lambda: dist.all_reduce(x, op, group=group, async_op=True).wait(LATE)  # noqa: E731
+    raises(pc.CollectiveMismatch, "prod", begun_and_waited)
     raises(pc.CollectiveMismatch, "prod", lambda: dist.all_reduce(x, op, group=group))
     group.group.resync()
     z = torch.ones(1)
