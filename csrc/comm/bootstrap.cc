@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/socket.h"
-#include "comm/fields.h"
+#include "base/fields.h"
 #include "comm/store_words.h"
 
 namespace pc {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "comm/profile.h"
-#include "comm/runtime.h"
 #include "comm/selection.h"
+#include "comm/world.h"
 #include "store/store.h"
 
 namespace pc {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdio>
 
-#include "comm/offered_message.h"
 
 namespace pc {
 namespace {

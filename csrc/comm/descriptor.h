@@ -28,6 +28,9 @@ uint64_t digest_of_leaving(uint64_t identity, uint64_t sequence);
 // `bundle`: Request::bundle.
 uint64_t digest_of_message(uint64_t identity, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
                            const Layout* layout = nullptr, uint64_t bundle = 0);
+// Which leaves this bit to messages that are offered before they are sent.
+inline constexpr uint64_t kOfferBit = uint64_t{1} << 63;
+inline bool is_offer(uint64_t digest) { return (digest & kOfferBit) != 0; }
 // What the other side of a message sent or expects, found by its fingerprint: "float64[500]"; empty: no dtype fits, or it
 // is opaque.
 std::string message_found(uint64_t identity, const MessageId& found, uint64_t nbytes);

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "comm/runtime.h"
+#include "base/types.h"
 #include "store/store.h"
+#include "wire/credentials.h"
 
 namespace pc {
 

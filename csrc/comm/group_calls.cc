@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 #include "comm/descriptor.h"
-#include "comm/progress.h"
-#include "comm/wait_in_slices.h"
+#include "base/wait_in_slices.h"
 
 namespace pc {
 namespace {
@@ -377,7 +376,7 @@ void GroupCalls::end_group(const Status& why) {
     parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
   if (parts_.reactor == nullptr) return;
   parts_.reactor->wake();
-  parts_.progress->look_at_all();
+  complete(parts_.group_ends, 0, Status());
 }
 
 std::string GroupCalls::advice(const Status& ended, bool is_message) const {

@@ -25,8 +25,6 @@
 
 namespace pc {
 
-class Progress;
-
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
@@ -36,7 +34,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     Reactor* reactor = nullptr;
     Executor* executor = nullptr;
     ControlThread* control = nullptr;
-    Progress* progress = nullptr;
+    CompletionSink* group_ends = nullptr;  // is completed when the group ends; null where the reactor is
     std::shared_ptr<FlightRecorder> recorder,
         messages;  // of collectives; of sends and receives, which may be many more
     Logger log = Logger();

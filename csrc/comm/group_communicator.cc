@@ -160,9 +160,9 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
     if (how.on_end) how.on_end(Status::ok());
     return std::make_shared<AsyncCall>(Status::ok());
   }
-  PC_TRY(parts_.calls.progress->start());
+  PC_TRY(parts_.progress->start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<GroupWork> work, launch(call, began));
-  return parts_.calls.progress->add(
+  return parts_.progress->add(
       {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
@@ -173,7 +173,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Req
   PC_TRY(usable());
   if (size_ == 1 || parts_.check == Check::kOff) return std::shared_ptr<AsyncCall>();
   const TimePoint began = now();
-  PC_TRY(parts_.calls.progress->start());
+  PC_TRY(parts_.progress->start());
   const Choice described_choice{&by};
   const Request barrier;
   auto work = std::make_unique<GroupWork>(shared_);
@@ -182,7 +182,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Req
     start_next(described, described_choice, {began}, barrier, choose(barrier), work->started().made);
   }
   work->set_operation(operation_text(described, described_choice, size_, work->sequence()));
-  return parts_.calls.progress->add(
+  return parts_.progress->add(
       {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 

@@ -20,6 +20,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
  public:
   struct Parts {  // not owned; all outlive the communicator
     GroupCalls::Parts calls;
+    Progress* progress = nullptr;
     Transport* transport = nullptr;  // of messages, to this rank itself too
     const std::function<bool()>* interrupted = nullptr;
     Check check = Check::kOn;

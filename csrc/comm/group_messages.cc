@@ -218,9 +218,9 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& messa
   const TimePoint began = now();
   PC_TRY(check(message));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
-  PC_TRY(parts_.calls.progress->start());
+  PC_TRY(parts_.progress->start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageWork> work, launch(message, began));
-  return parts_.calls.progress->add(
+  return parts_.progress->add(
       {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/fields.h"
+#include "base/fields.h"
 #include "comm/store_words.h"
 
 namespace pc {

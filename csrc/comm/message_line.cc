@@ -1,6 +1,6 @@
 #include "comm/message_line.h"
 
-#include "comm/wait_in_slices.h"
+#include "base/wait_in_slices.h"
 
 namespace pc {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "comm/launched_work.h"
+#include "comm/message.h"
 #include "engine/message_probe.h"
 
 namespace pc {

@@ -60,9 +60,6 @@ static_assert(sizeof(MessageGo) == 112);
 // So long at least they wait for what must come at once now, whatever their deadlines are.
 inline constexpr double kOfferGraceS = 5;
 
-// Fingerprints of messages leave this bit to offers.
-inline constexpr uint64_t kOfferBit = uint64_t{1} << 63;
-inline bool is_offer(uint64_t digest) { return (digest & kOfferBit) != 0; }
 // In the number of the group, of which few are used: where the parts of a message are.
 constexpr uint32_t place_of(MessagePart part) {
   switch (part) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/byte_units.h"
-#include "comm/fields.h"
+#include "base/fields.h"
 
 namespace pc {
 namespace {

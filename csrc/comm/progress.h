@@ -29,8 +29,8 @@ class Progress {
   // Once the thread runs, adding cannot fail: before a call takes its number.
   Status start();
   std::shared_ptr<AsyncCall> add(AsyncCall::Start start);
-  // The group of some calls has ended: they end as well. Does not wait.
-  void look_at_all();
+  // To be completed when the group of some calls has ended: they end as well.
+  CompletionSink* group_ends() { return &group_ends_; }
   // Ends the thread, and every call that nobody waits for; their groups have ended.
   void stop();
 
@@ -40,6 +40,15 @@ class Progress {
   bool stopping() const { return stopping_.load(); }
 
  private:
+  class GroupEnds final : public CompletionSink {
+   public:
+    explicit GroupEnds(Progress& progress) : progress_(progress) {}
+    void complete(Completion&& /*completion*/) override { progress_.look_at_all(); }
+
+   private:
+    Progress& progress_;
+  };
+  void look_at_all();
   static constexpr uint64_t kAll = 0, kWake = ~uint64_t{0};  // tokens: these, or the number of a call
   void run();
   bool wait_until_needed();
@@ -51,6 +60,7 @@ class Progress {
 
   Reactor& reactor_;
   CompletionQueue bell_;  // taken from by the thread only
+  GroupEnds group_ends_{*this};
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable needed_;

@@ -173,12 +173,6 @@ struct Runtime::State {
   std::mutex leaving;  // held while this rank leaves, by shutdown() or abort(); before groups_mutex
 };
 
-Rank HostMap::count(std::span<const Rank> of) const {
-  std::set<std::string_view> different;
-  for (const Rank rank : of) different.insert(ranks[static_cast<std::size_t>(rank)].host_key);
-  return static_cast<Rank>(different.size());
-}
-
 GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_world) const {
   std::vector<std::string> people;
   for (const Rank rank : ranks) {
@@ -197,10 +191,11 @@ GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks
   parts.calls = {reactor.get(),
                  alone ? nullptr : executor.get(),
                  alone ? nullptr : control.get(),
-                 progress.get(),
+                 progress == nullptr ? nullptr : progress->group_ends(),
                  recorder,
                  messages,
                  options.log};
+  parts.progress = progress.get();
   parts.calls.warn_after_s = options.warn_after_s;
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;

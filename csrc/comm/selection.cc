@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/byte_units.h"
-#include "comm/fields.h"
-#include "comm/size_text.h"
+#include "base/fields.h"
+#include "base/size_text.h"
 
 namespace pc {
 namespace {

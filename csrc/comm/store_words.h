@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "comm/runtime.h"
+#include "comm/world.h"
 #include "wire/credentials.h"
 
 namespace pc {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "comm/fields.h"
-#include "comm/size_text.h"
+#include "base/fields.h"
+#include "base/size_text.h"
 
 namespace pc {
 namespace {

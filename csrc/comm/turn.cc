@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/wait_in_slices.h"
+#include "base/wait_in_slices.h"
 
 namespace pc {
 

@@ -1,4 +1,4 @@
-#include "comm/size_text.h"
+#include "base/size_text.h"
 
 #include <charconv>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "comm/fields.h"
+#include "base/fields.h"
 
 #include <cstddef>
 
