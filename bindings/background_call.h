@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/async_call.h"
+#include "operation/async_call.h"
 #include "end_bell.h"
 #include "ended_calls.h"
 #include "prepared_call.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/env.h"
-#include "cuda/device.h"
-#include "cuda/driver.h"
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/driver.h"
 #include "kernels/device/embedded.h"
-#include "nccl/library.h"
+#include "gpu/nccl/library.h"
 
 namespace py = pybind11;
 

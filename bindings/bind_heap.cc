@@ -8,7 +8,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "comm/runtime.h"
-#include "engine/shm/heap.h"
+#include "shm/heap.h"
 #include "kept_runtime.h"
 #include "numpy_memory.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "bind_group.h"
-#include "transport/shm/memory_room.h"
+#include "shm/memory_room.h"
 
 namespace py = pybind11;
 

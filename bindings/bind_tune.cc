@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bind_errors.h"
-#include "comm/profile.h"
+#include "tuning/profile.h"
 
 namespace py = pybind11;
 

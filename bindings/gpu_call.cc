@@ -12,7 +12,7 @@
 #include "end_signal.h"
 #include "ended_calls.h"
 #include "kernels/device/embedded.h"
-#include "nccl/search.h"
+#include "gpu/nccl/search.h"
 #include "running_call.h"
 
 namespace pc {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 #include "end_bell.h"
 #include "prepared_call.h"
 

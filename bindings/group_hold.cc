@@ -1,6 +1,6 @@
 #include "group_hold.h"
 
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 #include "ref.h"
 #include "running_call.h"
 

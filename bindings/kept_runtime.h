@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "comm/runtime.h"
-#include "engine/shm/heap.h"
+#include "shm/heap.h"
 #include "running_call.h"
 
 namespace pc {

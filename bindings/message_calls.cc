@@ -6,7 +6,7 @@
 #include "arguments.h"
 #include "bind_errors.h"
 #include "blocks.h"
-#include "comm/array_description.h"
+#include "failure/array_description.h"
 #include "new_array.h"
 #include "prepared_call.h"
 #include "ref.h"

@@ -8,7 +8,7 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "blocks.h"
-#include "comm/user_call.h"
+#include "gpu/staging/user_call.h"
 #include "in_python.h"
 #include "ref.h"
 #include "view.h"

@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "call_site.h"
-#include "cuda/abandoned.h"
-#include "cuda/timeline_semaphore.h"
+#include "gpu/cuda/abandoned.h"
+#include "gpu/cuda/timeline_semaphore.h"
 #include "dlpack.h"
 #include "program_position.h"
 

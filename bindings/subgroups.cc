@@ -4,7 +4,7 @@
 
 #include "arguments.h"
 #include "bind_errors.h"
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 #include "group_hold.h"
 #include "in_python.h"
 #include "ref.h"

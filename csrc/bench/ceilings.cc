@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/socket.h"
+#include "net/socket.h"
 #include "bench/memory.h"
 #include "kernels/reduce.h"
 

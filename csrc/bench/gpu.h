@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "cuda/context.h"
-#include "cuda/device.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::bench {
 

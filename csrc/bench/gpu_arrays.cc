@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/round_up.h"
-#include "cuda/copy.h"
+#include "gpu/cuda/copy.h"
 
 namespace pc::bench {
 

@@ -6,7 +6,7 @@
 
 #include "bench/gpu.h"
 #include "bench/memory.h"
-#include "cuda/memory.h"
+#include "gpu/cuda/memory.h"
 
 namespace pc::bench {
 

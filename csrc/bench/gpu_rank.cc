@@ -9,9 +9,9 @@
 #include "bench/gpu_output.h"
 #include "bench/join.h"
 #include "bench/numbers.h"
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 #include "kernels/device/embedded.h"
-#include "nccl/library.h"
+#include "gpu/nccl/library.h"
 
 namespace pc::bench {
 namespace {

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "bench/allreduce.h"
 #include "bench/latencies.h"
-#include "cuda/copy.h"
-#include "cuda/graph.h"
-#include "cuda/memory.h"
+#include "gpu/cuda/copy.h"
+#include "gpu/cuda/graph.h"
+#include "gpu/cuda/memory.h"
 
 namespace pc::bench {
 namespace {

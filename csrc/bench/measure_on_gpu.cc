@@ -8,7 +8,7 @@
 #include "base/scattered.h"
 #include "bench/allreduce.h"
 #include "bench/gpu_arrays.h"
-#include "nccl/collectives.h"
+#include "gpu/nccl/collectives.h"
 
 namespace pc::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "bench/gpu_timing.h"
 #include "bench/measure.h"
 #include "bench/raw_nccl.h"
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 
 namespace pc::bench {
 

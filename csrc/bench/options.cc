@@ -7,7 +7,7 @@
 #include "bench/patterns.h"
 #include "bench/raw_nccl.h"
 #include "kernels/reduce.h"
-#include "nccl/types.h"
+#include "gpu/nccl/types.h"
 
 namespace pc::bench {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "bench/gpu.h"
 #include "bench/measure.h"
-#include "nccl/communicator.h"
-#include "nccl/types.h"
+#include "gpu/nccl/communicator.h"
+#include "gpu/nccl/types.h"
 
 namespace pc::bench {
 

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "comm/explain_call.h"
-#include "comm/message.h"
+#include "operation/message.h"
 #include "engine/executor.h"
 
 namespace pc {

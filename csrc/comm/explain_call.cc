@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "engine/shm/hier/group_table.h"
+#include "engine/hierarchical/group_table.h"
 #include "engine/shm/shared_executor.h"
 #include "plan/contracts.h"
 #include "plan/cost.h"

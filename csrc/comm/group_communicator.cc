@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "comm/arguments.h"
-#include "comm/descriptor.h"
-#include "comm/group_calls.h"
-#include "comm/progress.h"
-#include "engine/shm/hier/hier_executor.h"
+#include "failure/descriptor.h"
+#include "failure/group_calls.h"
+#include "operation/progress.h"
+#include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
 #include "kernels/reduce.h"
 

@@ -7,14 +7,14 @@
 
 #include "base/clock.h"
 #include "comm/arguments.h"
-#include "comm/array_description.h"
-#include "comm/descriptor.h"
-#include "comm/group_calls.h"
+#include "failure/array_description.h"
+#include "failure/descriptor.h"
+#include "failure/group_calls.h"
 #include "comm/group_communicator.h"
-#include "comm/message_search.h"
-#include "comm/plain_bytes.h"
-#include "comm/progress.h"
-#include "engine/point_to_point.h"
+#include "operation/message_search.h"
+#include "operation/plain_bytes.h"
+#include "operation/progress.h"
+#include "engine/plan/point_to_point.h"
 
 namespace pc {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "comm/communicator.h"
-#include "comm/world.h"
+#include "bootstrap/world.h"
 #include "engine/flight_recorder.h"
 
 namespace pc {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/selection.h"
-#include "engine/shm/hier/hier_executor.h"
+#include "tuning/selection.h"
+#include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
-#include "transport/shm/lone_neighbours.h"
+#include "shm/lone_neighbours.h"
 
 namespace pc {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "comm/runtime.h"
 #include "engine/executor.h"
-#include "engine/shm/hier/group_table.h"
+#include "engine/hierarchical/group_table.h"
 #include "engine/shm/host.h"
 #include "engine/shm/limits.h"
 #include "transport/reactor.h"

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "base/socket.h"
-#include "session/greeting.h"
+#include "net/socket.h"
+#include "net/greeting.h"
 #include "store/protocol.h"
 
 namespace pc {

@@ -11,7 +11,7 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "base/waiter.h"
-#include "session/byte_stream.h"
+#include "net/byte_stream.h"
 #include "wire/message.h"
 
 namespace pc {

@@ -13,7 +13,7 @@
 #include "statuses.h"
 #include "store/memory.h"
 #include "transport/inproc/inproc.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc::testing {
 

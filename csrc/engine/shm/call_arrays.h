@@ -4,7 +4,7 @@
 #include <span>
 
 #include "engine/request.h"
-#include "transport/shm/shared_copy.h"
+#include "shm/shared_copy.h"
 
 namespace pc::shm {
 

@@ -18,9 +18,9 @@
 #include "engine/request.h"
 #include "engine/shm/host.h"
 #include "engine/shm/limits.h"
-#include "engine/shm/ring.h"
+#include "shm/ring.h"
 #include "engine/shm/ways.h"
-#include "transport/shm/shared_copy.h"
+#include "shm/shared_copy.h"
 
 namespace pc::shm {
 

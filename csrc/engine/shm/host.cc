@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/shm/process_memory.h"
+#include "shm/process_memory.h"
 #include "wire/credentials.h"
 
 namespace pc::shm {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/shm/heap.h"
+#include "shm/heap.h"
 #include "engine/shm/layout.h"
 #include "transport/shm/doorbell.h"
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/shm/front_page.h"
+#include "shm/front_page.h"
 
 namespace pc::shm {
 

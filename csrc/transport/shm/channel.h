@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "transport/shm/front_page.h"
+#include "shm/front_page.h"
 #include "wire/frame.h"
 
 namespace pc {

@@ -10,7 +10,7 @@
 #include "base/waiter.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/doorbell.h"
-#include "transport/shm/shared_copy.h"
+#include "shm/shared_copy.h"
 #include "wire/link.h"
 
 namespace pc {

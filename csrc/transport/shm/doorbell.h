@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "transport/reactor.h"
-#include "transport/shm/front_page.h"
+#include "shm/front_page.h"
 
 namespace pc {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/refusals.h"
-#include "session/greeting.h"
+#include "net/greeting.h"
 #include "transport/tcp/sockets.h"
 #include "wire/doorkeeper.h"
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "base/waiter.h"
-#include "session/byte_stream.h"
+#include "net/byte_stream.h"
 #include "wire/credentials.h"
 
 namespace pc {

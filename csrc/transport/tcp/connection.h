@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "session/byte_stream.h"
+#include "net/byte_stream.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 #include "wire/link.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "session/byte_stream.h"
+#include "net/byte_stream.h"
 #include "wire/link.h"
 
 namespace pc {

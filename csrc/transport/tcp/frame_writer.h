@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "session/byte_stream.h"
+#include "net/byte_stream.h"
 #include "wire/link.h"
 
 namespace pc {

@@ -1,7 +1,7 @@
 // What our sockets want from the kernel, for the path they take. Every option is a hint: what it refuses is left as it is.
 #pragma once
 
-#include "base/socket.h"
+#include "net/socket.h"
 
 namespace pc {
 

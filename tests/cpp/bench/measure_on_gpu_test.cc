@@ -13,7 +13,7 @@
 
 #include "bench/effort.h"
 #include "bench/gpu_arrays.h"
-#include "comm/device_calls.h"
+#include "gpu/device_calls.h"
 #include "fakes/cuda/fake_cuda.h"
 #include "nccl/fake_library.h"
 #include "world.h"

@@ -1,5 +1,5 @@
 // Calls that go on without their caller: order, progress, ends, and that none of them gets lost.
-#include "comm/async_call.h"
+#include "operation/async_call.h"
 
 #include <gtest/gtest.h>
 

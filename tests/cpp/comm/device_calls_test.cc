@@ -1,5 +1,5 @@
 // Calls of arrays on GPUs in a world of ranks: the right result, or one reason on every rank. On fakes of the driver and NCCL.
-#include "comm/device_calls.h"
+#include "gpu/device_calls.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which way a group's calls of arrays on GPUs go, from what its ranks say.
-#include "comm/device_path.h"
+#include "gpu/device_path.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "comm/agreed_calls.h"
+#include "gpu/agreed_calls.h"
 #include "device_world.h"
 
 namespace pc::testing {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/device_groups.h"
+#include "gpu/device_groups.h"
 #include "device_world.h"
 
 namespace pc::testing {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/async_call.h"
-#include "comm/device_calls.h"
-#include "cuda/memory.h"
-#include "cuda/stream.h"
+#include "operation/async_call.h"
+#include "gpu/device_calls.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
 #include "fakes/cuda/fake_cuda.h"
 #include "nccl/fake_library.h"
 #include "world.h"

@@ -1,5 +1,5 @@
 // Messages between arrays on GPUs: offered, then moved by a line of two ranks, or through the host. FAKES of the driver and of NCCL.
-#include "comm/direct_messages.h"
+#include "gpu/direct_messages.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/array_description.h"
+#include "failure/array_description.h"
 #include "message_world.h"
 
 namespace pc::testing {

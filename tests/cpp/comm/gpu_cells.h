@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/staged_calls.h"
+#include "gpu/staging/staged_calls.h"
 #include "device_world.h"
 
 namespace pc::testing {

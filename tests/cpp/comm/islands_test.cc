@@ -1,5 +1,5 @@
 // Which ranks share memory: found out at init, known to all, and never the reason why a world does not start.
-#include "comm/islands.h"
+#include "bootstrap/islands.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "comm/store_words.h"
+#include "bootstrap/store_words.h"
 #include "store/memory.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 #include "world.h"
 
 namespace pc::testing {

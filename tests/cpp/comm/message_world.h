@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_groups.h"
-#include "comm/direct_messages.h"
+#include "gpu/device_groups.h"
+#include "gpu/direct_messages.h"
 #include "device_world.h"
 #include "fake_kernels.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/array_description.h"
+#include "failure/array_description.h"
 #include "conformance/elements.h"
 #include "wire/frame.h"
 #include "world.h"

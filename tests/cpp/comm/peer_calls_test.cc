@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/peer_memory.h"
+#include "gpu/ipc/peer_memory.h"
 #include "device_world.h"
 #include "fake_kernels.h"
 #include "gpu_cells.h"

@@ -1,5 +1,5 @@
 // What ranks do that reach each other's arrays: whatever order they move in, the results are right, in place too.
-#include "comm/peer_moves.h"
+#include "gpu/ipc/peer_moves.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A profile is taken as it was written, or refused as a whole by file and line; and the machine is what /proc and /sys say.
-#include "comm/profile.h"
+#include "tuning/profile.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "comm/bootstrap.h"
+#include "bootstrap/bootstrap.h"
 #include "store/memory.h"
 #include "transport/tcp/tcp.h"
 #include "world.h"

@@ -1,10 +1,10 @@
-#include "comm/selection.h"
+#include "tuning/selection.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "comm/descriptor.h"
+#include "failure/descriptor.h"
 
 namespace pc {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/shm/heap.h"
+#include "shm/heap.h"
 #include "engine/shm/limits.h"
 #include "mixture.h"
 

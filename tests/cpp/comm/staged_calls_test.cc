@@ -1,5 +1,5 @@
 // Calls of arrays on GPUs that go through the host: what the CPU can do, with its results and its errors. On a fake driver.
-#include "comm/staged_calls.h"
+#include "gpu/staging/staged_calls.h"
 
 #include <gtest/gtest.h>
 

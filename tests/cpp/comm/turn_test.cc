@@ -1,5 +1,5 @@
 // Threads of a rank come in the order in which they asked, wait no longer than they said, hear Ctrl-C, and that the group has ended.
-#include "comm/turn.h"
+#include "gpu/turn.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/socket.h"
+#include "net/socket.h"
 #include "wire/handshake.h"
 #include "wire/seal.h"
 

@@ -1,5 +1,5 @@
 // A process that hides its GPUs, or has none, is a rank without a GPU to the others.
-#include "cuda/device_nodes.h"
+#include "gpu/cuda/device_nodes.h"
 
 #include <gtest/gtest.h>
 

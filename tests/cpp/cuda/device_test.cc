@@ -1,7 +1,7 @@
 // What is known of a GPU without touching it, and making its context current.
-#include "cuda/device.h"
+#include "gpu/cuda/device.h"
 
-#include "cuda/context.h"
+#include "gpu/cuda/context.h"
 #include "cuda/fake_gpu.h"
 
 namespace pc::cuda {

@@ -1,5 +1,5 @@
 // Our declarations of the driver are those of NVIDIA's header, where there is one on this machine.
-#include "cuda/driver_abi.h"
+#include "gpu/cuda/driver_abi.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Opening the driver: each thing that may be wrong has a message that names what was searched, what was found and what mends it.
-#include "cuda/driver.h"
+#include "gpu/cuda/driver.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/context.h"
-#include "cuda/driver.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/driver.h"
 #include "fakes/cuda/fake_cuda.h"
 
 namespace pc::cuda {

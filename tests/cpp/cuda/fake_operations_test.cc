@@ -3,10 +3,10 @@
 #include <optional>
 #include <thread>
 
-#include "cuda/copy.h"
+#include "gpu/cuda/copy.h"
 #include "cuda/fake_gpu.h"
-#include "cuda/memory.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

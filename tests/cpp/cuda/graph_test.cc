@@ -1,13 +1,13 @@
 // Work that is captured into a CUDA graph, and run from there.
-#include "cuda/graph.h"
+#include "gpu/cuda/graph.h"
 
 #include <array>
 #include <string>
 
-#include "cuda/copy.h"
+#include "gpu/cuda/copy.h"
 #include "cuda/fake_gpu.h"
-#include "cuda/memory.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

@@ -1,14 +1,14 @@
 // The host waits for a GPU, and everything that may end such a wait does. Naps are played: no test sleeps.
-#include "cuda/host_wait.h"
+#include "gpu/cuda/host_wait.h"
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
 
-#include "cuda/event.h"
+#include "gpu/cuda/event.h"
 #include "cuda/fake_gpu.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Memory and events of one process used by another: by handles, and by descriptors.
-#include "cuda/ipc.h"
+#include "gpu/cuda/ipc.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -7,11 +7,11 @@
 
 #include <cstring>
 
-#include "cuda/copy.h"
+#include "gpu/cuda/copy.h"
 #include "cuda/fake_gpu.h"
-#include "cuda/memory.h"
-#include "cuda/shareable_memory.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/shareable_memory.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

@@ -1,12 +1,12 @@
 // Kernels: found, loaded before they are needed, launched with their arguments, and what is said where they do not run.
-#include "cuda/kernels.h"
+#include "gpu/cuda/kernels.h"
 
 #include <array>
 #include <cstring>
 
 #include "cuda/fake_gpu.h"
-#include "cuda/memory.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

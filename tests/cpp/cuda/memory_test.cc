@@ -1,11 +1,11 @@
 // Memory of the device and of the host: taken, told apart, given back.
-#include "cuda/memory.h"
+#include "gpu/cuda/memory.h"
 
 #include <array>
 #include <vector>
 
 #include "cuda/fake_gpu.h"
-#include "cuda/pointer.h"
+#include "gpu/cuda/pointer.h"
 
 namespace pc::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // Pinned memory is used again, and never while the GPU uses it.
-#include "cuda/pinned_pool.h"
+#include "gpu/cuda/pinned_pool.h"
 
 #include <optional>
 #include <utility>
 
 #include "cuda/fake_gpu.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::cuda {
 namespace {

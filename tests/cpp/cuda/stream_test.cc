@@ -1,15 +1,15 @@
 // Work in streams: order within one, order between several by events and by words of memory, and what can be asked.
-#include "cuda/stream.h"
+#include "gpu/cuda/stream.h"
 
 #include <array>
 #include <cstring>
 #include <thread>
 
-#include "cuda/copy.h"
-#include "cuda/event.h"
+#include "gpu/cuda/copy.h"
+#include "gpu/cuda/event.h"
 #include "cuda/fake_gpu.h"
-#include "cuda/memory.h"
-#include "cuda/stream_values.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream_values.h"
 
 namespace pc::cuda {
 namespace {

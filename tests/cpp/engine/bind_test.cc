@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/plan_cache.h"
+#include "engine/plan/plan_cache.h"
 
 namespace pc {
 namespace {

@@ -1,5 +1,5 @@
 // The engine against a transport that does nothing until it is told to: what is posted when, and what an end leaves.
-#include "engine/plan_executor.h"
+#include "engine/plan/plan_executor.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -11,8 +11,8 @@
 
 #include "base/fd.h"
 #include "conformance/elements.h"
-#include "engine/plan_cache.h"
-#include "engine/plan_run.h"
+#include "engine/plan/plan_cache.h"
+#include "engine/plan/plan_run.h"
 
 namespace pc::testing {
 namespace {

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "base/env.h"
-#include "cuda/context.h"
-#include "cuda/copy.h"
-#include "cuda/device.h"
-#include "cuda/driver.h"
-#include "cuda/event.h"
-#include "cuda/host_wait.h"
-#include "cuda/memory.h"
-#include "cuda/stream.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/copy.h"
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/driver.h"
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/host_wait.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
 
 namespace pc::testing {
 

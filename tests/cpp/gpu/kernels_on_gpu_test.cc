@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <random>
 
-#include "cuda/kernels.h"
+#include "gpu/cuda/kernels.h"
 #include "gpu/gpu.h"
 #include "kernels/device/embedded.h"
 #include "kernels/device/kernel_choice.h"

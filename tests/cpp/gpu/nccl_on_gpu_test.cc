@@ -1,9 +1,9 @@
 // The real NCCL on a real GPU, as one rank: what it takes, in whose order, and how it ends.
-#include "cuda/stream_values.h"
+#include "gpu/cuda/stream_values.h"
 #include "gpu/gpu.h"
-#include "nccl/executor.h"
-#include "nccl/library.h"
-#include "nccl/types.h"
+#include "gpu/nccl/executor.h"
+#include "gpu/nccl/library.h"
+#include "gpu/nccl/types.h"
 
 namespace pc::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "nccl/api.h"
+#include "gpu/nccl/api.h"
 
 namespace pc::nccl {
 namespace {

@@ -1,5 +1,5 @@
 // Which functions a library has, and which versions can be used at all.
-#include "nccl/api.h"
+#include "gpu/nccl/api.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // Collectives through NCCL give what ours give: on one to four ranks, direct and composed, in place and not.
-#include "nccl/collectives.h"
+#include "gpu/nccl/collectives.h"
 
 #include <complex>
 #include <cstring>

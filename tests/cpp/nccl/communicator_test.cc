@@ -1,5 +1,5 @@
 // The life of a communicator: what it waits for, what makes it fail, and that it always comes to an end.
-#include "nccl/communicator.h"
+#include "gpu/nccl/communicator.h"
 
 #include <array>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include "base/fd.h"
 #include "fake_library.h"
-#include "nccl/poll.h"
+#include "gpu/nccl/poll.h"
 
 namespace pc::nccl::testing {
 namespace {

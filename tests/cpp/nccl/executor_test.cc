@@ -1,6 +1,6 @@
 // Calls of device arrays: in whose order they run, what they keep and for how long, and how they end. On fakes of the driver
 // and of NCCL.
-#include "nccl/executor.h"
+#include "gpu/nccl/executor.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/copy.h"
+#include "gpu/cuda/copy.h"
 #include "fakes/cuda/fake_cuda.h"
 #include "nccl/fake_library.h"
 

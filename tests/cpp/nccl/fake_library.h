@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "fakes/nccl/script.h"
-#include "nccl/communicator.h"
-#include "nccl/library.h"
+#include "gpu/nccl/communicator.h"
+#include "gpu/nccl/library.h"
 
 namespace pc::nccl::testing {
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/stream.h"
+#include "gpu/cuda/stream.h"
 #include "fakes/cuda/fake_cuda.h"
-#include "nccl/collectives.h"
+#include "gpu/nccl/collectives.h"
 #include "nccl/fake_library.h"
 
 namespace pc::nccl::testing {

@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "nccl/communicator.h"
-#include "nccl/library.h"
+#include "gpu/nccl/communicator.h"
+#include "gpu/nccl/library.h"
 
 namespace pc::nccl {
 namespace {

@@ -1,5 +1,5 @@
 // Where a library is looked for, and which one is taken.
-#include "nccl/search.h"
+#include "gpu/nccl/search.h"
 
 #include <unistd.h>
 

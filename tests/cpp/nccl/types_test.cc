@@ -1,5 +1,5 @@
 // Which reductions NCCL may do for us, and as what.
-#include "nccl/types.h"
+#include "gpu/nccl/types.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include "conformance/transport_suite.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/shm.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc::testing {

@@ -1,5 +1,5 @@
 // Who of which island does what.
-#include "engine/shm/hier/group_table.h"
+#include "engine/hierarchical/group_table.h"
 
 #include <gtest/gtest.h>
 

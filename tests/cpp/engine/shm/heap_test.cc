@@ -1,5 +1,5 @@
 // Memory of the heap is apart, aligned, found again, and used again when it is given back.
-#include "engine/shm/heap.h"
+#include "shm/heap.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc::shm {
 namespace {

@@ -1,5 +1,5 @@
 // What the executor of groups on several islands tells the transport.
-#include "engine/shm/hier/hier_executor.h"
+#include "engine/hierarchical/hier_executor.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "transport/shm/lone_neighbours.h"
+#include "shm/lone_neighbours.h"
 
 namespace pc::shm {
 namespace {

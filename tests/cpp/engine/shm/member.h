@@ -9,7 +9,7 @@
 
 #include "engine/shm/group.h"
 #include "engine/shm/host.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc::shm {
 

@@ -1,5 +1,5 @@
 // A ring never gives away memory that somebody still reads, and gives all of it away again once nobody does.
-#include "engine/shm/ring.h"
+#include "shm/ring.h"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/driver_abi.h"
+#include "gpu/cuda/driver_abi.h"
 #include "fakes/cuda/fake_cuda.h"
 
 namespace pc::cuda {

@@ -1,5 +1,5 @@
 // Ranks of one host hand round their descriptors: everybody gets everybody's, and nobody else gets or gives anything.
-#include "transport/shm/gathering.h"
+#include "shm/gathering.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@
 #include "bytes.h"
 #include "descriptors.h"
 #include "statuses.h"
-#include "transport/shm/descriptor_message.h"
-#include "transport/shm/gathering_words.h"
+#include "shm/descriptor_message.h"
+#include "shm/gathering_words.h"
 
 namespace pc {
 namespace {

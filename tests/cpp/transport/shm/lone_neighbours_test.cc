@@ -1,5 +1,5 @@
 // A rank that shares memory with nobody has it all the same.
-#include "transport/shm/lone_neighbours.h"
+#include "shm/lone_neighbours.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

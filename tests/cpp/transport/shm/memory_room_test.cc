@@ -1,5 +1,5 @@
 // How much memory may still be taken, by files as the kernel writes them.
-#include "transport/shm/memory_room.h"
+#include "shm/memory_room.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // What every kind of neighbours promises: threads of one process, and descriptors of several.
-#include "transport/shm/neighbours.h"
+#include "shm/neighbours.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "descriptors.h"
-#include "transport/shm/process_neighbours.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/process_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc {
 namespace {

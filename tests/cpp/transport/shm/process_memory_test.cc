@@ -1,5 +1,5 @@
 // One process reads another's private memory, as long as that is there.
-#include "transport/shm/process_memory.h"
+#include "shm/process_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

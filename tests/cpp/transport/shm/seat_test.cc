@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc {
 namespace {

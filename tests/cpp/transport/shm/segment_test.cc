@@ -1,5 +1,5 @@
 // Memory that is shared between processes: what is given is there, and what comes from outside is not trusted.
-#include "transport/shm/segment.h"
+#include "shm/segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 #include "bytes.h"
 #include "descriptors.h"
 #include "statuses.h"
-#include "transport/shm/bell.h"
+#include "shm/bell.h"
 
 namespace pc {
 namespace {

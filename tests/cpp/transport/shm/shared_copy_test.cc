@@ -1,5 +1,5 @@
 // Whatever stores are taken, all bytes arrive, and no others are written.
-#include "transport/shm/shared_copy.h"
+#include "shm/shared_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "conformance/world.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/channel.h"
-#include "transport/shm/thread_neighbours.h"
+#include "shm/thread_neighbours.h"
 
 namespace pc {
 namespace {

@@ -1,5 +1,5 @@
 // The stores that are fastest at the moment are taken, and what the others cost is found out cheaply.
-#include "transport/shm/store_choice.h"
+#include "shm/store_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,344 @@
+#include "bootstrap/islands.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fields.h"
+#include "bootstrap/store_words.h"
+
+namespace pc {
+namespace {
+
+constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the door
+constexpr double kKeptBackS = 0.5;  // of the deadline, to tell others who is missing
+constexpr double kFarewellS = 1;    // that rank 0 keeps its store for the others, when all refuse
+constexpr std::string_view kHere = "here", kNo = "no: ";
+
+struct Place {  // of one rank, as its leader found out
+  Rank island = -1;
+  std::string why_alone;
+};
+using Places = std::map<Rank, Place>;
+
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, ' ');
+  return text;
+}
+
+std::string encode_places(const Places& places) {
+  std::string text;
+  for (const auto& [rank, place] : places) {
+    text += (text.empty() ? "" : std::string(1, kLine)) + std::to_string(rank) + kField +
+            std::to_string(place.island) + kField + one_line(place.why_alone);
+  }
+  return text;
+}
+
+Result<Places> decode_places(std::string_view text, Rank size) {
+  PC_TRY(published_error(text));
+  Places places;
+  for (const std::string_view line : cut(text, kLine)) {
+    const std::vector<std::string_view> fields = cut(line, kField);
+    Rank rank = -1, island = -1;
+    const bool right = fields.size() == 3 && number_from(fields[0], rank) && number_from(fields[1], island) &&
+                       rank >= 0 && rank < size && island >= 0 && island <= rank;
+    if (!right) return Status(Code::kMismatch, "a rank published something unreadable about shared memory");
+    places[rank] = {island, std::string(fields[2])};
+  }
+  return places;
+}
+
+// The first one leads.
+std::vector<std::vector<Rank>> hosts_of(const HostMap& map) {
+  std::map<std::string_view, std::vector<Rank>> by_key;
+  for (std::size_t i = 0; i < map.ranks.size(); ++i)
+    by_key[map.ranks[i].host_key].push_back(static_cast<Rank>(i));
+  std::vector<std::vector<Rank>> hosts;
+  for (auto& [key, ranks] : by_key) hosts.push_back(std::move(ranks));
+  return hosts;
+}
+
+Deadline some_before(Deadline deadline) {
+  const double left = deadline.remaining_s();
+  return Deadline::after(left - std::min(kKeptBackS, left / 4));
+}
+
+bool ended_init(const Status& status) {
+  return status.code() == Code::kTimeout || status.code() == Code::kInterrupted ||
+         status.code() == Code::kAborted;
+}
+
+// What this rank has and what it got, until it is known who else has everything.
+struct Candidate {
+  Result<SharedPart> own = Status(Code::kInternal, "this rank is alone on its host");
+  std::vector<PeerPart> peers;
+};
+
+// The ranks of this host, one of which is this one.
+class Gathering {
+ public:
+  Gathering(Store& store, const RuntimeOptions& options, const Meeting& meeting, std::vector<Rank> ranks,
+            const WaitContext& context)
+      : store_(store),
+        keys_(options),
+        options_(options),
+        meeting_(meeting),
+        ranks_(std::move(ranks)),
+        context_(context) {}
+  Status lead(const Result<GatheringPlace>& place, Candidate& candidate);
+  Status come(Candidate& candidate);
+
+ private:
+  Rank leader() const { return ranks_.front(); }
+  Status await_words(Reception& reception, const WaitContext& patience, Places& places);
+  Result<std::string> word_of(Rank rank, Reception& reception, const WaitContext& patience);
+  Status await_arrival(Rank rank, Reception& reception);
+  Result<Places> gather(const Result<GatheringPlace>& place, Candidate& candidate);
+  Result<Visit> visit(const Candidate& candidate) const;
+  std::set<Rank> others() const {
+    std::set<Rank> set(ranks_.begin(), ranks_.end());
+    set.erase(options_.rank);
+    return set;
+  }
+
+  Store& store_;
+  const Keys keys_;
+  const RuntimeOptions& options_;
+  const Meeting& meeting_;
+  const std::vector<Rank> ranks_;
+  const WaitContext context_;
+};
+
+Status Gathering::lead(const Result<GatheringPlace>& place, Candidate& candidate) {
+  const Result<Places> places = gather(place, candidate);
+  const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
+  const Status told = store_.set(keys_.island_of(meeting_.world, leader()), text, context_.deadline);
+  return places.is_ok() ? told : places.status();
+}
+
+Result<Places> Gathering::gather(const Result<GatheringPlace>& place, Candidate& candidate) {
+  Places places;
+  const Status able = place.is_ok() ? candidate.own.status() : place.status();
+  if (!able.is_ok()) {
+    const std::string why =
+        "rank " + std::to_string(leader()) + ", which leads on its host, cannot share memory: ";
+    for (const Rank rank : ranks_) places[rank] = {rank, why + able.message()};
+    return places;
+  }
+  WaitContext patience = context_;
+  patience.deadline = some_before(context_.deadline);
+  Reception reception(place.value(), options_.epoch, others());
+  PC_TRY(await_words(reception, patience, places));
+  PC_ASSIGN_OR_RETURN(const auto failed,
+                      reception.hand_round(options_.rank, candidate.own.value(), patience));
+  for (const auto& [rank, why] : failed) places[rank] = {rank, why};
+  candidate.peers = reception.take_peers();
+  for (const PeerPart& peer : candidate.peers) places[peer.rank] = {leader(), ""};
+  const std::string why = candidate.peers.empty() ? "no other rank of its host can share memory" : "";
+  places[leader()] = {leader(), why};
+  return places;
+}
+
+// Those that come are at the reception afterwards; of the others it is known why they do not.
+Status Gathering::await_words(Reception& reception, const WaitContext& patience, Places& places) {
+  for (const Rank rank : others()) {
+    PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, reception, patience));
+    if (word == kHere) PC_TRY(await_arrival(rank, reception));
+    if (reception.has(rank)) continue;
+    const std::string refusal = reception.refusal_of(rank);
+    places[rank] = {rank, word.starts_with(kNo) ? word.substr(kNo.size())
+                          : !refusal.empty()
+                              ? refusal
+                              : "its descriptors did not arrive at rank " + std::to_string(leader()) +
+                                    " (ulimit -n is the limit of both)"};
+  }
+  return Status::ok();
+}
+
+// The door is looked after meanwhile: others come there.
+Result<std::string> Gathering::word_of(Rank rank, Reception& reception, const WaitContext& patience) {
+  for (;;) {
+    PC_TRY(reception.attend(0));
+    Result<std::string> word =
+        store_.get(keys_.memory_of(meeting_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
+    if (word.is_ok() || word.status().code() != Code::kTimeout) return word;
+    const WaitEnd end = Waiter::check(patience);
+    if (end == WaitEnd::kReady) continue;
+    if (end == WaitEnd::kInterrupted)
+      return Status(Code::kInterrupted, "interrupted while the ranks of this host gathered");
+    if (end == WaitEnd::kAborted) return Status(Code::kAborted, "ended by another thread");
+    return Status(Code::kTimeout, "rank " + std::to_string(rank) +
+                                      " met the others, and then did not say whether it shares "
+                                      "memory: look at its output")
+        .with_peer(rank);
+  }
+}
+
+Status Gathering::await_arrival(Rank rank, Reception& reception) {
+  const Deadline arrival = Deadline::after(kArrivalS);
+  while (!reception.has(rank) && reception.refusal_of(rank).empty() && !arrival.expired())
+    PC_TRY(reception.attend(arrival.slice_ms()));
+  return Status::ok();
+}
+
+Status Gathering::come(Candidate& candidate) {
+  Result<Visit> guest = visit(candidate);
+  if (!guest.is_ok() && ended_init(guest.status())) return guest.status();
+  const std::string word =
+      guest.is_ok() ? std::string(kHere) : std::string(kNo) + one_line(guest.status().message());
+  PC_TRY(store_.set(keys_.memory_of(meeting_.world, options_.rank), word, context_.deadline));
+  if (!guest.is_ok()) return Status::ok();
+  Result<std::vector<PeerPart>> peers = guest.value().receive(others(), context_);
+  if (!peers.is_ok())
+    return ended_init(peers.status()) ? peers.status() : Status::ok();  // else the leader knows
+  candidate.peers = std::move(peers).value();
+  return Status::ok();
+}
+
+Result<Visit> Gathering::visit(const Candidate& candidate) const {
+  PC_TRY(candidate.own.status());
+  const std::string& text = meeting_.invitations[static_cast<std::size_t>(leader())];
+  if (text.empty())
+    return Status(Code::kSystem,
+                  "rank " + std::to_string(leader()) + ", which leads on its host, has no socket for it");
+  PC_ASSIGN_OR_RETURN(const Invitation invitation, invitation_from(text));
+  return Visit::begin(invitation, options_.rank, options_.epoch, candidate.own.value(), context_);
+}
+
+// Rank 0: what the leaders found out.
+Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions& options,
+                            const Meeting& meeting, const std::vector<std::vector<Rank>>& hosts,
+                            Deadline deadline) {
+  Places all;
+  for (const std::vector<Rank>& ranks : hosts) {
+    if (ranks.size() == 1) continue;
+    PC_ASSIGN_OR_RETURN(const std::string text,
+                        store.get(keys.island_of(meeting.world, ranks.front()), deadline));
+    PC_ASSIGN_OR_RETURN(const Places places, decode_places(text, options.size));
+    all.insert(places.begin(), places.end());
+  }
+  return encode_places(all);
+}
+
+// What rank 0 publishes. `gathered` is how it went on this rank's host.
+Result<Places> await_islands(Store& store, const RuntimeOptions& options, const Meeting& meeting,
+                             const std::vector<std::vector<Rank>>& hosts, const Status& gathered,
+                             Deadline deadline) {
+  const Keys keys(options);
+  if (options.rank == 0) {
+    const Deadline patience = Deadline::after(deadline.remaining_s() - kKeptBackS / 2);
+    const Result<std::string> all =
+        gathered.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : gathered;
+    const std::string text = all.is_ok() ? all.value() : publish(all.status());
+    const Status told = store.set(keys.islands(meeting.world), text, deadline);
+    PC_TRY(all.status());
+    PC_TRY(told);
+  }
+  PC_TRY(gathered);
+  PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.islands(meeting.world), deadline));
+  return decode_places(text, options.size);
+}
+
+void all_alone(HostMap& map, const std::string& why) {
+  for (HostMap::Entry& entry : map.ranks) entry.why_alone = why;
+}
+
+Status check_asked_for(const Meeting& meeting, const std::vector<std::vector<Rank>>& hosts) {
+  if (meeting.transport != "shm") return Status::ok();
+  constexpr const char* kMend =
+      ". With \"auto\" instead of \"shm\" the ranks that can share memory do, and the others use TCP";
+  if (hosts.size() > 1) {
+    return Status(Code::kUnsupported, "the transport \"shm\" was asked for, and these ranks are on " +
+                                          std::to_string(hosts.size()) + " hosts" + kMend);
+  }
+  std::string reasons;
+  for (std::size_t i = 0; i < meeting.hosts.ranks.size(); ++i) {
+    const HostMap::Entry& entry = meeting.hosts.ranks[i];
+    if (entry.island != 0 || !entry.why_alone.empty())
+      reasons += (reasons.empty() ? "" : "; ") + ("rank " + std::to_string(i) + ": ") + entry.why_alone;
+  }
+  if (reasons.empty()) return Status::ok();
+  return Status(Code::kUnsupported,
+                "the transport \"shm\" was asked for, and not all ranks share memory: " + reasons + kMend);
+}
+
+// All ranks come to the same `why` by themselves. Rank 0, whose process may end with the store in it, waits until the others have.
+Status refuse_together(Store& store, const RuntimeOptions& options, const Meeting& meeting, Status why) {
+  if (why.is_ok()) return why;
+  const Keys keys(options);
+  const Deadline farewell = Deadline::after(kFarewellS);
+  if (options.rank != 0) (void)store.set(keys.refused(meeting.world, options.rank), "", farewell);
+  for (Rank rank = 1; options.rank == 0 && rank < options.size; ++rank)
+    (void)store.wait(keys.refused(meeting.world, rank), farewell);
+  return why;
+}
+
+std::unique_ptr<Neighbours> neighbours_of(const RuntimeOptions& options, const HostMap& map,
+                                          Candidate candidate) {
+  const auto island = [&](Rank rank) { return map.ranks[static_cast<std::size_t>(rank)].island; };
+  std::erase_if(candidate.peers,
+                [&](const PeerPart& peer) { return island(peer.rank) != island(options.rank); });
+  if (candidate.peers.empty() || !candidate.own.is_ok() ||
+      !map.ranks[static_cast<std::size_t>(options.rank)].why_alone.empty())
+    return nullptr;
+  return make_process_neighbours(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
+}
+
+// Of tests: who shares memory with whom is what the neighbours say.
+std::unique_ptr<Neighbours> made_neighbours(const RuntimeOptions& options, HostMap& map) {
+  std::unique_ptr<Neighbours> ours;
+  for (Rank rank = 0; rank < options.size; ++rank) {
+    std::unique_ptr<Neighbours> made = options.make_neighbours(rank);
+    Rank first = 0, others = 0;
+    while (!made->has(first)) ++first;
+    for (Rank other = 0; other < options.size; ++other) others += made->has(other) && other != rank ? 1 : 0;
+    HostMap::Entry& entry = map.ranks[static_cast<std::size_t>(rank)];
+    entry.island = first;
+    if (others == 0) entry.why_alone = "no other rank shares its memory";
+    if (rank == options.rank && others != 0) ours = std::move(made);
+  }
+  return ours;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeOptions& options,
+                                                    const Result<GatheringPlace>& place, Meeting& meeting,
+                                                    const WaitContext& context) {
+  HostMap& map = meeting.hosts;
+  if (options.make_neighbours) {
+    return made_neighbours(options, map);
+  }
+  if (options.make_transport || meeting.transport == "tcp") {
+    all_alone(map, options.make_transport ? "the ranks are threads of one process"
+                                          : "the transport that was asked for is tcp");
+    return std::unique_ptr<Neighbours>();
+  }
+  const std::vector<std::vector<Rank>> hosts = hosts_of(map);
+  if (hosts.size() > 1) PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
+  all_alone(map, "no other rank is on its host");
+  if (hosts.size() == map.ranks.size()) return std::unique_ptr<Neighbours>();
+  Candidate candidate;
+  Status gathered;
+  for (const std::vector<Rank>& ranks : hosts) {
+    if (ranks.size() == 1 || std::find(ranks.begin(), ranks.end(), options.rank) == ranks.end()) continue;
+    candidate.own = SharedPart::create();
+    Gathering gathering(store, options, meeting, ranks, context);
+    gathered = ranks.front() == options.rank ? gathering.lead(place, candidate) : gathering.come(candidate);
+  }
+  PC_ASSIGN_OR_RETURN(const Places places,
+                      await_islands(store, options, meeting, hosts, gathered, context.deadline));
+  for (const auto& [rank, found] : places) {
+    map.ranks[static_cast<std::size_t>(rank)].island = found.island;
+    map.ranks[static_cast<std::size_t>(rank)].why_alone = found.why_alone;
+  }
+  PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
+  return neighbours_of(options, map, std::move(candidate));
+}
+
+}  // namespace pc

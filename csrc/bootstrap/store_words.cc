@@ -1,0 +1,37 @@
+#include "bootstrap/store_words.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+
+namespace pc {
+namespace {
+
+constexpr std::string_view kError = "error ";
+
+}  // namespace
+
+// "error 3 1 what happened", with code and peer.
+std::string publish(const Status& why) {
+  return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " +
+         std::to_string(why.peer()) + " " + why.message();
+}
+
+Status published_error(std::string_view text) {
+  if (!text.starts_with(kError)) return Status::ok();
+  text.remove_prefix(kError.size());
+  const auto take = [&text](int otherwise) {  // the next number, and the blank behind it
+    int number = otherwise;
+    const char* const end = text.data() + text.size();
+    const std::from_chars_result parsed = std::from_chars(text.data(), end, number);
+    text.remove_prefix(std::min(static_cast<std::size_t>(parsed.ptr - text.data()) + 1, text.size()));
+    return number;
+  };
+  const Code given = static_cast<Code>(take(static_cast<int>(Code::kAborted)));
+  const Rank peer = take(-1);
+  const bool shared = given == Code::kMismatch || given == Code::kTimeout;  // others are one rank's own
+  const Status why(shared ? given : Code::kAborted, std::string(text));
+  return peer < 0 ? why : why.with_peer(peer);
+}
+
+}  // namespace pc

@@ -1,0 +1,93 @@
+// What one rank of each island do among themselves in a call: round by round they make their part of the array the same
+// everywhere, by plans. They use the call's own number and digest, so mismatches and news of failures are those of any plan.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/plan/plan_run.h"
+#include "engine/shm/beyond.h"
+
+namespace pc::shm {
+
+struct ChosenPlan {
+  const Algorithm* algorithm = nullptr;
+  uint32_t split = 1;
+};
+// Which plan a column of so many ranks runs; a pure function of what all know.
+using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank size, bool fixed_order)>;
+
+class Column final : public Beyond {
+ public:
+  // None of them is owned. `bell` is completed with `token` whenever take() has something to do.
+  Column(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
+         const std::vector<std::vector<Rank>>& columns, CompletionSink* bell, uint64_t token)
+      : transport_(transport),
+        plans_(plans),
+        choose_(choose),
+        columns_(columns),
+        bell_(bell),
+        token_(token) {
+    idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
+  }
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
+  ~Column() override {
+    if (is_active()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
+  }
+
+  struct Part {
+    Collective collective = Collective::kAllreduce;
+    DType dtype = DType::kU8;
+    Reduction op;
+    Rank root = 0;  // by island
+    bool fixed_order = false;
+    uint32_t contributions = 1;  // that each of the ranks has combined already
+  };
+  // `ranks`: one of each island, by island, as ranks of the group; empty: this rank is in no column of the call. `launch` is
+  // the whole call's. Not while something is on its way.
+  void prepare(const Part& part, const Launch& launch, std::vector<Rank> ranks, Rank own_island);
+
+  bool has_room() const override { return begun_ - taken_ < kMost; }
+  bool is_active() const override { return begun_ != taken_; }
+  void exchange(uint32_t round, std::span<std::byte> memory) override;
+  Result<bool> take(uint32_t round) override;
+  void end(const Status& why) override;
+  Rank waits_for() const override;
+  std::span<const Rank> parts_of(Rank member) const override {
+    return columns_[static_cast<std::size_t>(member)];
+  }
+  std::size_t own_part() const override { return static_cast<std::size_t>(launch_.rank); }
+
+ private:
+  // So many rounds at once hide the way there and back.
+  static constexpr uint32_t kMost = 8;
+  static constexpr std::size_t kMostIdle = 16;
+  struct Slot {
+    std::unique_ptr<PlanRun> run;
+    Scratch scratch;
+  };
+  Slot& slot(uint32_t round) { return slots_[round % kMost]; }
+  Request request_for(std::span<std::byte> memory) const;
+  Result<std::unique_ptr<PlanRun>> run_for(const Request& request, const ChosenPlan& plan);
+  void keep(std::unique_ptr<PlanRun> run);
+
+  Transport& transport_;
+  PlanCache& plans_;
+  const ChoosePlan& choose_;
+  const std::vector<std::vector<Rank>>& columns_;  // by place in the island
+  CompletionSink* const bell_;
+  const uint64_t token_;
+  Part part_;
+  Launch launch_;                     // this rank's in the column
+  std::vector<Rank> ranks_, worlds_;  // by island
+  std::array<Slot, kMost> slots_;
+  uint32_t begun_ = 0, taken_ = 0;  // rounds
+  bool prepared_ = false;           // and neither ended nor done
+  std::vector<std::unique_ptr<PlanRun>> idle_;
+  Status failure_;
+};
+
+}  // namespace pc::shm

@@ -1,0 +1,65 @@
+#include "engine/hierarchical/island_run.h"
+
+#include <algorithm>
+
+namespace pc::shm {
+namespace {
+
+// What a rank of each island is to do with its sums. The sum of wide elements is divided once, at the very end.
+Reduction reduction_in_island(const Request& request) {
+  const bool is_mean_of_wide = request.op == ReduceOp::kAvg && size_of(request.in.dtype) >= 4;
+  return is_mean_of_wide ? Reduction(ReduceOp::kSum) : request.op;
+}
+
+}  // namespace
+
+void IslandRun::prepare_call(const Request& request, const Launch& launch) {
+  const GroupTable& table = members_.table;
+  Request whole = request;
+  // Whoever has the result knows that all are here; and ranks that have nothing are compared with those that have something.
+  if (request.collective == Collective::kBarrier || elements_of(request, launch.size).count == 0) {
+    whole = Request{};
+    whole.collective = Collective::kAllreduce;
+    whole.op = ReduceOp::kMax;
+    whole.in = whole.out = Buffer{&nothing_, 1, DType::kU8};
+  }
+  const bool moves = whole.collective == Collective::kBroadcast;
+  const std::size_t nbytes = elements_of(whole, launch.size).nbytes();
+  const bool of_parts = has_parts(whole.collective);
+  const bool is_led = goes_through_leaders(whole.collective, nbytes),
+             is_rooted = pc::is_rooted(whole.collective);
+
+  Request near = whole;
+  near.op = reduction_in_island(whole);
+  Division division{slices_of(whole.collective, members_.shape), members_.shape.most,
+                    of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
+  std::vector<Rank> ranks;
+  if (is_led || moves) {
+    ranks = table.column(0, is_rooted ? whole.root : -1);
+    near.root = table.place_here(ranks[static_cast<std::size_t>(table.own_island())]);
+  } else {
+    if (static_cast<uint32_t>(table.own_place()) < division.slices)
+      ranks = members_.columns[static_cast<std::size_t>(table.own_place())];
+    if (is_rooted) near.root = table.place_here(whole.root);
+  }
+  if (is_led) {
+    division = {.leader = near.root};
+    if (table.own_place() != near.root) ranks.clear();
+    if (is_rooted && launch.rank != whole.root) (moves ? near.in : near.out) = {};
+  }
+  Launch here = launch;
+  here.rank = table.own_place();
+  here.size = static_cast<Rank>(table.members().size());
+  here.world_ranks = members_.worlds.data();
+  here.names = table.members().data();
+
+  Column::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
+  if (is_rooted) part.root = table.island_of(whole.root);
+  part.fixed_order = whole.fixed_order;
+  // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
+  part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
+  column_.prepare(part, launch, std::move(ranks), table.own_island());
+  SharedRun::prepare(near, here, division, &column_);
+}
+
+}  // namespace pc::shm

@@ -1,0 +1,15 @@
+// The run of a plan for one call: one that is idle, or a new one.
+#pragma once
+
+#include <memory>
+
+#include "engine/group_line.h"
+#include "engine/plan/plan_cache.h"
+#include "engine/plan/plan_run.h"
+
+namespace pc {
+
+Result<std::unique_ptr<PlanRun>> plan_run_for(const Request& request, const Launch& launch,
+                                              Transport& transport, GroupLine& line, PlanCache& plans);
+
+}  // namespace pc

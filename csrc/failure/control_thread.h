@@ -1,0 +1,76 @@
+// The one thread that a rank has from init() on. Asleep in epoll, it owns the control connections, watches the processes of
+// the peers on this host, and runs the ControlPlane. It never touches data and never runs the user's code.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "net/byte_stream.h"
+#include "wire/control_plane.h"
+
+namespace pc {
+
+// What the control thread asks of a group and tells it. Called from that thread only.
+class ControlledGroup {
+ public:
+  virtual std::span<const Rank> world_ranks() const = 0;
+  virtual CallReport report(uint64_t sequence) = 0;
+  virtual void end_call(uint64_t sequence, const CallEnd& why) = 0;
+  virtual void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) = 0;
+  virtual void surveyed(uint64_t sequence, std::span<const Standing> standings) = 0;
+  virtual void peer_leaving(Rank peer) = 0;  // it is in shutdown()
+  virtual void peer_exited(Rank peer) = 0;   // in ranks of the world: it has said goodbye
+  // `peer`, in ranks of the world, takes part in nothing any more: kPeerFailure or kExcluded.
+  virtual void peer_ended(Rank peer, const Status& why) = 0;
+
+ protected:
+  ~ControlledGroup() = default;
+};
+
+struct ControlOptions {
+  Rank rank = 0;
+  uint32_t epoch = 0;
+  std::vector<ByteStream> sockets;  // by world rank; our own is empty
+  std::vector<bool> far;            // who lives on another host
+  std::vector<int64_t> pids;        // whose process can be watched here; 0: not to be seen from here
+  // Finds out where this process's program stands, without making the caller wait. May be empty.
+  std::function<void(std::function<void(std::string)>)> find_position;
+  int print_request = -1;  // an eventfd, not owned: readable when print_record shall be called; -1: never
+  std::function<void()> print_record = {};
+};
+
+// Thread-safety: all methods.
+class ControlThread {
+ public:
+  static Result<std::unique_ptr<ControlThread>> create(ControlOptions options);
+  Status start();  // once, when the groups that exist from the beginning have been added
+  ~ControlThread() { stop(); }
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+
+  void add(uint32_t group, std::shared_ptr<ControlledGroup> calls);  // hears of peers that have ended already
+  void remove(uint32_t group);                                       // it may still hear what was on its way
+
+  // For ControlPlane, in whose header they are explained. None of them waits.
+  void gave_up(const CallId& call, const CallEnd& why);
+  void stalled(const CallId& call, Rank waits_for);
+  void survey(const CallId& call);
+  void came_late(const CallId& call);
+  void lost(Rank peer, const std::string& cause);
+  void say_goodbye();
+
+  void stop();  // closes at once; without say_goodbye() before it the peers see a death
+  // In a forked child: closes every descriptor. Takes no lock; nothing else may be called afterwards.
+  void close_in_child() noexcept;
+
+ private:
+  ControlThread();
+  struct State;
+  std::shared_ptr<State> state_;  // searches for the program's position hold weak references
+};
+
+}  // namespace pc

@@ -1,0 +1,30 @@
+#include "failure/ended_ranks.h"
+
+#include "bootstrap/store_words.h"
+
+namespace pc {
+namespace {
+
+constexpr uint32_t kWorlds = 8;  // of one job: later ones wait as long as they would anyway
+
+}  // namespace
+
+void report_ended(Store& store, const Credentials& credentials, const std::vector<Rank>& ranks,
+                  const std::string& why, Deadline deadline) {
+  RuntimeOptions world;
+  world.credentials = credentials;
+  for (const Rank rank : ranks) {
+    const std::string text =
+        publish(Status(Code::kPeerExited, "rank " + std::to_string(rank) + " " + why).with_peer(rank));
+    for (world.epoch = 0; world.epoch < kWorlds; ++world.epoch) {
+      const Keys keys(world);
+      const Result<int64_t> came = store.add(keys.came(rank), 0, deadline);
+      if (!came.is_ok()) return;
+      if (came.value() != 0) continue;
+      (void)store.set(keys.member(rank), text, deadline);  // rank 0 waits for this
+      (void)store.set(keys.list(), text, deadline);        // and the others for that
+    }
+  }
+}
+
+}  // namespace pc

@@ -1,0 +1,512 @@
+#include "failure/group_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "failure/descriptor.h"
+#include "base/wait_in_slices.h"
+
+namespace pc {
+namespace {
+
+// More than ControlPlane::kPatience: the thread that collects may itself be late.
+constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
+constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
+
+// Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
+bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
+
+bool polled(const GroupCalls::Call& call) { return now() - call.began < kPolling; }
+
+}  // namespace
+
+GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
+    : parts_(parts),
+      group_(group),
+      names_(std::move(names)),
+      identity_(identity_of(group, names_.world_ranks())) {}
+
+// ---- around a call
+
+Status GroupCalls::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok()) {
+      cause_told_ = true;
+      return cause();
+    }
+  }
+  return take_deferred();
+}
+
+Status GroupCalls::alive() const {
+  const std::lock_guard lock(mutex_);
+  return cause_.is_ok() ? Status::ok() : cause();
+}
+
+uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
+  return pc::digest_of_leaving(identity_, sequence);
+}
+
+// At the entry of a later call. The first cause speaks again.
+Status GroupCalls::cause() const {
+  return Status(cause_.code(), "an earlier call ended " +
+                                   std::string(group_ == kWorldGroup ? "the world" : "this group") + ": " +
+                                   cause_.to_string())
+      .with_rank(names_.rank())
+      .with_peer(cause_.peer())
+      .with_cause(cause_.cause());
+}
+
+bool GroupCalls::given_up_before(uint64_t sequence) {
+  if (ending_count_.load(std::memory_order_acquire) == 0) return false;
+  const std::lock_guard lock(mutex_);
+  return endings_.count(sequence) != 0;
+}
+
+Status GroupCalls::quit_by_others() {
+  if (ending_count_.load(std::memory_order_acquire) == 0) return Status::ok();
+  const std::unique_lock in_turn = turn();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [sequence, ending] :
+       endings_) {  // of calls that this rank has not made yet, whichever the other had come to
+    if (sequence > sequence_ && ending.why.code == Code::kPeerExited)
+      return verdict_of(ending.why, {}, names_);
+  }
+  return Status::ok();
+}
+
+Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {
+  const std::lock_guard lock(mutex_);
+  const auto ending = endings_.find(sequence);
+  return ending == endings_.end() ? otherwise : verdict_of(ending->second.why, {}, names_);
+}
+
+void GroupCalls::done(const Call& call) {
+  recorder_of(call).end(call.ticket, Code::kOk, now_ns());
+  if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
+  std::unique_lock lock(mutex_);  // others gave it up while it ended well here
+  const auto ending = endings_.find(call.sequence);
+  if (ending == endings_.end() || !ending->second.standings) return;  // or the verdict is still to come
+  wrong_after_all(call.sequence, verdict_of(ending->second.why, *ending->second.standings, names_));
+  forget(call.sequence);
+  warn_of_settled(lock);
+}
+
+void GroupCalls::cancel(uint64_t sequence, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (cause_.is_ok()) parts_.executor->cancel(group_, sequence, why);
+}
+
+void GroupCalls::forget(uint64_t sequence) {
+  endings_.erase(sequence);
+  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+}
+
+Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
+  const std::chrono::duration<double> elapsed = now() - call.began;
+  return Status(ended.code(), ended.message() + advice(ended, call.sequence == 0))
+      .with_rank(names_.rank())
+      .with_peer(ended.peer())
+      .with_operation(operation)
+      .with_elapsed(elapsed.count())
+      .with_sequence(call.confirms != 0 ? call.confirms : call.sequence)
+      .with_cause(ended.cause());
+}
+
+// What had gone wrong with this call when the group ended. Who heard of it first may have raised and gone already: that is
+// a consequence, which the next call raises. Mutex held.
+std::optional<Status> GroupCalls::before_the_end(uint64_t sequence, const Status& ended) const {
+  if (ended.code() == Code::kMismatch || ended.code() == Code::kInterrupted) return ended;
+  const auto ending = endings_.find(sequence);
+  if (ending == endings_.end()) return std::nullopt;
+  const CallEnd& why = ending->second.why;
+  if (why.code != Code::kMismatch && why.code != Code::kInterrupted) return std::nullopt;
+  return verdict_of(why, ending->second.standings.value_or(std::vector<Standing>()), names_);
+}
+
+Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
+                            const Probe* probe) {
+  const auto record = [&] { recorder_of(call).end(call.ticket, ended.code(), now_ns()); };
+  if (ended.code() == Code::kPeerFailure) {
+    record();
+    const Status failure = first_failure(ended, operation, probe);
+    const std::lock_guard lock(mutex_);
+    const Status first = before_the_end(call.sequence, ended).value_or(failure);
+    forget(call.sequence);
+    return told(first, call, operation);
+  }
+  const CallEnd ours = our_word(ended);
+  // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
+  if (call.leaving && ended.code() == Code::kTimeout) {
+    record();
+    return told(verdict_of(ours, survey(call.sequence, probe), names_), call, operation);
+  }
+  bool others_know = false;
+  {
+    const std::lock_guard lock(mutex_);
+    // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
+    record();
+    if (!cause_.is_ok()) {
+      const Status first = before_the_end(call.sequence, ended).value_or(cause_);
+      forget(call.sequence);
+      return told(first, call, operation);
+    }
+    if (closing_) {
+      forget(call.sequence);
+      return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
+    }
+    others_know = !note_ending(call, ours);
+  }
+  if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
+  Status outcome = ended;
+  if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
+    outcome = await_verdict(call.sequence, probe);
+  if (outcome.code() == Code::kPeerExited) end_for_all(outcome.with_operation(operation), our_word(outcome));
+  const std::lock_guard lock(mutex_);
+  forget(call.sequence);
+  if (const auto news = deferred_.find(call.sequence); news != deferred_.end()) (void)take_news(news);
+  note_deferred();
+  return told(outcome, call, operation);
+}
+
+CallEnd GroupCalls::our_word(const Status& ended) const {
+  const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
+  return {ended.code(), names_.to_world(by), ended.message()};
+}
+
+bool GroupCalls::note_ending(const Call& call, const CallEnd& ours) {
+  const bool first = endings_.try_emplace(call.sequence, Ending{ours}).second;
+  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+  return first;
+}
+
+bool GroupCalls::asks(const Status& ended, const Call& call) {
+  if (ended.code() == Code::kInterrupted || ended.code() == Code::kPeerFailure) return false;
+  const CallEnd ours = our_word(ended);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok() || closing_) return false;
+    const auto ending = endings_.find(call.sequence);
+    if (ending != endings_.end()) return worth_waiting(ending->second.why.code) && is_open(ending->second);
+    if (!worth_waiting(ended.code())) return false;
+    recorder_of(call).end(call.ticket, ended.code(), now_ns());  // in one with the ending, as in conclude()
+    (void)note_ending(call, ours);
+  }
+  parts_.control->gave_up(id(call.sequence), ours);
+  return true;
+}
+
+void GroupCalls::forsake(const Status& ended, const Call& call) {
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
+  const std::lock_guard lock(mutex_);
+  const bool others_know = endings_.count(call.sequence) != 0;
+  forget(call.sequence);
+  if (!cause_.is_ok() || closing_ || others_know) return;
+  parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
+}
+
+bool GroupCalls::asks_peer(const Status& ended, Call& call) {
+  if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
+  if (!call.asked && polled(call)) return false;
+  const uint64_t question = whereabouts(ended.peer()).sequence;
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return false;
+  if (!std::exchange(call.asked, true)) (void)join_survey(question);
+  return is_open(surveys_[question]);
+}
+
+Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
+                                    const Probe* probe) {
+  Status outcome = told_of_message(ended, call, operation, probe);
+  if (!call.asked) return outcome;
+  const std::lock_guard lock(mutex_);
+  leave_survey(whereabouts(ended.peer()).sequence);
+  return outcome;
+}
+
+Status GroupCalls::told_of_message(const Status& ended, const Call& call, const std::string& operation,
+                                   const Probe* probe) {
+  recorder_of(call).end(call.ticket, ended.code(), now_ns());
+  switch (ended.code()) {
+    case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
+    case Code::kTimeout: {
+      const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
+      return told(knows ? ended : with_standing(ended, probe), call, operation);
+    }
+    case Code::kAborted: {  // most likely the peer has heard of a death before this rank
+      std::unique_lock lock(mutex_);
+      (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
+      return told(cause_.is_ok() ? ended : cause_, call, operation);
+    }
+    default: return told(ended, call, operation);
+  }
+}
+
+bool GroupCalls::peer_has_left(Rank peer) {
+  constexpr std::chrono::milliseconds kOnItsWay{500};
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return false;
+  parts_.control->stalled(id(CallId::kPresence), names_.to_world(peer));
+  const auto left = leaving_.find(peer);
+  return left != leaving_.end() && now() - left->second > kOnItsWay;
+}
+
+// A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
+// rank has not heard yet. The control thread knows the order.
+Status GroupCalls::first_failure(const Status& ended, const std::string& operation, const Probe* probe) {
+  {
+    std::unique_lock lock(mutex_);
+    if (!cause_.is_ok()) return cause_;
+    parts_.control->lost(names_.to_world(ended.peer()), ended.message());
+    (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
+  }
+  end_group(ended.with_cause(ended.message()).with_operation(operation));
+  const std::lock_guard lock(mutex_);
+  return cause_;
+}
+
+// Asks the peer of a message that did not come where it stands.
+Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
+  if (ended.peer() < 0) return ended;
+  const std::vector<Standing> standings = survey(whereabouts(ended.peer()).sequence, probe);
+  if (standings.size() != 2) return ended;  // of this rank, and of the one that was asked
+  return Status(ended.code(), ended.message() + "; " + position_text(standings[1], names_))
+      .with_peer(ended.peer());
+}
+
+// Empty: the group has ended, or an interrupt came first.
+std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
+  std::unique_lock lock(mutex_);
+  if (!cause_.is_ok()) return {};
+  const Survey& asked = join_survey(sequence);
+  (void)wait_briefly(lock, probe, asked.began,
+                     [&] { return asked.standings.has_value() || !cause_.is_ok(); });
+  std::vector<Standing> standings = asked.standings.value_or(std::vector<Standing>());
+  leave_survey(sequence);
+  return standings;
+}
+
+GroupCalls::Survey& GroupCalls::join_survey(uint64_t sequence) {
+  Survey& survey = surveys_[sequence];
+  if (survey.waiters++ == 0) parts_.control->survey(id(sequence));
+  return survey;
+}
+
+void GroupCalls::leave_survey(uint64_t sequence) {
+  if (--surveys_[sequence].waiters == 0) surveys_.erase(sequence);
+}
+
+template <class Question>
+bool GroupCalls::is_open(const Question& question) const {
+  return !question.standings && cause_.is_ok() && now() < question.began + kPatience;
+}
+
+template <class Ready>
+bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began,
+                              Ready&& ready) {
+  const TimePoint until = began + kPatience;
+  while (!ready()) {
+    if (now() >= until) return false;
+    changed_.wait_for(lock, kWaitSlice);
+    if (probe == nullptr || !*probe || ready()) continue;
+    lock.unlock();  // the probe runs other people's code
+    const bool interrupted = (*probe)();
+    lock.lock();
+    if (interrupted) return false;
+  }
+  return true;
+}
+
+Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
+  std::unique_lock lock(mutex_);
+  const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
+  if (worth_waiting(endings_[sequence].why.code))
+    (void)wait_briefly(lock, probe, endings_[sequence].began, known);
+  if (!cause_.is_ok()) return before_the_end(sequence, cause_).value_or(cause_);
+  const CallEnd why = endings_[sequence].why;
+  std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
+  lock.unlock();
+  // The others may have given the call up before this rank made it, and do not know what it would have made.
+  if (!standings.empty() && why.code == Code::kMismatch)
+    standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
+  return verdict_of(why, standings, names_);
+}
+
+void GroupCalls::close() {
+  std::unique_lock lock(mutex_);
+  closing_ = true;
+  warn_of_settled(lock);
+}
+
+void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
+
+void GroupCalls::quit(const Status& why) {
+  if (*word() != 0) return;  // its members know
+  end_for_all(why, {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
+}
+
+// This rank takes part in no call of the group any more: nobody shall wait for it there.
+void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
+  std::vector<uint64_t> unfinished;
+  {
+    const std::unique_lock in_turn = turn();
+    for (const CallRecord& call : parts_.recorder->all()) {
+      if (call.group == group_ && call.sequence != 0 && call.state == CallRecord::State::kRunning)
+        unfinished.push_back(call.sequence);
+    }
+    unfinished.push_back(sequence_ + 1);  // where those come who have done all that this rank has
+  }
+  end_group(why);
+  if (parts_.control == nullptr) return;
+  for (const uint64_t sequence : unfinished) parts_.control->gave_up(id(sequence), told);
+}
+
+void GroupCalls::end_group(const Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok()) return;
+    cause_ = why;
+    ended_.store(1, std::memory_order_release);
+    changed_.notify_all();
+  }
+  if (parts_.executor != nullptr)
+    parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
+  if (parts_.reactor == nullptr) return;
+  parts_.reactor->wake();
+  complete(parts_.group_ends, 0, Status());
+}
+
+std::string GroupCalls::advice(const Status& ended, bool is_message) const {
+  const std::string who = names_.full(ended.peer());
+  switch (ended.code()) {
+    case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
+    case Code::kPeerFailure:
+    case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
+    case Code::kMismatch:
+      if (is_message)
+        return "\nThe messages between two ranks with one tag are received in order, each as what it was "
+               "sent as";
+      return "\nAll ranks must make the same calls in the same order, with equal dtype, count, op and root";
+    default: return "";
+  }
+}
+
+// ---- ControlledGroup
+
+CallReport GroupCalls::report(uint64_t sequence) {
+  CallReport report;
+  if (const std::optional<CallRecord> last = parts_.recorder->last_done(group_)) {
+    report.last_done = last->sequence;
+    report.last_call = "#" + std::to_string(last->sequence) + " " + call_text(fields_of(*last)) +
+                       (last->site != nullptr ? std::string(" at ") + last->site : "");
+  }
+  const CallId call = id(sequence);
+  const auto look = [&] {
+    return call.is_call() ? parts_.recorder->find(group_, sequence) : running_now(call);
+  };
+  std::optional<CallRecord> record = look();
+  if (!record) {
+    const std::unique_lock lock = turn();
+    record = look();  // it may have been between its number and its record
+    if (!record) {
+      report.state = !call.is_call() || sequence > sequence_
+                         ? CallReport::State::kNotMade
+                         : CallReport::State::kDone;  // so long ago that it is not recorded
+      return report;
+    }
+  }
+  switch (record->state) {
+    case CallRecord::State::kRunning: report.state = CallReport::State::kRunning; break;
+    case CallRecord::State::kDone: report.state = CallReport::State::kDone; break;
+    case CallRecord::State::kFailed: report.state = CallReport::State::kGivenUp; break;
+  }
+  if (record->kind == CallRecord::Kind::kShutdown) report.state = CallReport::State::kLeaving;
+  report.digest = call.is_call() ? record->digest : 0;  // there is nothing to compare it with
+  report.call = fields_of(*record);
+  if (record->site != nullptr) report.site = record->site;
+  return report;
+}
+
+// The shutdown() that this rank is in, or else what one of its threads waits in.
+std::optional<CallRecord> GroupCalls::running_now(const CallId& question) const {
+  std::optional<CallRecord> leaving = parts_.recorder->last_shutdown(group_);
+  if (leaving || question.sequence == CallId::kPresence) return leaving;
+  const std::optional<CallRecord> call = parts_.recorder->last_running(group_),
+                                  message = parts_.messages->last_running(group_);
+  return !call || (message && message->began_ns > call->began_ns) ? message : call;
+}
+
+void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
+  bool made = false, ahead = false;
+  {
+    const std::unique_lock in_turn = turn();  // not while a call is between its number and its launch
+    made = sequence <= sequence_;
+    const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+    const bool done = made && (!record || record->state != CallRecord::State::kRunning);
+    ahead = done && why.code == Code::kPeerExited && (!record || record->kind != CallRecord::Kind::kShutdown);
+    const std::lock_guard lock(mutex_);
+    if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
+    if (!done && !endings_.try_emplace(sequence, Ending{why}).second) return;
+    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+  }
+  // The others have ended the group there, and make none of the calls that this rank is in by now.
+  if (ahead) end_group(verdict_of(why, {}, names_));
+  // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
+  if (made) cancel(sequence, verdict_of(why, {}, names_));
+}
+
+void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
+  std::unique_lock lock(mutex_);
+  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  if (record && record->state == CallRecord::State::kDone) {
+    wrong_after_all(sequence, verdict_of(why, standings, names_));
+    forget(sequence);
+    return warn_of_settled(lock);
+  }
+  const auto ending = endings_.find(sequence);
+  if (ending == endings_.end()) return;  // its caller has not waited for this
+  ending->second.why = why;
+  ending->second.standings.emplace(standings.begin(), standings.end());
+  changed_.notify_all();
+}
+
+void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto waited_for = surveys_.find(sequence);
+    if (waited_for != surveys_.end()) {
+      waited_for->second.standings.emplace(standings.begin(), standings.end());
+      return changed_.notify_all();
+    }
+    if (!id(sequence).is_call()) return;
+  }
+  const std::string late = late_ranks(standings, names_);
+  parts_.log.warning([&] {
+    return "call #" + std::to_string(sequence) + " waits for long: " +
+           (late.empty() ? "every rank is in it, so it is slow rather than late" : late);
+  });
+}
+
+void GroupCalls::peer_leaving(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  leaving_.try_emplace(names_.from_world(peer), now());
+}
+
+void GroupCalls::peer_exited(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  if (cause_.is_ok() && names_.from_world(peer) >= 0) parts_.executor->peer_left(peer);
+}
+
+void GroupCalls::peer_ended(Rank peer, const Status& why) {
+  const Rank rank = names_.from_world(peer);
+  if (rank < 0) return;
+  const std::string who = names_.full(rank);
+  const std::string text = why.code() == Code::kExcluded ? why.message() + " (told by " + who + ")"
+                                                         : who + " failed: " + why.cause();
+  end_group(Status(why.code(), text).with_peer(rank).with_cause(why.cause()));
+}
+
+}  // namespace pc

@@ -1,0 +1,207 @@
+// The calls of one group: their numbers, what the other ranks have said about them, and what their callers are told when
+// one goes wrong. A call that any rank gives up ends on all, and the group goes on with the next one. The death of a member
+// ends the group.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/waiter.h"
+#include "failure/control_thread.h"
+#include "failure/verdict.h"
+#include "engine/executor.h"
+#include "engine/flight_recorder.h"
+#include "transport/reactor.h"
+
+namespace pc {
+
+// Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
+class GroupCalls final : public ControlledGroup, public CallListener {
+ public:
+  // The pointers are not owned, and not touched by calls once abort() has returned. Executor and control are null if the
+  // group has one rank.
+  struct Parts {
+    Reactor* reactor = nullptr;
+    Executor* executor = nullptr;
+    ControlThread* control = nullptr;
+    CompletionSink* group_ends = nullptr;  // is completed when the group ends; null where the reactor is
+    std::shared_ptr<FlightRecorder> recorder,
+        messages;  // of collectives; of sends and receives, which may be many more
+    Logger log = Logger();
+    double warn_after_s = 30;  // of waiting in one call
+    bool compares = true;      // digests: who made which call can be found out
+    bool confirms = false;     // every call has a confirmation, which tells what went wrong with it elsewhere
+  };
+  // One call of this rank.
+  struct Call {
+    uint64_t sequence = 0;  // 0: point-to-point
+    uint64_t ticket = 0;    // in the flight recorder
+    TimePoint began;
+    bool leaving = false;
+    uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
+    bool asked = false;     // a message: asks_peer() has asked
+  };
+  using Probe = std::function<bool()>;
+
+  GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
+
+  // ---- around a call
+  // Not 0: the group has ended. For WaitContext.
+  const std::atomic<uint32_t>* word() const { return &ended_; }
+  // Not OK: the group has ended; or an earlier call of this rank has turned out to be wrong, which is told once.
+  Status before() {
+    const uint32_t flags = ended_.load(std::memory_order_acquire) | noted_.load(std::memory_order_acquire);
+    return flags == 0 ? Status::ok() : look();
+  }
+  Status alive() const;  // not OK: the group has ended
+  // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
+  Status quit_by_others();
+  // Held from numbering a call until it is launched, so that numbers start in order.
+  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_mutex_); }
+  uint64_t next_number() { return ++sequence_; }  // turn() held
+  // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
+  bool given_up_before(uint64_t sequence);
+  Status why_given_up(uint64_t sequence,
+                      const Status& otherwise);  // by others, as far as this rank has heard
+  uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
+  uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
+  void done(const Call& call);
+  Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
+  // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
+  void settle(uint64_t sequence);
+  // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
+  // briefly: `probe` is asked meanwhile.
+  Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
+  // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
+  // and again; conclude() follows.
+  bool asks(const Status& ended, const Call& call);
+  // The same for a call about whose end nobody here wants to know.
+  void forsake(const Status& ended, const Call& call);
+  // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
+  Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
+                          const Probe* probe);
+  bool asks_peer(const Status& ended, Call& call);  // asks() for conclude_message()
+  // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
+  // sent before that would be here.
+  bool peer_has_left(Rank peer);
+  // How an asynchronous call failed for whose end nobody asks: the next call raises it, or it is logged.
+  void unheard(const Status& outcome);
+  void cancel(uint64_t sequence, const Status& why);  // the call of this number ends here with `why`
+  // This rank goes, and says goodbye: what still runs in other threads will end, and that is no news for the others.
+  void close();
+  // Ends everything that runs, now and later, with `why`. The first cause stays.
+  void abort(const Status& why) noexcept;
+  // Likewise, and tells the other members: there the calls that this rank takes no part in any more end with kPeerExited,
+  // and so the group.
+  void quit(const Status& why);
+
+  const GroupNames& names() const { return names_; }
+  uint64_t identity() const { return identity_; }  // see identity_of()
+  CallId id(uint64_t sequence) const { return {group_, sequence}; }
+  const Parts& parts() const { return parts_; }
+
+  // ---- CallListener
+  void stray(uint64_t sequence, Rank peer, const Status& why) override;
+  uint64_t digest_of_leaving(uint64_t sequence) const override;
+
+  // ---- ControlledGroup
+  std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
+  CallReport report(uint64_t sequence) override;
+  void end_call(uint64_t sequence, const CallEnd& why) override;
+  void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
+  void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
+  void peer_leaving(Rank peer) override;
+  void peer_exited(Rank peer) override;
+  void peer_ended(Rank peer, const Status& why) override;
+
+ private:
+  std::optional<Status> before_the_end(uint64_t sequence, const Status& ended) const;
+  // A call that ended for all, until its caller here has been told.
+  struct Ending {
+    CallEnd why;
+    std::optional<std::vector<Standing>> standings = {};  // the verdict has come
+    TimePoint began = now();
+  };
+  struct Survey {
+    int waiters = 0;
+    std::optional<std::vector<Standing>> standings = {};  // the answers have come
+    TimePoint began = now();
+  };
+  // Until all that can be known is known, or it has taken too long. mutex_ held.
+  template <class Question>
+  bool is_open(const Question& question) const;
+  // About a call that was done here and was wrong.
+  struct News {
+    Status what;
+    bool is_verdict = false;  // false: the others are being asked
+  };
+  Status look();
+  Status take_deferred();
+  void note_deferred();                                               // mutex_ held
+  Status take_news(std::map<uint64_t, News>::iterator news);          // mutex_ held
+  void defer(uint64_t sequence, const Status& why, bool is_verdict);  // mutex_ held
+  void warn_of_settled(std::unique_lock<std::mutex>& lock);           // unlocks
+  void wrong_after_all(uint64_t sequence, const Status& verdict);     // mutex_ held
+  void forget(uint64_t sequence);                                     // mutex_ held
+  FlightRecorder& recorder_of(const Call& call) {
+    return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
+  }
+  Status cause() const;  // mutex_ held
+  Status told(const Status& ended, const Call& call, const std::string& operation) const;
+  void end_group(const Status& why);
+  void end_for_all(const Status& why, const CallEnd& told);
+  CallEnd our_word(const Status& ended) const;  // for the others
+  bool note_ending(const Call& call,
+                   const CallEnd& ours);  // mutex_ held; true: the others are still to be told
+  Status await_verdict(uint64_t sequence, const Probe* probe);
+  Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
+                         const Probe* probe);
+  Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
+  Status with_standing(const Status& ended, const Probe* probe);
+  std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
+  Survey& join_survey(uint64_t sequence);  // mutex_ held
+  void leave_survey(uint64_t sequence);    // mutex_ held
+  template <class Ready>
+  bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began, Ready&& ready);
+  std::string advice(const Status& ended, bool is_message) const;
+  CallId whereabouts(Rank peer) const {
+    return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));
+  }
+  std::optional<CallRecord> running_now(const CallId& question) const;
+
+  const Parts parts_;
+  const uint32_t group_;
+  const GroupNames names_;
+  const uint64_t identity_;
+  std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
+  uint64_t sequence_ = 0;
+  std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good
+  std::atomic<uint32_t> ending_count_{0};  // size of endings_, readable without its lock
+  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ has something to raise
+  mutable std::mutex mutex_;               // guards what follows
+  Status cause_;
+  bool closing_ = false;
+  bool cause_told_ = false;            // a call has raised it
+  std::map<uint64_t, News> deferred_;  // by number of the call; not told yet
+  std::deque<Status> unheard_;         // likewise, of asynchronous calls
+  std::size_t unheard_late_ = 0;       // since close()
+  uint64_t settled_ = 0;               // nothing is raised about calls up to this one
+  std::set<uint64_t> told_;            // calls that something was raised, or logged, about later
+  uint64_t told_until_ = 0;            // and nothing is told about these any more
+  std::map<uint64_t, Ending> endings_;
+  std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
+  std::map<uint64_t, Survey> surveys_;
+  std::condition_variable changed_;  // a verdict, a survey, or the end of the group
+};
+
+}  // namespace pc

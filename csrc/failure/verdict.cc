@@ -1,0 +1,243 @@
+#include "failure/verdict.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "failure/descriptor.h"
+
+namespace pc {
+namespace {
+
+struct Field {
+  std::string name, value;
+};
+std::vector<Field> fields_in(std::string_view text) {
+  std::vector<Field> fields;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    fields.push_back({std::string(line.substr(0, equals)), std::string(line.substr(equals + 1))});
+  }
+  return fields;
+}
+std::string value_of(const std::vector<Field>& fields, std::string_view name) {
+  for (const Field& field : fields) {
+    if (field.name == name) return field.value;
+  }
+  return {};
+}
+
+std::string kind_of(const CallReport& report, const std::vector<Field>& fields) {
+  return report.state == CallReport::State::kLeaving ? "shutdown" : value_of(fields, "collective");
+}
+
+// "dtype float64 instead of float32, op max instead of sum". A different collective says it all.
+std::string difference(const CallReport& odd_report, const CallReport& usual_report) {
+  const std::vector<Field> odd = fields_in(odd_report.call), usual = fields_in(usual_report.call);
+  const std::string here = kind_of(odd_report, odd), there = kind_of(usual_report, usual);
+  if (here != there) return here + " instead of " + there;
+  std::string text;
+  for (const Field& field : odd) {
+    const std::string other = value_of(usual, field.name);
+    if (field.value == other || field.name == "algorithm") continue;
+    text += (text.empty() ? "" : ", ") + field.name + " " + field.value + " instead of " +
+            (other.empty() ? "none" : other);
+  }
+  for (const Field& field : usual) {
+    if (value_of(odd, field.name).empty())
+      text += (text.empty() ? "" : ", ") + ("no " + field.name + " instead of " + field.value);
+  }
+  return text.empty() ? "another algorithm" : text;
+}
+
+// The ranks that made one and the same call.
+struct Camp {
+  std::vector<Rank> ranks;
+  const CallReport* first = nullptr;
+};
+std::vector<Camp> camps_of(std::span<const Standing> standings) {
+  std::map<uint64_t, Camp> by_digest;
+  for (std::size_t rank = 0; rank < standings.size(); ++rank) {
+    const CallReport& report = standings[rank].report;
+    if (!report.made() || report.digest == 0) continue;
+    Camp& camp = by_digest[report.digest];
+    camp.ranks.push_back(static_cast<Rank>(rank));
+    if (camp.first == nullptr) camp.first = &report;
+  }
+  std::vector<Camp> camps;
+  camps.reserve(by_digest.size());
+  for (auto& [digest, camp] : by_digest) camps.push_back(std::move(camp));
+  std::stable_sort(camps.begin(), camps.end(), [](const Camp& a, const Camp& b) {
+    return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;
+  });
+  return camps;
+}
+
+std::string made(const CallReport& report) {
+  const std::string what = report.state == CallReport::State::kLeaving ? "shutdown" : call_text(report.call);
+  return what + (report.site.empty() ? "" : " at " + report.site);
+}
+
+std::string table(std::span<const Standing> standings, const std::vector<Camp>& camps,
+                  const GroupNames& names) {
+  std::string text;
+  for (const Camp& camp : camps) text += "\n    " + names.list(camp.ranks) + ": " + made(*camp.first);
+  for (const Standing& standing : standings) {
+    if (standing.report.made() && standing.report.digest != 0) continue;
+    text += "\n    " + standing_text(standing, names);
+  }
+  return text;
+}
+
+Status exited(Rank rank, const GroupNames& names) {
+  return Status(
+             Code::kPeerExited,
+             names.full(rank) + " called shutdown(), aborted this group or ended instead of making this call")
+      .with_peer(rank);
+}
+
+Status disagreement(std::span<const Standing> standings, const GroupNames& names, const CallEnd& why) {
+  const auto leaving = [](const Standing& s) { return s.report.state == CallReport::State::kLeaving; };
+  const auto gone = std::find_if(standings.begin(), standings.end(), leaving);
+  const bool we_leave = standings.size() == static_cast<std::size_t>(names.size()) &&
+                        leaving(standings[static_cast<std::size_t>(names.rank())]);
+  // Not a mistake in a call, but a rank that is not there any more.
+  if (gone != standings.end() && !we_leave) return exited(names.from_world(gone->rank), names);
+  const std::vector<Camp> camps = camps_of(standings);
+  if (camps.size() < 2) {
+    return Status(Code::kMismatch,
+                  "the ranks made different calls: " + why.text + table(standings, camps, names));
+  }
+  const Camp& usual = camps[0];
+  std::string text = "the ranks made different calls";
+  Rank peer = -1;
+  if (usual.ranks.size() > camps[1].ranks.size()) {
+    for (std::size_t i = 1; i < camps.size(); ++i) {
+      text += (i == 1 ? ": " : "; ") + names.list(camps[i].ranks) + " made " +
+              difference(*camps[i].first, *usual.first);
+      if (peer < 0 && camps[i].ranks[0] != names.rank()) peer = camps[i].ranks[0];
+    }
+  } else {  // nobody is the odd one
+    text += ": " + names.list(camps[1].ranks) + " made " + difference(*camps[1].first, *usual.first);
+    for (const Camp& camp : camps) {
+      if (peer < 0 && camp.ranks[0] != names.rank()) peer = camp.ranks[0];
+    }
+  }
+  return Status(Code::kMismatch, text + table(standings, camps, names)).with_peer(peer);
+}
+
+std::string position(const CallReport& report) {
+  std::string text = report.last_call.empty() ? "it has completed no collective of this group yet"
+                                              : "its last completed collective is " + report.last_call;
+  if (!report.where.empty())
+    text += (report.where.starts_with("outside") ? "; it stands " : "; it stands at ") + report.where;
+  return text;
+}
+
+bool is_late(const Standing& standing) {
+  switch (standing.report.state) {
+    case CallReport::State::kNotMade:
+    case CallReport::State::kUnknown:
+    case CallReport::State::kLeaving: return true;
+    default: return standing.came_late;
+  }
+}
+
+}  // namespace
+
+Rank GroupNames::from_world(Rank world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  return found == world_ranks_.end() ? -1 : static_cast<Rank>(found - world_ranks_.begin());
+}
+
+std::string GroupNames::full(Rank rank) const {
+  const std::size_t at = static_cast<std::size_t>(rank);
+  if (rank < 0 || at >= people_.size()) return "a rank of this group";
+  const std::string name = "rank " + std::to_string(rank);
+  return people_[at].empty() ? name : name + " (" + people_[at] + ")";
+}
+
+std::string GroupNames::list(const std::vector<Rank>& ranks) const {
+  if (ranks.size() == 1) return full(ranks[0]);
+  std::string text = "ranks ";
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
+    for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1; ++last) {
+    }
+    text += (first == 0 ? "" : ", ") + std::to_string(ranks[first]);
+    if (last > first) text += (last > first + 1 ? "-" : ", ") + std::to_string(ranks[last]);
+  }
+  return text;
+}
+
+std::string standing_text(const Standing& standing, const GroupNames& names) {
+  const CallReport& report = standing.report;
+  std::string text = names.full(names.from_world(standing.rank));
+  if (report.state == CallReport::State::kLeaving) return text + " is in shutdown()";
+  if (is_late(standing) && names.from_world(standing.rank) == names.rank())
+    return "this rank came to it only after that";
+  if (standing.came_late)
+    return text + " came to it only after that" + (report.site.empty() ? "" : ", at " + report.site);
+  switch (report.state) {
+    case CallReport::State::kUnknown:
+      return text + " does not answer: it is stopped, starved of CPU time, or out of reach";
+    case CallReport::State::kRunning: return text + " is in " + made(report);
+    case CallReport::State::kDone: return text + " has completed this call";
+    case CallReport::State::kGivenUp: return text + " has given this call up";
+    case CallReport::State::kLeaving:
+    case CallReport::State::kNotMade: break;
+  }
+  return text + " has not made this call; " + position(report);
+}
+
+std::string position_text(const Standing& standing, const GroupNames& names) {
+  const CallReport& report = standing.report;
+  if (report.state != CallReport::State::kNotMade) {
+    const bool says_more = !report.where.empty() && report.where != report.site;
+    return standing_text(standing, names) + (says_more ? "; its program stands at " + report.where : "");
+  }
+  return "of " + names.full(names.from_world(standing.rank)) + " is known: " + position(report);
+}
+
+std::string late_ranks(std::span<const Standing> standings, const GroupNames& names) {
+  constexpr int kNamed = 8;
+  std::string text;
+  int late = 0;
+  for (const Standing& standing : standings) {
+    if (!is_late(standing)) continue;
+    if (++late <= kNamed) text += (late == 1 ? "" : "; ") + standing_text(standing, names);
+  }
+  if (late > kNamed) text += "; and " + std::to_string(late - kNamed) + " more";
+  return text;
+}
+
+Status verdict_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names) {
+  const Rank by = names.from_world(why.by);
+  const std::string who = by == names.rank() ? std::string() : names.full(by) + " ";
+  const Rank peer = by == names.rank() ? -1 : by;
+  switch (why.code) {
+    case Code::kMismatch: return disagreement(standings, names, why);
+    case Code::kInterrupted:
+      return Status(Code::kPeerInterrupted, who + "was interrupted (Ctrl-C) in this call").with_peer(peer);
+    case Code::kPeerExited:
+      if (by != names.rank()) return exited(by, names);
+      return Status(Code::kMismatch, "the other ranks are in another call while this one leaves");
+    case Code::kTimeout: {
+      const std::string late = late_ranks(standings, names);
+      const auto first = std::find_if(standings.begin(), standings.end(), is_late);
+      const bool one = std::count_if(standings.begin(), standings.end(), is_late) == 1;
+      std::string text = by == names.rank() ? why.text : who + "gave up: " + why.text;
+      text += late.empty() ? "; every rank is in this call, so it is slow rather than late" : "; " + late;
+      return Status(Code::kTimeout, text)
+          .with_peer(one && first->rank != names.to_world(names.rank()) ? names.from_world(first->rank)
+                                                                        : peer);
+    }
+    default:
+      return Status(Code::kAborted, by == names.rank() ? why.text : who + "gave this call up: " + why.text)
+          .with_peer(peer);
+  }
+}
+
+}  // namespace pc

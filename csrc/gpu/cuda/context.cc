@@ -1,0 +1,51 @@
+#include "gpu/cuda/context.h"
+
+#include <string>
+
+namespace pc::cuda {
+
+Result<ContextGuard> ContextGuard::enter(const Driver& driver, CUcontext context) {
+  CUcontext before = nullptr;
+  PC_TRY(driver.check(driver.cuCtxGetCurrent(&before), "cuCtxGetCurrent"));
+  if (before == context) return ContextGuard(nullptr, nullptr);
+  PC_TRY(driver.check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
+  return ContextGuard(&driver, before);
+}
+
+Result<Context> Context::primary(std::shared_ptr<const Driver> driver, int ordinal) {
+  CUdevice device = -1;
+  PC_TRY(driver->check(driver->cuDeviceGet(&device, ordinal), "cuDeviceGet"));
+  CUcontext context = nullptr;
+  const CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device);
+  if (result != CUDA_SUCCESS) {
+    return cuda_error(*driver, "cuDevicePrimaryCtxRetain(GPU " + std::to_string(ordinal) + ")", result);
+  }
+  return Context(std::move(driver), context, device, ordinal);
+}
+
+Status Context::enable_peer(const Context& peer) const {
+  if (peer.context_ == context_) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const ContextGuard current, enter());
+  const CUresult result = driver_->cuCtxEnablePeerAccess(peer.context_, 0);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return Status::ok();
+  return cuda_error(*driver_,
+                    "cuCtxEnablePeerAccess(GPU " + std::to_string(ordinal_) + " to GPU " +
+                        std::to_string(peer.ordinal_) + ")",
+                    result);
+}
+
+Result<Context::Room> Context::memory_room() const {
+  PC_ASSIGN_OR_RETURN(const ContextGuard current, enter());
+  std::size_t free = 0, total = 0;
+  PC_TRY(driver_->check(driver_->cuMemGetInfo(&free, &total), "cuMemGetInfo"));
+  return Room{free, total};
+}
+
+std::string Context::room_text() const {
+  const Result<Room> room = memory_room();
+  if (!room.is_ok()) return "nobody knows how much is free";
+  const auto mib = [](uint64_t nbytes) { return std::to_string(nbytes >> 20) + " MiB"; };
+  return mib(room.value().free_nbytes) + " of " + mib(room.value().total_nbytes) + " are free";
+}
+
+}  // namespace pc::cuda

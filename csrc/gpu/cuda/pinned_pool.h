@@ -1,0 +1,60 @@
+// Pinned memory of the host, used again: pinning takes the driver milliseconds, and letting go may stop the device.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/memory.h"
+
+namespace pc::cuda {
+
+// Blocks of powers of two. They are kept until the pool and all that it has lent are gone.
+// Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
+class PinnedPool {
+  struct Block {
+    PinnedMemory memory;
+    std::optional<EventPool::Lent> busy;  // until then the GPU uses it
+  };
+  struct Shelf {
+    explicit Shelf(Context its) : context(std::move(its)) {}
+    ~Shelf();  // leaks what the GPU still uses
+    bool is_free(const Block& block) const;
+    const Context context;
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Block>> blocks;  // guarded by mutex; the smallest first
+  };
+
+ public:
+  class Lent {
+   public:
+    Lent(Lent&&) noexcept = default;
+    Lent& operator=(Lent&&) = delete;
+    ~Lent();
+    std::span<std::byte> bytes() const {
+      return block_->memory.bytes();
+    }  // at least as many as were asked for
+    // The GPU uses it until what `event` was recorded for is done, whoever lets go of this before.
+    void busy_until(EventPool::Lent event) { block_->busy.emplace(std::move(event)); }
+    bool is_free() const { return shelf_->is_free(*block_); }
+
+   private:
+    friend class PinnedPool;
+    Lent(std::shared_ptr<Shelf> shelf, std::unique_ptr<Block> block)
+        : shelf_(std::move(shelf)),
+          block_(std::move(block)) {}
+    std::shared_ptr<Shelf> shelf_;  // null: moved from
+    std::unique_ptr<Block> block_;
+  };
+
+  explicit PinnedPool(Context context) : shelf_(std::make_shared<Shelf>(std::move(context))) {}
+  Result<Lent> take(std::size_t nbytes);
+
+ private:
+  const std::shared_ptr<Shelf> shelf_;
+};
+
+}  // namespace pc::cuda

@@ -1,0 +1,595 @@
+#include "gpu/device_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/start_thread.h"
+#include "operation/async_call.h"
+#include "gpu/staging/device_arguments.h"
+#include "gpu/nccl_meeting.h"
+#include "gpu/ipc/peer_join.h"
+#include "operation/plain_bytes.h"
+#include "gpu/nccl/executor.h"
+
+namespace pc {
+namespace {
+
+constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
+constexpr const char* kNotQueued =
+    "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
+// Between two looks at calls that run, and where somebody is to hear of their end.
+constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
+// Rounds of the watcher in which the poller waits for one answer of the driver: then it does not answer. Not a time, in which the
+// whole process may have been stopped.
+constexpr int kOverdueRounds = 5;
+constexpr auto kNever = std::chrono::milliseconds::max();
+
+// For the calls that come after one from which the program took its array back.
+Status interrupted(const std::string& operation) {
+  return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
+}
+
+using Rows = std::array<Algorithm, kCollectiveCount>;
+Rows rows_of(std::string_view name, std::string_view summary) {
+  Rows rows{};
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Algorithm& row = rows[static_cast<std::size_t>(i)];
+    row.name = name;
+    row.collective = static_cast<Collective>(i);
+    row.supports = [](const Shape&) { return true; };
+    row.build = nullptr;
+    row.source = "docs/gpu.md";
+    row.summary = summary;
+    row.pipelines = Pipelines::kNot;
+    row.name_hash = fnv1a(row.name);
+  }
+  return rows;
+}
+const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor& by) {
+  static const Rows kNccl = rows_of("nccl", "NCCL, on arrays of GPUs");
+  static const Rows kPeers = rows_of("peers", "ranks that reach each other's arrays on one GPU");
+  return (by.name() == "nccl" ? kNccl : kPeers)[static_cast<std::size_t>(collective)];
+}
+
+}  // namespace
+
+// One call. Thread-safety: all methods.
+class DeviceCalls::Call : public StartedDeviceCall {
+ public:
+  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
+  bool precedes_at_once() const override { return in_stream_order_ || done(); }
+  Status wait(double timeout_s) override;
+  bool done() const override { return is_queued() && on_gpu_->done() && compared().has_value(); }
+  void leave_alone() override {
+    left_alone_ = true;
+    tell_if_unheard();
+  }
+
+ private:
+  friend class DeviceCalls;
+  Call() = default;
+  // How the comparison ended, if it has.
+  std::optional<Status> compared() const {
+    return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
+  }
+  void end(State how, const Status& why = {}) {
+    if (how != State::kDone || !is_queued() || !on_gpu_->in_graph())
+      StartedDeviceCall::end(how, why);  // else its end is the graph's
+  }
+  // How it ended, which no other call has to do with.
+  void end_by_itself() {
+    const Status how =
+        is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
+    end(how.is_ok() ? State::kDone : State::kFailed, how.with_operation(operation_));
+    tell_if_unheard();
+  }
+  // An error that ends the group is raised by every later call; that of a refused call by the next one.
+  void tell_if_unheard() {
+    if (!left_alone_ || state() != State::kFailed || !is_queued() || !on_gpu_->is_refused()) return;
+    const std::shared_ptr<DeviceCalls> calls = calls_.lock();
+    if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(why());
+  }
+  void tell() {
+    if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_();
+  }
+  bool is_queued() const { return queued_.load(std::memory_order_acquire); }
+  bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
+  const pthread_t thread_ = ::pthread_self();
+  std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
+  std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
+  Deadline deadline_{TimePoint::max()};
+  Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
+  TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
+  std::weak_ptr<DeviceCalls> calls_;
+  std::atomic<bool> left_alone_{false}, heard_{false};
+  bool in_stream_order_ = true;
+  std::function<void()>
+      on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
+};
+
+DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
+                         std::unique_ptr<cuda::DeviceExecutor> executor)
+    : group_(group),
+      device_(means.device),
+      strict_(means.strict),
+      clock_(*means.clock),
+      interrupted_(means.interrupted),
+      patience_(means.patience),
+      log_(means.log),
+      executor_(std::move(executor)),
+      agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
+  const std::lock_guard lock(mutex_);  // the threads begin at once
+  failure_ =
+      start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
+  watcher_ended_ = !failure_.is_ok();
+  if (failure_.is_ok())
+    failure_ =
+        start_thread(poller_, "pc-gpu-poll", "starting the poller of calls on GPUs", [this] { poll(); });
+  poller_ended_ = !failure_.is_ok();
+}
+
+DeviceCalls::~DeviceCalls() {
+  ask_threads_to_stop();
+  if (watcher_.joinable()) watcher_.join();
+  if (poller_.joinable()) poller_.join();
+  if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
+  for (const std::shared_ptr<Call>& each : running_) {
+    each->end(Call::State::kFailed, failure_);
+    each->tell();
+  }
+}
+
+void DeviceCalls::ask_threads_to_stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  for (std::condition_variable* each : {&poll_now_, &watch_now_, &settled_}) each->notify_all();
+}
+
+// The poller may wait for a driver that does not answer, even after an abort. It is left behind then, with all that it looks at
+// but the group and the clock, which it does not ask any more: failure_ is set.
+void DeviceCalls::stop_threads() {
+  const std::lock_guard stop_lock(stop_mutex_);
+  if (!watcher_.joinable()) return;
+  ask_threads_to_stop();
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, and that comes back
+  const bool ended = settled_.wait_for(lock, patience_, [this] { return poller_ended_; });
+  if (!ended) {
+    if (failure_.is_ok())
+      failure_ = Status(Code::kTimeout, "the GPU's driver does not answer, so this group cannot be closed");
+    kept_ = shared_from_this();
+  }
+  lock.unlock();
+  watcher_.join();
+  if (!poller_.joinable()) return;
+  if (ended) return poller_.join();
+  poller_.detach();
+  log_.warning("the GPU's driver does not answer: the thread that asks it for calls is left behind");
+}
+
+std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
+  const std::lock_guard lock(mutex_);
+  return {running_.begin(), running_.end()};
+}
+
+// Also brings it into the form that executors expect.
+Status DeviceCalls::check(Request& request) const {
+  UserCall call;
+  call.request = request;
+  PC_TRY(check_on_gpu(call, device_, group_));
+  request = call.request;
+  return executor_->can(request);
+}
+
+Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
+                                                               std::function<void()> on_end) {
+  PC_TRY(first_failure());
+  cuda::DeviceCall checked = call;
+  PC_TRY(check(checked.request));
+  const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
+  struct Made : Call {};  // so that make_shared() can
+  const std::shared_ptr<Call> started = std::make_shared<Made>();
+  started->deadline_ = Deadline::after(seconds, started->began());
+  started->last_ = Deadline::after(executor_->grace_s(), started->deadline_.when());
+  started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
+  started->calls_ = weak_from_this();
+  started->in_stream_order_ = executor_->in_stream_order();
+  const Result<Turn::Held> turn = turn_.take(group_, started->deadline_);
+  if (!turn.is_ok()) return not_made(turn.status());
+  PC_TRY(executor_->ready(checked));  // what it has there is this call's until the next one's turn
+  if (const Status begun = begin_comparison(checked, *started); !begun.is_ok()) return not_made(begun);
+  if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
+  if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
+  PC_TRY(queue(checked, started, std::move(on_end)));
+  return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+// What a call raises that could not begin: the group's end, if that is why.
+Status DeviceCalls::not_made(const Status& why) {
+  const Status end = group_.alive();
+  if (end.is_ok()) return why;
+  fail(end, false);
+  return first_failure();
+}
+
+// A graph is launched when nobody compares: what goes into it is compared before, as are all calls where ranks are strict.
+Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
+  const bool host_waits = strict_ || call.is_captured;
+  const std::optional<uint32_t> number = host_waits ? std::nullopt : agreed_->begin();
+  std::function<void(const Status&)> on_end;
+  if (number) {
+    on_end = [agreed = agreed_, number = *number](const Status& outcome) {
+      if (outcome.is_ok()) agreed->agree(number);
+    };
+  }
+  Result<std::shared_ptr<AsyncCall>> begun =
+      group_.begin_comparison(call.request, algorithm_of(call.request.collective, *executor_),
+                              {std::max(started.deadline_.remaining_s(), 0.0), std::move(on_end)});
+  const bool compares = begun.is_ok() && begun.value() != nullptr;
+  if (number && !compares) agreed_->agree(*number);
+  PC_TRY(begun.status());
+  started.on_cpu_ = std::move(begun).value();
+  if (compares) call.number = number;
+  return Status::ok();
+}
+
+// The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
+Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
+                          std::function<void()> on_end) {
+  bool wakes_watcher = false, wakes_poller = false;
+  started->on_end_ = std::move(on_end);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.is_ok()) return raised_ = true, failure_;
+    if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
+    running_.push_back(started);
+    wakes_watcher = watcher_sleeps_;
+    wakes_poller = polls_again_in_ > (started->on_end_ ? kShortRound : kRound);
+  }
+  if (wakes_watcher) watch_now_.notify_one();
+  auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
+  if (wakes_poller) poll_now_.notify_one();  // not before: it would ask the driver while that launches
+  if (!queued.is_ok())
+    fail(queued.status().with_operation(started->operation_), true);  // others queue theirs
+  const std::lock_guard lock(mutex_);
+  if (!failure_.is_ok()) return raised_ = true, failure_;  // the watcher has ended it, or will
+  started->on_gpu_ = std::move(queued).value();
+  started->queued_.store(true, std::memory_order_release);
+  return Status::ok();
+}
+
+bool DeviceCalls::can_split() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.is_ok() && !turn_.is_mine();
+}
+
+Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has_stream) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> started, launch(call, timeout_s));
+  if (has_stream && executor_->in_stream_order()) return Status::ok();
+  const Status ended = started->wait(-1);
+  if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
+  // Its owner has the array back, so nobody else may come to write it later.
+  Call& call_made = static_cast<Call&>(*started);
+  if (call_made.on_gpu_->give_up()) {
+    fail(interrupted(started->operation()), true);
+    wait_for_abort(kAbort);
+  } else {  // all ranks are in it, so it ends soon
+    (void)call_made.on_gpu_->wait_on_host({call_made.last_});
+  }
+  return ended;
+}
+
+// Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
+Status DeviceCalls::all_have_made(const Call& call) {
+  const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncCall::Part::kDrives);
+  if (call.compared()) return *compared;
+  const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
+  fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
+  return first_failure();
+}
+
+// How the comparison ended, which its own deadline does too. Null: `until` came first.
+std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncCall::Part part) const {
+  if (call.on_cpu_ == nullptr) return Status::ok();
+  return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
+}
+
+Status DeviceCalls::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Status DeviceCalls::first_failure() {
+  const std::lock_guard lock(mutex_);
+  raised_ = raised_ || !failure_.is_ok();
+  return failure_;
+}
+
+// The first failure counts. The watcher ends all calls with it and aborts them. `tell`: the other ranks do not know yet.
+void DeviceCalls::fail(const Status& why, bool tell) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.is_ok()) return;
+    failure_ = why;
+  }
+  watch_now_.notify_one();
+  settled_.notify_all();
+  if (tell) group_.quit(why);
+}
+
+// After fail(). True: it has been aborted, and what was aborted writes to no array any more.
+bool DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  settled_.wait_for(lock, patience, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
+  if (!aborting_ && watcher_ended_) end_all(lock);
+  return aborted_;
+}
+
+// Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
+void DeviceCalls::poll() {
+  bool keeps_arrays = false;
+  std::shared_ptr<DeviceCalls> self;  // outlives the lock, if this thread has been left behind
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const bool heard = settling_ != 0 || std::any_of(running_.begin(), running_.end(), [](const auto& each) {
+                         return each->on_end_ != nullptr;
+                       });
+    const bool idle = running_.empty() && !keeps_arrays;
+    polls_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
+    if (idle) settled_.notify_all();
+    idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
+    polls_again_in_ = {};
+    ++question_;
+    if (stopping_) break;
+    lock.unlock();
+    poll_calls();
+    keeps_arrays = executor_->running() != 0;
+    lock.lock();
+  }
+  poller_ended_ = true;
+  settled_.notify_all();
+  self = std::move(kept_);
+}
+
+void DeviceCalls::watch() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!failure_.is_ok() && !aborting_) end_all(lock);
+    if (stopping_) break;
+    watcher_sleeps_ = running_.empty() || aborted_;
+    watcher_sleeps_ ? watch_now_.wait(lock) : (void)watch_now_.wait_for(lock, kRound);
+    watcher_sleeps_ = false;
+    if (!failure_.is_ok() || stopping_) continue;
+    lock.unlock();
+    look_for_failures();
+    lock.lock();
+  }
+  watcher_ended_ = true;
+  settled_.notify_all();
+}
+
+// Tells their callers before it aborts, which may take long.
+void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
+  aborting_ = true;
+  const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
+  for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
+  lock.unlock();
+  for (const std::shared_ptr<Call>& each : calls) each->tell();
+  executor_->abort(failure_, agreed_->stop());  // nobody changes it any more
+  lock.lock();
+  aborted_ = true;
+  settled_.notify_all();
+}
+
+// How a call that was queued ended on the GPU, as far as that has been seen.
+std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, TimePoint at) const {
+  if (call.on_gpu_->in_graph()) return Status::ok();
+  std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
+  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended meanwhile
+  return end;
+}
+
+// Why a call has failed, and whether the other ranks are still to be told. Null: it has not.
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
+                                                               const std::optional<Status>& on_gpu,
+                                                               TimePoint at) const {
+  const std::optional<Status> compared = call.compared();
+  if (compared && !compared->is_ok()) return std::pair(*compared, false);
+  // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
+  if (on_gpu && !on_gpu->is_ok() && !call.on_gpu_->is_refused() &&
+      (compared || on_gpu->code() != Code::kMismatch))
+    return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
+  // Without `compared` the comparison says which rank is missing.
+  if (compared && !on_gpu && at >= call.due_)
+    return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
+  return std::nullopt;
+}
+
+// The same, as far as it shows without asking the driver, which may not answer.
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Call& call,
+                                                                       bool is_silent) const {
+  const std::optional<Status> compared = call.compared();
+  if (compared && !compared->is_ok()) return std::pair(*compared, false);
+  const bool queued = call.is_queued();
+  if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
+  if (compared && (!queued || is_silent) && clock_.now() >= call.due_)
+    return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
+                     true);
+  if (call.may_be_stuck() && interrupted_ && interrupted_(call.thread_, call.began()))
+    return std::pair(interrupted(call.operation_), true);
+  return std::nullopt;
+}
+
+void DeviceCalls::poll_calls() {
+  const TimePoint at = clock_.now();  // now: if this thread is left behind, the clock does not outlive it
+  const Status trouble = executor_->look_around();
+  std::vector<std::shared_ptr<Call>> ended;
+  for (const std::shared_ptr<Call>& each : running()) {
+    if (!each->is_queued()) continue;
+    const std::optional<Status> on_gpu = end_on_gpu(*each, trouble.is_ok(), at);
+    if (const auto failure = failure_of(*each, on_gpu, at)) {
+      fail(failure->first, failure->second);
+    } else if (each->compared() && on_gpu) {
+      ended.push_back(each);
+    }
+  }
+  take_out(ended);
+  if (!trouble.is_ok()) fail(trouble, true);
+}
+
+// Asked once in a round of the watcher.
+bool DeviceCalls::driver_is_silent() {
+  const std::lock_guard lock(mutex_);
+  const bool is_the_same = polls_again_in_ == std::chrono::milliseconds(0) && question_ == overdue_;
+  overdue_rounds_ = is_the_same ? overdue_rounds_ + 1 : 0;
+  overdue_ = question_;
+  return overdue_rounds_ >= kOverdueRounds;
+}
+
+void DeviceCalls::look_for_failures() {
+  const bool is_silent = driver_is_silent();
+  for (const std::shared_ptr<Call>& each : running())
+    if (const auto failure = failure_beside_gpu(*each, is_silent)) fail(failure->first, failure->second);
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
+}
+
+// Calls that have ended, and the group goes on.
+void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
+  std::vector<std::shared_ptr<Call>> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    std::size_t gone = 0;  // of `ended`, which is in the order of running_: there may be thousands
+    std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
+      return gone < ended.size() && each == ended[gone] && ++gone != 0;
+    });
+    // The watcher takes all of them at once.
+    if (gone == ended.size()) taken = ended;
+    for (const std::shared_ptr<Call>& each : taken) each->end_by_itself();
+  }
+  for (const std::shared_ptr<Call>& each : taken) each->tell();
+}
+
+Status DeviceCalls::settle(double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  std::unique_lock lock(mutex_);
+  const auto over = [&] {
+    return !failure_.is_ok() || stopping_ || (running_.empty() && polls_again_in_ == kNever);
+  };
+  bool in_time = over();
+  if (!in_time) {
+    ++settling_;
+    poll_now_.notify_one();  // it may sleep a long round
+    in_time = settled_.wait_until(lock, deadline.when(), over);
+    --settling_;
+  }
+  lock.unlock();
+  return in_time ? first_failure() : Status(Code::kTimeout, "calls on the GPU have not ended in time");
+}
+
+// Of a group that has failed: the failure, if no call has raised it.
+Status DeviceCalls::close_failed(const Status& failed) {
+  stop_threads();
+  const std::lock_guard lock(mutex_);
+  return std::exchange(raised_, true) ? Status::ok() : failed;
+}
+
+Status DeviceCalls::close(double timeout_s) {
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);  // the watcher may not have seen it
+  if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
+  if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
+  for (const std::shared_ptr<Call>& each : running()) {
+    const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
+    if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
+  }
+  stop_threads();  // a communicator that is closed looks like one that has failed
+  if (const Status failed = first_failure(); !failed.is_ok()) {
+    wait_for_abort(kAbort);
+    group_.quit(failed);
+    return failed;
+  }
+  return executor_->close(group_.waiting_until(deadline));
+}
+
+void DeviceCalls::abort(const Status& why) {
+  fail(why, false);
+  wait_for_abort(kAbort);
+  stop_threads();
+}
+
+std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {
+  if (!in_stream_order_) {
+    const Status ended = wait(timeout_s);
+    const bool goes_on = ended.code() == Code::kTimeout || ended.code() == Code::kInterrupted;
+    return goes_on && state() == State::kRunning ? std::nullopt : std::optional(ended);
+  }
+  if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
+    const Status failed = calls->first_failure();
+    // Its owner may write to the array next, behind what fills it with NaN.
+    if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
+      (void)on_gpu_->precede(stream);
+    PC_TRY(failed);
+  }
+  return on_gpu_->precede(stream);
+}
+
+Status DeviceCalls::Call::wait(double timeout_s) {
+  if (state() == State::kDone) return Status::ok();
+  const std::shared_ptr<DeviceCalls> calls = calls_.lock();
+  if (calls == nullptr && state() == State::kFailed) return why();
+  if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
+  const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
+  // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
+  const std::optional<Status> compared = calls->compared(*this, until, AsyncCall::Part::kLooksOn);
+  if (compared && !compared->is_ok()) {
+    if (!this->compared()) return *compared;  // this wait was refused; the call goes on
+    calls->fail(*compared, false);
+    this->end(State::kFailed, *compared);
+    calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
+    return calls->first_failure();
+  }
+  const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
+  if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
+  const Result<WaitEnd> end =
+      on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : Deadline(until)));
+  if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
+    this->end(State::kDone);
+    return Status::ok();
+  }
+  if (state() == State::kDone) return Status::ok();  // the group may have been closed since
+  Status ended = end.status();
+  bool ends_all = true;  // it cannot end well any more, on any rank
+  if (end.is_ok()) {
+    switch (end.value()) {
+      case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;
+      case WaitEnd::kTimeout:
+        ended = Status(Code::kTimeout, compared ? kNotInTime : "not all ranks have made this call");
+        break;
+      case WaitEnd::kAborted: ended = calls->group_.alive(); break;
+      case WaitEnd::kInterrupted: ended = Status(Code::kInterrupted, "interrupted"); break;
+    }
+    ends_all = end.value() == WaitEnd::kAborted || (end.value() == WaitEnd::kTimeout && is_own && compared);
+  }
+  ended = ended.with_operation(operation_);
+  if (!end.is_ok() && compared && on_gpu_->is_refused()) {
+    heard_ = true;
+    end_by_itself();
+    return ended;
+  }
+  if (ends_all) {
+    calls->fail(ended, ended.code() != Code::kMismatch);
+    this->end(State::kFailed, ended);
+    calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
+  }
+  const Status first = calls->first_failure();
+  return first.is_ok() ? ended : first;
+}
+
+}  // namespace pc

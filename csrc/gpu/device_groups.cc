@@ -1,0 +1,320 @@
+#include "gpu/device_groups.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/pointer.h"
+#include "gpu/cuda/stream.h"
+#include "gpu/nccl/library.h"
+
+namespace pc {
+
+DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
+    : runtime_(runtime),
+      options_(std::move(options)),
+      message_lines_(runtime, [this](Communicator& line, int device, void* stream, double timeout_s) {
+        return join_line(line, device, stream, timeout_s);
+      }) {
+  if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
+}
+
+Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
+  const std::lock_guard lock(mutex_);
+  if (driver_ == nullptr) {
+    PC_ASSIGN_OR_RETURN(driver_, cuda::open_driver(options_.driver));
+  }
+  return driver_;
+}
+
+DeviceCalls::Means DeviceGroups::means(int device) {
+  DeviceCalls::Means means;
+  means.device = device;
+  means.peers = options_.peers;
+  means.abandoned = options_.abandoned;
+  means.host_id = options_.host_id;
+  means.clock = &clock_;
+  means.log = options_.log;
+  means.strict = options_.strict;
+  means.interrupted = options_.interrupted;
+  means.semaphores = options_.semaphores;
+  const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
+  if (!driver.is_ok()) return means.why_not = driver.status(), means;
+  means.driver = driver.value();
+  const std::lock_guard lock(mutex_);
+  if (api_ == nullptr) {
+    const Result<nccl::Library> opened = nccl::Library::open(options_.nccl);
+    if (!opened.is_ok()) return means.why_not = opened.status(), means;
+    api_ = opened.value().shared_api();
+    if (const std::string warning = nccl::warning_about(nccl::mapped_copies()); !warning.empty())
+      options_.log.warning(warning);
+  }
+  means.api = api_;
+  return means;
+}
+
+// NCCL and the driver make memory when ranks join. Whether there is a driver at all is not asked here.
+Status DeviceGroups::may_join(int device, void* stream) {
+  const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
+  if (!driver.is_ok()) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(driver.value(), device));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+  PC_ASSIGN_OR_RETURN(const bool captures,
+                      cuda::is_capturing(*driver.value(), static_cast<cuda::CUstream>(stream)));
+  if (!captures) return Status::ok();
+  return Status(
+      Code::kInvalidArgument,
+      "the stream is being captured into a CUDA graph, and the ranks of this group have not joined on "
+      "their GPUs yet: make one call of this group on arrays of the GPU before");
+}
+
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int device, void* stream,
+                                                      double timeout_s, bool insists) {
+  std::shared_ptr<Group> its;
+  {
+    const std::lock_guard lock(mutex_);
+    PC_TRY(ended_);
+    for (const auto& [of, messages] : messages_)
+      if (of.first == &group) PC_TRY(messages->take_failure());
+    std::shared_ptr<Group>& known = groups_[&group];
+    if (known == nullptr) known = std::make_shared<Group>();
+    its = known;
+  }
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_ASSIGN_OR_RETURN(const Turn::Held joining, its->joining.take(group, deadline));
+  if (its->way != nullptr) {
+    if (insists) PC_TRY(its->way->by_nccl());
+    return its->way;
+  }
+  PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, deadline, insists));
+  const std::lock_guard lock(mutex_);
+  if (!ended_.is_ok()) {  // meanwhile
+    std::exchange(its->way, nullptr)->abort(ended_);
+    return ended_;
+  }
+  joined_.push_back(its->way);
+  return its->way;
+}
+
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
+                                                            Deadline deadline, bool insists) {
+  const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
+  const Status may = insists ? Status::ok() : group.gpus_may_join();
+  if (may.is_ok()) PC_TRY(may_join(device, stream));
+  Result<std::shared_ptr<DeviceCalls>> joined =
+      may.is_ok() ? DeviceCalls::join(group, means(device), left_s()) : may;
+  if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
+  Result<std::shared_ptr<DeviceCalls>> peers =
+      joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
+      : !may.is_ok() ? may
+                     : DeviceCalls::join_peers(group, runtime_, means(device), left_s());
+  if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
+  const bool is_line = [&] {
+    const std::lock_guard lock(mutex_);
+    return lines_.count(&group) != 0;
+  }();
+  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0 && !is_line)
+    options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message() +
+                         "; " + peers.status().message());
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
+  return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined), std::move(peers));
+}
+
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::join_line(Communicator& line, int device, void* stream,
+                                                             double timeout_s) {
+  {
+    const std::lock_guard lock(mutex_);
+    lines_.insert(&line);
+  }
+  return of(line, device, stream, timeout_s);
+}
+
+Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& group, int device) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  const std::lock_guard lock(mutex_);
+  PC_TRY(ended_);
+  std::shared_ptr<DirectMessages>& its = messages_[{&group, device}];
+  if (its == nullptr) {
+    PC_ASSIGN_OR_RETURN(its, DirectMessages::create(group, message_lines_, driver, device));
+  }
+  return its;
+}
+
+// Null: it has not, or all have ended.
+std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
+  const std::lock_guard lock(mutex_);
+  const auto its = std::find_if(joined_.begin(), joined_.end(),
+                                [&](const auto& each) { return &each->group() == &group; });
+  return its == joined_.end() || !ended_.is_ok() ? nullptr : *its;
+}
+
+bool DeviceGroups::can_split(const Communicator& group) {
+  const std::shared_ptr<GroupOnGpus> its = joined(group);
+  return its != nullptr && its->can_split();
+}
+
+bool DeviceGroups::knows(const Communicator& group) {
+  const std::lock_guard lock(mutex_);
+  return groups_.count(&group) != 0 || std::any_of(messages_.begin(), messages_.end(), [&](const auto& each) {
+           return each.first.first == &group;
+         });
+}
+
+Status DeviceGroups::split(const Communicator& group, Communicator* child, double timeout_s) {
+  const std::shared_ptr<GroupOnGpus> parent = joined(group);
+  if (parent == nullptr) return Status(Code::kNotInitialized, "the group was closed while it was split");
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<GroupOnGpus> made, parent->split(child, timeout_s));
+  if (made == nullptr) return Status::ok();
+  const std::lock_guard lock(mutex_);
+  if (!ended_.is_ok()) {  // meanwhile
+    made->abort(ended_);
+    return ended_;
+  }
+  const auto its = std::make_shared<Group>();
+  its->way = made;
+  groups_[child] = its;
+  joined_.push_back(std::move(made));
+  return Status::ok();
+}
+
+// Of those whose ranks have sent one.
+std::string DeviceGroups::explain_messages(const Communicator& group) {
+  std::string text =
+      "up to 64 KiB, and lists, through the host; larger ones between two GPUs as a broadcast of these two "
+      "ranks would go";
+  const Status may = group.gpus_may_join();
+  if (!may.is_ok()) return "through the host: " + may.message();
+  const std::span<const Rank> world = group.world_ranks();
+  const auto number_of = [&](Rank rank) {
+    return std::find(world.begin(), world.end(), rank) - world.begin();
+  };
+  for (const std::shared_ptr<GroupOnGpus>& each : in_common_order()) {
+    const Communicator& line = each->group();
+    {
+      const std::lock_guard lock(mutex_);
+      if (lines_.count(&line) == 0) continue;
+    }
+    const bool sends = line.rank() == 0;
+    const auto peer = number_of(line.world_ranks()[sends ? 1 : 0]);
+    if (peer == group.size()) continue;
+    const std::string way = each->explain(Collective::kBroadcast);
+    text += std::string(sends ? "\nto" : "\nfrom") + " rank " + std::to_string(peer) + ": " +
+            way.substr(0, way.find('\n'));
+  }
+  return text;
+}
+
+std::string DeviceGroups::explain(const Communicator& group, std::optional<Collective> collective) {
+  if (!collective) return explain_messages(group);
+  std::shared_ptr<Group> its;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = groups_.find(&group);
+    if (known != groups_.end()) its = known->second;
+  }
+  std::shared_ptr<GroupOnGpus> way;
+  if (its != nullptr) {
+    const std::optional<Turn::Held> joining = its->joining.take_now();  // who joins may take long
+    if (joining) way = its->way;
+  }
+  if (way != nullptr) return way->explain(*collective);
+  return not_known_yet();
+}
+
+std::string DeviceGroups::not_known_yet() {
+  return "not known yet: the ranks find out which way they can go in the group's first such call";
+}
+
+Result<int> DeviceGroups::device_of(const void* array) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found,
+                      cuda::classify_pointer(*driver, reinterpret_cast<cuda::CUdeviceptr>(array)));
+  if (found.kind == cuda::MemoryKind::kDevice || found.kind == cuda::MemoryKind::kManaged)
+    return found.device;
+  return Status(Code::kInvalidArgument, "the array says that it lies on a GPU, but its memory is " +
+                                            std::string(name_of(found.kind)));
+}
+
+Result<std::unique_ptr<const Scattered>> DeviceGroups::within_allocations(const Scattered& list) {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  auto cut = std::make_unique<Scattered>();
+  while (cut->nbytes() < list.nbytes()) {
+    const std::span<std::byte> piece = list.at(cut->nbytes(), list.nbytes() - cut->nbytes());
+    const auto at = reinterpret_cast<cuda::CUdeviceptr>(piece.data());
+    PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found, cuda::classify_pointer(*driver, at));
+    const std::size_t room = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
+    cut->add_apart(piece.data(), std::min(piece.size(), room));
+  }
+  if (cut->pieces() == list.pieces()) return std::unique_ptr<const Scattered>();
+  return std::unique_ptr<const Scattered>(std::move(cut));
+}
+
+Result<int> DeviceGroups::current_device() {
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
+  cuda::CUcontext context = nullptr;
+  PC_TRY(driver->check(driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
+  cuda::CUdevice device = 0;
+  if (context != nullptr) PC_TRY(driver->check(driver->cuCtxGetDevice(&device), "cuCtxGetDevice"));
+  return device;  // the driver's devices are their ordinals
+}
+
+// In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of
+// the lines' ranks.
+std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<GroupOnGpus>> all = joined_;
+  const auto lines = std::stable_partition(
+      all.begin(), all.end(), [this](const auto& each) { return lines_.count(&each->group()) == 0; });
+  std::sort(lines, all.end(), [](const auto& a, const auto& b) {
+    const std::span<const Rank> left = a->group().world_ranks(), right = b->group().world_ranks();
+    return std::pair(left[0], left[1]) < std::pair(right[0], right[1]);
+  });
+  return all;
+}
+
+Status DeviceGroups::settle(double timeout_s) {
+  const std::vector<std::shared_ptr<GroupOnGpus>> all = in_common_order();
+  for (const std::shared_ptr<GroupOnGpus>& each : all) PC_TRY(each->settle(timeout_s));
+  return Status::ok();
+}
+
+Status DeviceGroups::close(double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s);
+  Status first;
+  const auto close_each = [&](const auto& all) {
+    for (const auto& each : all) {
+      const Status closed = each->close(std::max(deadline.remaining_s(), 0.0));
+      if (first.is_ok()) first = closed;
+    }
+  };
+  close_each(messages());
+  close_each(in_common_order());
+  const Status after(Code::kNotInitialized, "the world of this group was shut down");
+  abort(first.is_ok() ? after : first);  // what was closed has nothing left to end
+  return first;
+}
+
+void DeviceGroups::abort(const Status& why) {
+  std::vector<std::shared_ptr<GroupOnGpus>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_.is_ok()) return;
+    ended_ = why;
+    all = joined_;
+  }
+  for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
+  message_lines_.abort(why);
+  for (const std::shared_ptr<GroupOnGpus>& each : all)
+    each->begin_abort(why);  // all at once: one may take seconds
+  for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
+}
+
+std::vector<std::shared_ptr<DirectMessages>> DeviceGroups::messages() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<DirectMessages>> all;
+  for (const auto& [of, each] : messages_) all.push_back(each);
+  return all;
+}
+
+}  // namespace pc

@@ -1,0 +1,109 @@
+// The calls of arrays on GPUs of one runtime's groups. Driver and NCCL are opened, and the ranks of a group joined, in the first
+// such call of each: whoever has none pays nothing.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/scattered.h"
+#include "gpu/direct_messages.h"
+#include "gpu/group_on_gpus.h"
+#include "gpu/message_line.h"
+#include "comm/runtime.h"
+#include "gpu/turn.h"
+#include "gpu/cuda/driver.h"
+#include "gpu/nccl/clock.h"
+#include "gpu/nccl/search.h"
+
+namespace pc {
+
+// Thread-safety: all methods. The runtime must outlive it and what it has given.
+class DeviceGroups {
+ public:
+  struct Options {
+    cuda::DriverSearch driver;
+    nccl::Surroundings nccl;
+    std::string host_id = {};  // DeviceCalls::Means
+    Logger log = Logger();
+    bool strict = false;                                                   // DeviceCalls::Means
+    PeerMeans peers = {};                                                  // DeviceCalls::Means
+    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Means
+    DeviceCalls::Interrupted interrupted = {};
+    // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.
+    std::shared_ptr<cuda::SemaphorePool> semaphores = {};
+  };
+  // The runtime of the groups.
+  DeviceGroups(Runtime& runtime, Options options);
+  DeviceGroups(const DeviceGroups&) = delete;
+  DeviceGroups& operator=(const DeviceGroups&) = delete;
+
+  // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
+  // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
+  // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
+  Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
+                                          bool insists = false);
+  // The messages of `group`. They join nobody but the two ranks of a message, when there is one.
+  Result<std::shared_ptr<DirectMessages>> messages_of(Communicator& group, int device);
+  // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
+  bool can_split(const Communicator& group);
+  // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
+  // has called yet, or null. It joins on the GPU of `group`. See DeviceCalls::split().
+  Status split(const Communicator& group, Communicator* child, double timeout_s);
+  // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
+  std::string explain(const Communicator& group, std::optional<Collective> collective);
+  static std::string not_known_yet();
+  // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
+  Result<int> device_of(const void* array);
+  // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
+  // Null: the pieces of `list` do already.
+  Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
+
+  // The GPU that this thread uses, or the first.
+  Result<int> current_device();
+
+  // Whether something here refers to that group, which is so until the end.
+  bool knows(const Communicator& group);
+  Status settle(double timeout_s);  // GroupOnGpus::settle() of all, and of messages
+  // Of all groups that have joined, in the order in which they did, which is that of all ranks.
+  Status close(double timeout_s);
+  void abort(const Status& why);
+
+ private:
+  struct Group {
+    Turn joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
+    std::shared_ptr<GroupOnGpus> way;
+  };
+  Result<std::shared_ptr<const cuda::Driver>> driver();
+  std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
+  DeviceCalls::Means means(int device);
+  Status may_join(int device, void* stream);
+  Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
+                                                Deadline deadline, bool insists);
+  Result<std::shared_ptr<GroupOnGpus>> join_line(Communicator& line, int device, void* stream,
+                                                 double timeout_s);
+  std::vector<std::shared_ptr<GroupOnGpus>> in_common_order();
+  std::string explain_messages(const Communicator& group);
+  std::vector<std::shared_ptr<DirectMessages>> messages();
+
+  Runtime& runtime_;
+  Options options_;  // not changed
+  nccl::SteadyClock clock_;
+
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const cuda::Driver> driver_;
+  std::shared_ptr<const nccl::Api> api_;
+  std::map<const Communicator*, std::shared_ptr<Group>> groups_;
+  std::vector<std::shared_ptr<GroupOnGpus>> joined_;
+  std::set<const Communicator*> lines_;  // of them, or yet to join
+  Status ended_;
+  MessageLines message_lines_;                                                               // not guarded
+  std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;  // by GPU
+};
+
+}  // namespace pc

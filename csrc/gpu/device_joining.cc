@@ -1,0 +1,160 @@
+// How the ranks of a group join on their GPUs, and how groups are cut from one that has joined.
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/device_calls.h"
+#include "gpu/nccl_meeting.h"
+#include "gpu/ipc/peer_join.h"
+#include "operation/plain_bytes.h"
+#include "gpu/nccl/executor.h"
+
+namespace pc {
+namespace {
+
+// Less than NCCL takes for the smallest group. It takes some hundred MiB, and only NCCL knows how many.
+constexpr uint64_t kLeastRoom_nbytes = uint64_t{64} << 20;
+
+Status has_room(const DeviceCalls::Means& means) {
+  PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(means.driver, means.device));
+  PC_ASSIGN_OR_RETURN(const cuda::Context::Room room, context.memory_room());
+  if (room.free_nbytes >= kLeastRoom_nbytes) return Status::ok();
+  return Status(Code::kUnsupported,
+                "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.room_text());
+}
+
+// NCCL's own word for it is "unhandled cuda error".
+Status with_room(const Status& why, const DeviceCalls::Means& means) {
+  if (why.code() != Code::kSystem) return why;
+  const Result<cuda::Context> context = cuda::Context::primary(means.driver, means.device);
+  if (!context.is_ok()) return why;
+  return Status(why.code(), why.message() + " (of the memory of GPU " + std::to_string(means.device) + ", " +
+                                context.value().room_text() + ")");
+}
+
+DeviceFacts facts_of(const DeviceCalls::Means& means) {
+  DeviceFacts facts;
+  if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
+  const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
+  if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
+  if (const Status room = has_room(means); !room.is_ok()) return facts.lacks(room.message()), facts;
+  facts.set_gpu(device.value().uuid, means.host_id);
+  const nccl::Version& version = means.api->version;
+  facts.nccl_major = version.major;
+  facts.nccl_minor = version.minor;
+  facts.nccl_patch = version.patch;
+  return facts;
+}
+
+Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
+  std::vector<DeviceFacts> all(static_cast<std::size_t>(group.size()));
+  Request exchange;
+  exchange.collective = Collective::kAllgather;
+  exchange.in = bytes_of(mine);
+  exchange.out = room_in(all[0], all.size());
+  exchange.label = "which way between GPUs";
+  PC_TRY(group.run(exchange, timeout_s));
+  return can_go_by_nccl(all);
+}
+
+// Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
+// group too.
+template <class Make>
+auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
+  WaitContext context = group.waiting_until(deadline);
+  const std::function<bool()>* const interrupted = context.interrupted;
+  const std::function<bool()> in_vain = [&] {
+    return !group.alive().is_ok() || (interrupted != nullptr && *interrupted && (*interrupted)());
+  };
+  context.interrupted = &in_vain;
+  return make(context);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
+                                                       double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_TRY(agree(group, facts_of(means), timeout_s));
+  // From here on others may wait for NCCL, which tells nobody that one of them does not come.
+  const auto leave = [&](const Status& why) {
+    const Status end = group.alive();
+    if (end.is_ok()) group.quit(why);
+    return end.is_ok() ? why : end;  // which is why
+  };
+  const Result<nccl::UniqueId> met = meet_by_nccl(group, *means.api, std::max(deadline.remaining_s(), 0.0));
+  if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
+  const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
+    PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
+    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context, means.semaphores));
+    nccl::Means with{means.api, means.clock, means.log};
+    with.enter_thread = [gpu_context]() -> Result<std::shared_ptr<void>> {
+      PC_ASSIGN_OR_RETURN(cuda::ContextGuard entered, gpu_context.enter());
+      return std::shared_ptr<void>(std::make_shared<cuda::ContextGuard>(std::move(entered)));
+    };
+    PC_ASSIGN_OR_RETURN(
+        std::unique_ptr<nccl::Communicator> made,
+        nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
+    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), means.abandoned);
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+    PC_TRY(calls->first_failure());  // nobody would look after them
+    return calls;
+  };
+  const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
+  if (!joined.is_ok()) return leave(with_room(joined.status(), means));
+  return joined;
+}
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group, Runtime& runtime,
+                                                             const Means& means, double timeout_s) {
+  PeerMeans with = means.peers;
+  with.driver = means.driver;
+  with.device = means.device;
+  with.log = means.log;
+  with.abandoned = means.abandoned;
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
+                      pc::join_peers(group, runtime, with, timeout_s));
+  const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+  const Status started = calls->first_failure();
+  if (!started.is_ok()) group.quit(started);  // the others have joined
+  PC_TRY(started);
+  return calls;
+}
+
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  const Result<Turn::Held> turn = turn_.take(group_, deadline);
+  const bool joins = child != nullptr && child->size() > 1;
+  const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
+  const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
+    PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> made,
+                        executor_->split(color, joins ? child->rank() : 0, context));
+    if (made == nullptr) return std::shared_ptr<DeviceCalls>();
+    Means means;
+    means.device = device_;
+    means.clock = &clock_;
+    means.strict = strict_;
+    means.interrupted = interrupted_;
+    means.patience = patience_;
+    means.log = log_;
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
+    PC_TRY(calls->first_failure());
+    return calls;
+  };
+  // Who leaves before its turn leaves the others alone in the split all the same.
+  Result<std::shared_ptr<DeviceCalls>> calls =
+      turn.is_ok() ? among_the_living(group_, deadline, cut) : turn.status();
+  if (calls.is_ok()) return calls;
+  const Status end = group_.alive();
+  fail(end.is_ok() ? calls.status() : end, end.is_ok());
+  wait_for_abort(kAbort);
+  const Status first = first_failure();
+  if (child != nullptr) child->quit(first);  // others may have it already
+  return first;
+}
+
+}  // namespace pc

@@ -1,0 +1,241 @@
+// One message between GPUs that goes on without its caller, and what is known of those that fail meanwhile. Of direct_messages.cc.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/direct_messages.h"
+
+namespace pc {
+
+std::string text_of(const UserCall& message);  // "send to rank 1, tag 0 (4 MiB float32)"
+// What went wrong on a line knows the ranks of the line and a broadcast.
+Status words_of(const Status& of_line, const UserCall& message, const std::string& operation, Rank rank);
+
+// What is known of failures that nobody has heard of, for who makes the next call. Of DirectMessages, and of calls that may outlive
+// it. Thread-safety: all methods.
+class DirectMessages::Failures {
+ public:
+  explicit Failures(Communicator& group) : group_(&group) {}
+  // Of a call that was queued on the GPU and failed there. The first stays.
+  void note(const Status& why, const void* call) {
+    const std::lock_guard lock(mutex_);
+    if (told_.erase(call) != 0 || !first_.is_ok()) return;
+    first_ = why;
+    of_ = call;
+  }
+  void told(const void* call) {  // its caller has been
+    const std::lock_guard lock(mutex_);
+    if (of_ != call) {
+      told_.insert(call);
+      return;
+    }
+    first_ = Status();
+    of_ = nullptr;
+  }
+  void forget(const void* call) {  // it is no more
+    const std::lock_guard lock(mutex_);
+    told_.erase(call);
+    if (of_ == call) of_ = this;
+  }
+  Status take() {
+    const std::lock_guard lock(mutex_);
+    of_ = nullptr;
+    return std::exchange(first_, Status());
+  }
+  // Of one that never was queued.
+  void unheard(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    if (group_ != nullptr) group_->unheard(why);
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    group_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  Communicator* group_;
+  Status first_;
+  const void* of_ = nullptr;
+  std::set<const void*> told_;  // whose failure has yet to be noted
+};
+
+// A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
+class DirectMessages::Call final : public StartedDeviceCall, public std::enable_shared_from_this<Call> {
+ public:
+  Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
+      : group_(owner.group_),
+        rank_(owner.group_.rank()),
+        failures_(owner.failures_),
+        what_(what),
+        deadline_(deadline),
+        stop_([this, &owner] {
+          return given_up_ || owner.stopping_;
+        }),  // of its thread, which the owner outlives
+        on_end_(std::move(on_end)) {
+    operation_ = text_of(what.call);
+    if (what.call.found != nullptr) {  // the caller's
+      what_.call.request.root = what.call.found->peer;
+      what_.call.kind = UserCall::Kind::kRecv;
+      what_.call.found = nullptr;
+    }
+    if (what.call.shape) {  // the caller's
+      shape_.assign(what.call.shape->begin(), what.call.shape->end());
+      what_.call.shape = shape_;
+    }
+  }
+
+  ~Call() override { failures_->forget(this); }
+
+  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
+    const Deadline until = deadline_of(timeout_s);
+    const std::optional<Status> queued = until_queued(until);
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    if (!queued || !queued->is_ok() || rest == nullptr) return queued;
+    const std::optional<Status> done = rest->precede_within(left_of(timeout_s, until), stream);
+    return done ? std::optional(heard(*done)) : done;
+  }
+  bool precedes_at_once() const override {
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    return rest != nullptr ? rest->precedes_at_once() : done();
+  }
+  Status wait(double timeout_s) override {
+    const Deadline until = deadline_of(timeout_s);
+    const std::optional<Status> queued = until_queued(until);
+    if (!queued) return Status(Code::kTimeout, "the message has not been moved").with_operation(operation_);
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    return !queued->is_ok() || rest == nullptr ? *queued : heard(rest->wait(left_of(timeout_s, until)));
+  }
+  bool done() const override {
+    const std::lock_guard lock(mutex_);
+    return queued_ && (rest_ == nullptr || rest_->done());
+  }
+  void leave_alone() override {
+    const std::lock_guard lock(mutex_);
+    left_alone_ = true;
+    tell_if_unheard();
+  }
+  // It is not to be made any more, if the other rank does not count on it yet.
+  void give_up() { given_up_ = true; }
+
+  // ---- for who makes it
+  const CallOnGpu& what() const { return what_; }
+  Deadline deadline() const { return deadline_; }
+  const std::function<bool()>* stop() const { return &stop_; }
+  // The GPU has it, and tells when it has ended.
+  Status begin(GroupOnGpus& way, const CallOnGpu& call, double timeout_s, bool in_line) {
+    const auto ended = [own = shared_from_this()]() mutable {
+      own->end_as_the_rest();
+      own.reset();
+    };
+    const std::lock_guard beginning(beginning_);
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<StartedDeviceCall> rest, way.begin(call, timeout_s, ended, in_line));
+    const std::lock_guard lock(mutex_);
+    rest_ = std::move(rest);
+    return Status::ok();
+  }
+  void set_queued(const Status& outcome) {
+    bool is_over = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_over = rest_ == nullptr;
+      if (is_over) end(outcome.is_ok() ? State::kDone : State::kFailed, outcome);
+      outcome_ = outcome;
+      queued_ = true;
+      if (left_alone_) tell_if_unheard();
+      what_.keeps = nullptr;
+    }
+    changed_.notify_all();
+    if (is_over && on_end_) on_end_();
+  }
+  bool is_queued() const {
+    const std::lock_guard lock(mutex_);
+    return queued_;
+  }
+  // Null: `until` came first, or Ctrl-C, which nobody hears of with `is_deaf`.
+  std::optional<Status> until_queued(Deadline until, bool is_deaf = false) const {
+    std::unique_lock lock(mutex_);
+    while (!queued_) {
+      if (until.remaining_s() <= 0) return std::nullopt;
+      changed_.wait_for(lock, kSlice);
+      if (queued_ || is_deaf) continue;
+      lock.unlock();
+      if (interrupted(group_.waiting_until(until))) return std::nullopt;
+      lock.lock();
+    }
+    heard_ = true;
+    return outcome_;
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
+
+  static bool interrupted(const WaitContext& context) {
+    return context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
+  }
+  void tell_if_unheard() {  // mutex_ held
+    if (!queued_ || heard_) return;
+    heard_ = true;
+    if (!outcome_.is_ok()) failures_->unheard(outcome_);
+  }
+  static Deadline deadline_of(double timeout_s) {
+    return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+  }
+  static double left_of(double timeout_s, Deadline until) {
+    return timeout_s < 0 ? timeout_s : std::max(until.remaining_s(), 0.0);
+  }
+  std::shared_ptr<StartedDeviceCall> rest() const {
+    const std::lock_guard lock(mutex_);
+    return rest_;
+  }
+  // How the rest of it has ended, or goes on, in the words of the message's group.
+  Status heard(const Status& of_rest) {
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    const State state = rest->state();
+    if (state != State::kRunning) end(state, rest->why());
+    if (of_rest.is_ok() || state != State::kFailed) return of_rest;
+    failures_->told(this);
+    return in_words(rest->why());
+  }
+  Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, rank_); }
+  // In the thread that has seen its end. What fails now was a success for its caller.
+  void end_as_the_rest() {
+    {
+      const std::lock_guard beginning(beginning_);  // it may end before begin() knows of it
+    }
+    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    end(rest->state(), rest->why());
+    if (rest->state() == State::kFailed) failures_->note(in_words(rest->why()), this);
+    if (on_end_) on_end_();
+  }
+
+  Communicator& group_;  // while it is not queued
+  const Rank rank_;
+  const std::shared_ptr<Failures> failures_;
+  CallOnGpu what_;
+  std::vector<int64_t> shape_;
+  const Deadline deadline_;
+  std::atomic<bool> given_up_{false};
+  const std::function<bool()> stop_;
+  const std::function<void()> on_end_;
+  std::mutex beginning_;      // held by begin()
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  bool queued_ = false, left_alone_ = false;
+  mutable bool heard_ = false;               // outcome_, by somebody
+  Status outcome_;                           // once it is queued
+  std::shared_ptr<StartedDeviceCall> rest_;  // what the GPU does; null: nothing is left to be done
+};
+
+}  // namespace pc

@@ -1,0 +1,440 @@
+#include "gpu/direct_messages.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "base/start_thread.h"
+#include "comm/arguments.h"
+#include "failure/descriptor.h"
+#include "gpu/staging/device_arguments.h"
+#include "gpu/direct_message_call.h"
+#include "operation/plain_bytes.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/host_wait.h"
+
+namespace pc {
+
+Result<std::shared_ptr<DirectMessages>> DirectMessages::create(
+    Communicator& group, MessageLines& lines, const std::shared_ptr<const cuda::Driver>& driver, int device) {
+  PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver, device));
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> staged,
+                      StagedCalls::create(group, driver, device, group.timeout_s()));
+  return std::shared_ptr<DirectMessages>(
+      new DirectMessages(group, lines, std::move(context), std::move(stream), std::move(staged)));
+}
+
+DirectMessages::DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context,
+                               cuda::Stream stream, std::shared_ptr<StagedCalls> staged)
+    : group_(group),
+      lines_(lines),
+      context_(std::move(context)),
+      stream_(std::move(stream)),
+      events_(context_),
+      staged_(std::move(staged)),
+      failures_(std::make_shared<Failures>(group)) {}
+
+DirectMessages::~DirectMessages() {
+  abort();
+  for (Thread& each : threads_) each.thread.join();
+  failures_->close();
+}
+
+void DirectMessages::abort() { stopping_ = true; }
+
+// Both ranks of a message say the same of it: it is not known here where the other's array lies.
+bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
+  return data.list == nullptr && data.layout == nullptr && data.nbytes() > kEagerBytes &&
+         group_.gpus_may_join().is_ok();
+}
+
+Status DirectMessages::take_failure() { return failures_->take(); }
+
+Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
+  PC_TRY(take_failure());
+  if (call.call.kind == UserCall::Kind::kSendrecv) return sendrecv(call, timeout_s, has_stream);
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
+  return run_until(call, Deadline::after(seconds), has_stream);
+}
+
+Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool has_stream) {
+  const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) -> Status {
+    if (!has_stream || !way.is_in_stream_order(made.call)) return way.run(made, left_s, has_stream);
+    const auto queued = std::make_shared<Call>(*this, call, deadline, nullptr);
+    PC_TRY(queued->begin(way, made, left_s, true));
+    queued->set_queued(Status::ok());
+    return Status::ok();
+  };
+  return make(call, {deadline, nullptr, launch});
+}
+
+// Also brings it into the form that executors expect.
+Status DirectMessages::check(CallOnGpu& call) const {
+  PC_TRY(check_on_gpu(call.call, context_.ordinal(), group_));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.call.request.stream)));
+  if (!captured) return Status::ok();
+  return Status(Code::kUnsupported, "a message cannot be captured into a CUDA graph: make it outside");
+}
+
+Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
+  CallOnGpu checked = call;
+  if (const Status may = check(checked); !may.is_ok()) {
+    if (call.call.found != nullptr) group_.put_back(*call.call.found);
+    return may;
+  }
+  const Request& request = checked.call.request;
+  const bool is_own = request.root == group_.rank();  // a message to this rank itself
+  switch (checked.call.kind) {
+    case UserCall::Kind::kSend:
+      if (!is_own && may_be_offered(request.in)) return send(checked, how);
+      break;
+    case UserCall::Kind::kRecv: {
+      if (is_own || !may_be_offered(request.out)) break;
+      MessagePlace place = checked.call.place;
+      place.stop = how.stop;
+      PC_ASSIGN_OR_RETURN(
+          const FoundMessage found,
+          group_.find({{}, request.root, checked.call.tag, request.site, 0, place}, how.left_s()));
+      checked.call.place = {MessagePart::kWhole, found.number};
+      return recv(checked, found, how);
+    }
+    case UserCall::Kind::kRecvFound: return recv(checked, *checked.call.found, how);
+    case UserCall::Kind::kSendrecv:
+    case UserCall::Kind::kCollective: return Status(Code::kInternal, "this call is no message of one way");
+  }
+  return through_host(checked, how, how.left_s());
+}
+
+Status DirectMessages::through_host(const CallOnGpu& call, const Making& how, double timeout_s) {
+  CallOnGpu made = call;
+  made.call.place.stop = how.stop;
+  return staged_->run(made, timeout_s);
+}
+
+WaitContext DirectMessages::context_of(const Making& how, double seconds) const {
+  WaitContext context = group_.waiting_until(Deadline::after(seconds));
+  if (how.stop != nullptr) context.interrupted = how.stop;
+  return context;
+}
+
+namespace {
+
+// The message as a call of its line.
+CallOnGpu on_line(const CallOnGpu& message, bool sends) {
+  CallOnGpu made;
+  made.keeps = message.keeps;
+  Request& request = made.call.request;
+  const Request& theirs = message.call.request;
+  request.collective = Collective::kBroadcast;
+  request.root = 0;
+  request.stream = theirs.stream;
+  request.site = theirs.site;
+  if (!sends) {
+    request.out = theirs.out;
+    return made;
+  }
+  request.in = theirs.in;
+  request.out = {const_cast<std::byte*>(theirs.in.data), theirs.in.count, theirs.in.dtype, theirs.in.device};
+  return made;  // in place, so it is only read
+}
+
+}  // namespace
+
+Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
+  const Request& request = call.call.request;
+  const std::span<const Rank> world = group_.world_ranks();
+  const std::shared_ptr<MessageLine> line =
+      lines_.between(world[static_cast<std::size_t>(group_.rank())],
+                     world[static_cast<std::size_t>(request.root)], context_.ordinal());
+  if (line == nullptr) return through_host(call, how, how.left_s());
+  MessagePlace place = call.call.place;
+  place.part = MessagePart::kOffer;
+  place.stop = how.stop;
+  uint64_t number = 0;
+  const Status said = group_.offer(
+      {request.in, request.root, call.call.tag, request.site, call.call.shape, request.bundle, place},
+      how.left_s(), &number);
+  if (!said.is_ok()) {
+    if (number != 0) {  // the other rank may have heard it
+      let_answer_come(call, number);
+      (void)say(call, number, MessageGo::given_up(said));
+    }
+    return said;
+  }
+  bool said_go = false;
+  const Status sent = offered(call, *line, number, how, &said_go);
+  if (!sent.is_ok() && sent.code() != Code::kMismatch && !said_go)
+    (void)say(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
+  return sent;
+}
+
+Status DirectMessages::say(const CallOnGpu& call, uint64_t number, const MessageGo& go) {
+  const Request& request = call.call.request;
+  return group_.send({bytes_of(go),
+                      request.root,
+                      call.call.tag,
+                      request.site,
+                      {},
+                      0,
+                      {MessagePart::kGo, number, nullptr, &request.in}},
+                     kOfferGraceS);
+}
+
+// Nobody waits for the answer any more, which may still come.
+void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
+  const auto kept =
+      std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), call.call.request.in);
+  (void)group_.begin_recv({room_in(kept->first),
+                           call.call.request.root,
+                           call.call.tag,
+                           nullptr,
+                           0,
+                           {MessagePart::kAnswer, number, nullptr, &kept->second}},
+                          {-1, [kept](const Status&) {}});
+}
+
+Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how,
+                               bool* said_go) {
+  const Request& request = call.call.request;
+  MessageAnswer answer;
+  const Status heard = group_.recv({room_in(answer),
+                                    request.root,
+                                    call.call.tag,
+                                    request.site,
+                                    0,
+                                    {MessagePart::kAnswer, number, how.stop, &request.in}},
+                                   how.left_s());
+  if (!heard.is_ok()) return let_answer_come(call, number), heard;
+  if (answer.word == MessageAnswer::Word::kRefused)
+    return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
+                                       ", this rank sends " +
+                                       array_text(request.in.dtype, request.in.count, nullptr))
+        .with_rank(group_.rank())
+        .with_peer(request.root)
+        .with_operation(text_of(call.call));
+  if (answer.word == MessageAnswer::Word::kThroughHost) {  // the go goes before the data
+    CallOnGpu data = call;
+    data.call.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
+    return through_host(data, how, how.left_s());
+  }
+  const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
+  const auto launch = [&]() -> Status {
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
+                        lines_.way_of(line, request.stream, how.agreed_s()));
+    return how.launch(*way, on_line(call, true), how.agreed_s());
+  };
+  const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
+  return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_.rank());
+}
+
+Status DirectMessages::recv(CallOnGpu& call, const FoundMessage& found, const Making& how) {
+  if (found.is_offer) return take(call, found, how);
+  bool used = false;
+  call.call.place.used = &used;
+  const Status received = through_host(call, how, how.left_s());
+  if (!used) group_.put_back(found);
+  return received;
+}
+
+Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, const Making& how) {
+  CallOnGpu made = call;
+  made.call.kind = UserCall::Kind::kRecv;
+  made.call.request.root = found.peer;
+  made.call.tag = found.tag;
+  const Request& request = made.call.request;
+  const ConstBuffer array = request.out;
+  PC_TRY(
+      group_.take_offer(found, array, call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
+  const std::span<const Rank> world = group_.world_ranks();
+  std::shared_ptr<MessageLine> line;
+  if (may_be_offered(array))
+    line = lines_.between(world[static_cast<std::size_t>(found.peer)],
+                          world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
+  const MessageAnswer answer{
+      line == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
+  PC_TRY(group_.send({bytes_of(answer),
+                      found.peer,
+                      found.tag,
+                      request.site,
+                      {},
+                      0,
+                      {MessagePart::kAnswer, found.number, nullptr, &array}},
+                     kOfferGraceS));
+  MessageGo go;
+  const Status heard = group_.recv({room_in(go),
+                                    found.peer,
+                                    found.tag,
+                                    request.site,
+                                    0,
+                                    {MessagePart::kGo, found.number, how.stop, &array}},
+                                   how.agreed_s());
+  if (!heard.is_ok()) {  // the sender may count on this rank
+    if (line != nullptr) (void)line->end(heard);
+    if (line == nullptr) group_.refuse_data(found.peer, found.tag, found.number);
+    return heard;
+  }
+  PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made.call)));
+  if (line == nullptr) {
+    bool used = false;
+    made.call.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
+    const Status received = through_host(made, how, how.agreed_s());
+    if (!used) group_.refuse_data(found.peer, found.tag, found.number);
+    return received;
+  }
+  const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
+                        lines_.way_of(*line, request.stream, how.agreed_s()));
+    return how.launch(*way, on_line(made, false), how.agreed_s());
+  });
+  return received.is_ok() ? received : words_of(received, made.call, text_of(made.call), group_.rank());
+}
+
+// Both ways at once: what is sent goes on by itself.
+Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream) {
+  CallOnGpu checked = call;
+  PC_TRY(check_on_gpu(checked.call, context_.ordinal(), group_));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
+  const Deadline deadline = Deadline::after(seconds);
+  const Request& request = checked.call.request;
+  const bool is_small = !may_be_offered(request.in) && !may_be_offered(request.out);
+  if (is_small || request.root == group_.rank()) return staged_->run(call, seconds);
+  CallOnGpu out = checked, in = checked;
+  out.call.kind = UserCall::Kind::kSend;
+  out.call.request.out = {};
+  in.call.kind = UserCall::Kind::kRecv;
+  in.call.request.in = {};
+  in.call.request.root = checked.call.source;
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> sending, begin(out, seconds));
+  const Status received = run_until(in, deadline, has_stream);
+  // What failed here does not change what the other rank expects.
+  std::optional<Status> sent;
+  if (received.code() != Code::kInterrupted && has_stream) {
+    sent = sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream));
+  } else if (received.code() != Code::kInterrupted) {
+    const Status ended = sending->wait(-1);
+    if (ended.is_ok() || sending->state() == StartedDeviceCall::State::kFailed) sent = ended;
+  }
+  if (!sent) sent = given_up(*sending);
+  return received.is_ok() ? *sent : received;
+}
+
+// The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
+Status DirectMessages::given_up(StartedDeviceCall& sending) {
+  const Deadline soon = Deadline::after(2 * kOfferGraceS);
+  if (auto* const own = dynamic_cast<Call*>(&sending)) {
+    own->give_up();
+    (void)own->until_queued(soon, true);
+  }
+  const Status ended = sending.wait(std::max(soon.remaining_s(), 0.0));
+  return ended.is_ok() ? Status(Code::kInterrupted, "interrupted") : ended;
+}
+
+Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context) const {
+  PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(
+                                             [&]() -> Result<bool> {
+                                               PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current,
+                                                                   context_.enter());
+                                               return cuda::is_reached(context_.driver(), made);
+                                             },
+                                             {context}));
+  switch (end) {
+    case WaitEnd::kReady: return Status::ok();
+    case WaitEnd::kAborted: return group_.alive();
+    case WaitEnd::kInterrupted:
+      return Status(Code::kNotInitialized, "the group of this call was closed");  // stop_
+    case WaitEnd::kTimeout: break;
+  }
+  return Status(Code::kTimeout, "what makes its array has not ended on the GPU").with_rank(group_.rank());
+}
+
+Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu& call, double timeout_s,
+                                                                 std::function<void()> on_end) {
+  PC_TRY(take_failure());
+  CallOnGpu checked = call;
+  PC_TRY(check(checked));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
+  const bool sends = checked.call.kind == UserCall::Kind::kSend;
+  Request& request = checked.call.request;
+  if (!may_be_offered(sends ? request.in : ConstBuffer(request.out)))
+    return staged_->begin(call, seconds, std::move(on_end));
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent made, events_.take());
+  {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+    PC_TRY(cuda::record(context_.driver(), made.get(), static_cast<cuda::CUstream>(request.stream)));
+  }
+  request.stream = stream_.get();
+  const auto started = std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(on_end));
+  PC_TRY(group_.may_call());
+  PC_TRY(start(started, std::move(made)));
+  return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+// Its number is taken here, so that messages come in the order of their calls.
+Status DirectMessages::start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made) {
+  const UserCall& what = call->what().call;
+  const bool sends = what.kind == UserCall::Kind::kSend;
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
+  join_ended();
+  const uint64_t number = group_.take_number(what.request.root, what.tag, sends);
+  const auto make_it = [this, call, sends, number,
+                        event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
+    const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
+      return call->begin(way, made, left_s, false);
+    };
+    const Making how{call->deadline(), call->stop(), launch};
+    bool used = false;
+    CallOnGpu made = call->what();
+    made.call.place = {MessagePart::kWhole, number, how.stop, nullptr, &used};
+    Status outcome = until_made(event->get(), context_of(how, how.left_s()));
+    if (outcome.is_ok()) outcome = make(made, how);
+    if (!used) group_.give_back(made.call.request.root, made.call.tag, sends, number);
+    call->set_queued(outcome);
+  };
+  std::thread thread;
+  const Status started =
+      start_thread(thread, "pc-gpu-message", "starting the thread of a message between GPUs", make_it);
+  if (!started.is_ok()) {
+    group_.give_back(what.request.root, what.tag, sends, number);
+    return started;
+  }
+  threads_.push_back({std::move(thread), call});
+  return Status::ok();
+}
+
+void DirectMessages::join_ended() {
+  for (auto each = threads_.begin(); each != threads_.end();) {
+    if (!each->call->is_queued()) {
+      ++each;
+      continue;
+    }
+    each->thread.join();
+    each = threads_.erase(each);
+  }
+}
+
+Status DirectMessages::close(double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  Status first;
+  std::vector<std::shared_ptr<Call>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Thread& each : threads_)
+      if (!each.call->is_queued()) all.push_back(each.call);
+  }
+  for (const std::shared_ptr<Call>& each : all) {
+    const std::optional<Status> queued = each->until_queued(deadline);
+    const Status ended = queued.value_or(Status(Code::kTimeout, "a message is still under way"));
+    if (first.is_ok()) first = ended.is_ok() ? ended : ended.with_operation(each->operation());
+  }
+  const Status staged = staged_->close(std::max(deadline.remaining_s(), 0.0));
+  const Status unheard = take_failure();
+  return !first.is_ok() ? first : !staged.is_ok() ? staged : unheard;
+}
+
+}  // namespace pc

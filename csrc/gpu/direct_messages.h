@@ -1,0 +1,95 @@
+// Messages of one group between arrays on GPUs. Small ones, lists, and what has no line (message_line.h) go through the host, as
+// messages of the group; the others are offered (offered_message.h), and if the receiver's array lies on a GPU too, go by the line.
+//
+// So a receiver never knows what comes before it has found it, nor a sender where its message goes before it has an answer: a large
+// send waits for its receiver, as it does on the CPU. What is begun and goes on by itself has a thread until it is queued on the GPU,
+// which first waits until its array has been made: so what it queues on a line waits for nothing but the other rank.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "gpu/message_line.h"
+#include "gpu/staging/staged_calls.h"
+#include "gpu/staging/started_device_call.h"
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/stream.h"
+
+namespace pc {
+
+// Thread-safety: all methods. The group and the lines must outlive it.
+class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
+ public:
+  static Result<std::shared_ptr<DirectMessages>> create(Communicator& group, MessageLines& lines,
+                                                        const std::shared_ptr<const cuda::Driver>& driver,
+                                                        int device);
+  ~DirectMessages();  // abort() comes first where close() has failed
+  DirectMessages(const DirectMessages&) = delete;
+  DirectMessages& operator=(const DirectMessages&) = delete;
+
+  Communicator& group() const { return group_; }
+  // As GroupOnGpus::run() and begin().
+  Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
+  Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
+                                                   std::function<void()> on_end = {});
+  // Of a message that was queued on the GPU, and failed there afterwards: who makes the next call raises it. Once.
+  Status take_failure();
+  Status close(double timeout_s);
+  void abort();  // who waits for another rank gives up soon
+
+ private:
+  class Failures;
+  class Call;
+  // Queues a broadcast of a line.
+  using Launch = std::function<Status(GroupOnGpus& way, const CallOnGpu& call, double timeout_s)>;
+  struct Making {  // one message, which this thread makes
+    Deadline deadline;
+    const std::function<bool()>* stop = nullptr;  // MessagePlace
+    const Launch& launch;
+    double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
+    double agreed_s() const { return std::max(left_s(), kOfferGraceS); }  // once the other rank counts on it
+  };
+  DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
+                 std::shared_ptr<StagedCalls> staged);
+  bool may_be_offered(const ConstBuffer& data) const;
+  Status check(CallOnGpu& call) const;
+  Status run_until(const CallOnGpu& call, Deadline deadline, bool has_stream);
+  Status make(const CallOnGpu& call, const Making& how);
+  Status through_host(const CallOnGpu& call, const Making& how, double timeout_s);
+  WaitContext context_of(const Making& how, double seconds) const;
+  Status send(const CallOnGpu& call, const Making& how);
+  Status say(const CallOnGpu& call, uint64_t number, const MessageGo& go);
+  void let_answer_come(const CallOnGpu& call, uint64_t number);
+  Status offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
+  Status recv(CallOnGpu& call, const FoundMessage& found, const Making& how);
+  Status take(const CallOnGpu& call, const FoundMessage& found, const Making& how);
+  Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
+  static Status given_up(StartedDeviceCall& sending);
+  Status until_made(cuda::CUevent made, const WaitContext& context) const;
+  Status start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made);
+  void join_ended();  // mutex_ held
+
+  Communicator& group_;
+  MessageLines& lines_;
+  const cuda::Context context_;
+  const cuda::Stream stream_;  // of what has no stream of its own any more: nothing is queued on it
+  cuda::EventPool events_;
+  const std::shared_ptr<StagedCalls> staged_;
+  const std::shared_ptr<Failures> failures_;  // with its calls
+  std::atomic<bool> stopping_{false};
+
+  struct Thread {
+    std::thread thread;
+    std::shared_ptr<Call> call;
+  };
+  std::mutex mutex_;  // guards what follows
+  std::list<Thread> threads_;
+};
+
+}  // namespace pc

@@ -1,0 +1,449 @@
+#include "gpu/ipc/peer_executor.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <span>
+#include <utility>
+
+#include "base/start_thread.h"
+#include "failure/descriptor.h"
+#include "gpu/staging/device_arguments.h"
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/host_wait.h"
+#include "gpu/cuda/stream.h"
+
+namespace pc {
+namespace {
+
+// The user's own group compares the ranks until the deadline of the call, and says who is missing; who waits too long for its own
+// array says that. Others hear it meanwhile.
+constexpr double kAfterwards_s = 0.5;
+
+}  // namespace
+
+// What a rank tells the others of its part in a call. Plain data, exchanged as bytes by ranks of one version of this library.
+struct PeerExecutor::Card {
+  uint64_t call = 0;  // a digest of what must be equal on all
+  PeerArray in, out;
+  // Of an alltoall with uneven parts.
+  uint64_t counts[device::kMostSources] = {}, recv_counts[device::kMostSources] = {};
+  uint32_t is_uneven = 0;
+  uint32_t out_of_reach = 0;  // not 0: nobody reaches its arrays, so all go through the host
+};
+
+struct PeerExecutor::Gpu {
+  Gpu(const cuda::Context& context, cuda::Stream made, PeerMemory peers, cuda::Mover moves)
+      : stream(std::move(made)),
+        events(context),
+        memory(std::move(peers)),
+        scratch(context),
+        mover(std::move(moves)) {}
+  cuda::Stream stream;
+  cuda::EventPool events;
+  PeerMemory memory;
+  PeerScratch scratch;
+  cuda::Mover mover;
+  std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
+  std::vector<std::shared_ptr<const void>> kept =
+      {};  // of a call that went wrong, which others may still make
+};
+
+class PeerExecutor::Work final : public cuda::DeviceWork {
+ public:
+  Work(const cuda::DeviceCall& call, Deadline deadline, cuda::EventPool::Lent begin)
+      : deadline_(deadline),
+        request_(call.request),
+        counts_(call.request.counts.begin(), call.request.counts.end()),
+        recv_counts_(call.request.recv_counts.begin(), call.request.recv_counts.end()),
+        keeps_(call.keeps),
+        begin_(std::move(begin)) {
+    if (request_.in.list != nullptr) keep(in_list_, request_.in.list);
+    if (request_.out.list == call.request.in.list) {
+      request_.out.list = request_.in.list;
+    } else if (request_.out.list != nullptr) {
+      keep(out_list_, request_.out.list);
+    }
+    request_.counts = counts_;
+    request_.recv_counts = recv_counts_;
+    request_.label = {};
+  }
+  Status precede(cuda::CUstream /*stream*/) override {
+    PC_ASSIGN_OR_RETURN(const WaitEnd end, wait_on_host({Deadline(TimePoint::max())}));
+    return end == WaitEnd::kReady ? Status::ok() : Status(Code::kInterrupted, "interrupted");
+  }
+  Result<WaitEnd> wait_on_host(const WaitContext& context) override {
+    const auto has_ended = [this]() -> Result<bool> {
+      const std::optional<Status> how = outcome();
+      return how && !how->is_ok() ? Result<bool>(*how) : Result<bool>(how.has_value());
+    };
+    cuda::HostWait wait{context};
+    wait.nap = [this](std::chrono::microseconds nap) {
+      std::unique_lock lock(mutex_);
+      ended_.wait_for(lock, nap, [this] { return outcome_.has_value(); });
+    };
+    return cuda::wait_on_host(has_ended, wait);
+  }
+  std::optional<Status> outcome() const override {
+    const std::lock_guard lock(mutex_);
+    return outcome_;
+  }
+  std::optional<Status> seen() const override { return outcome(); }
+  bool in_graph() const override { return false; }
+  bool is_refused() const override { return refused_; }
+  bool give_up() override {
+    Stage waiting = Stage::kWaiting;
+    return stage_.compare_exchange_strong(waiting, Stage::kGivenUp) || waiting == Stage::kGivenUp;
+  }
+
+ private:
+  enum class Stage : uint8_t { kWaiting, kBegun, kGivenUp };
+  // False: it has been given up.
+  bool begin() {
+    Stage waiting = Stage::kWaiting;
+    return stage_.compare_exchange_strong(waiting, Stage::kBegun);
+  }
+
+  friend class PeerExecutor;
+  // The caller's may be gone by then.
+  static void keep(std::unique_ptr<const Scattered>& kept, const Scattered*& list) {
+    kept = std::make_unique<const Scattered>(*list);
+    list = kept.get();
+  }
+  void end(const Status& how) {
+    {
+      const std::lock_guard lock(mutex_);
+      outcome_ = how;
+    }
+    ended_.notify_all();
+  }
+  const Deadline deadline_;
+  Request request_;
+  std::unique_ptr<const Scattered> in_list_, out_list_;
+  const std::vector<uint64_t> counts_, recv_counts_;
+  std::shared_ptr<const void> keeps_;  // changed by the thread alone
+  const cuda::EventPool::Lent begin_;  // what makes its arrays is done
+  std::atomic<Stage> stage_{Stage::kWaiting};
+  std::atomic<bool> refused_{false};
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable ended_;
+  std::optional<Status> outcome_;
+};
+
+Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::Context& context,
+                                                                   Parts parts) {
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  auto gpu =
+      std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory), std::move(parts.mover));
+  std::unique_ptr<PeerExecutor> made(new PeerExecutor(context, std::move(parts), std::move(gpu)));
+  PC_TRY(start_thread(made->thread_, "pc-gpu-peers", "starting the thread that moves arrays between peers",
+                      [raw = made.get()] { raw->run(); }));
+  return std::unique_ptr<cuda::DeviceExecutor>(std::move(made));
+}
+
+PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
+    : context_(context),
+      can_reduce_(std::move(parts.can_reduce)),
+      movers_(std::move(parts.movers)),
+      line_(*parts.line),
+      abandoned_(std::move(parts.abandoned)),
+      log_(parts.log),
+      gpu_(std::move(gpu)) {}
+
+PeerExecutor::~PeerExecutor() {
+  abort(Status(Code::kNotInitialized, "the group of this call was closed"), 0);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  // Freeing would wait for the GPU, or give memory to others that a late rank still writes.
+  if (is_busy_ || in_use_) abandoned_->add(std::shared_ptr<const Gpu>(std::move(gpu_)));
+}
+
+double PeerExecutor::grace_s() const { return 2 * kAfterwards_s; }
+
+Status PeerExecutor::can(const Request& request) const {
+  if (!moves_data(request.collective))
+    return Status(Code::kUnsupported, "a barrier moves nothing on the GPU");
+  return reduces(request.collective) ? can_reduce_ : Status::ok();
+}
+
+Status PeerExecutor::ready(cuda::DeviceCall& call) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  if (!captured) return gpu_->events.reserve(1);
+  return Status(Code::kUnsupported,
+                "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
+                "graph: make it outside");
+}
+
+Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::DeviceCall& call,
+                                                               const WaitContext& context) {
+  PC_TRY(can(call.request));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent begin, gpu_->events.take());
+  PC_TRY(cuda::record(context_.driver(), begin.get(), static_cast<cuda::CUstream>(call.request.stream)));
+  const auto work = std::make_shared<Work>(call, context.deadline, std::move(begin));
+  {
+    const std::lock_guard lock(mutex_);
+    PC_TRY(failure_);
+    queue_.push_back(work);
+  }
+  changed_.notify_all();
+  return std::shared_ptr<cuda::DeviceWork>(work);
+}
+
+std::size_t PeerExecutor::running() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+void PeerExecutor::abort(const Status& why, uint32_t /*last*/) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.is_ok()) failure_ = why;
+  }
+  line_.abort(why);
+  changed_.notify_all();
+}
+
+Status PeerExecutor::close(const WaitContext& context) {
+  const auto is_idle = [this]() -> Result<bool> { return running() == 0; };
+  PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(is_idle, {context}));
+  if (end == WaitEnd::kReady) return Status::ok();
+  return Status(Code::kTimeout, "a call between ranks that share a GPU has not ended: abort it");
+}
+
+void PeerExecutor::run() {
+  (void)prctl(PR_SET_TIMERSLACK, 1UL);  // its naps are as short as they say, not 50 us longer
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::shared_ptr<Work> work = queue_.front();
+    Status how = failure_;
+    lock.unlock();
+    if (how.is_ok()) how = make(*work);
+    lock.lock();
+    if (!failure_.is_ok() && !how.is_ok()) {
+      how = failure_;
+      work->refused_ = false;
+    }
+    if (failure_.is_ok() && !work->is_refused()) failure_ = how;
+    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);  // let go before anybody hears
+    if (in_use_) gpu_->kept.push_back(std::move(keeps));
+    work->end(how);
+    queue_.pop_front();
+  }
+}
+
+Status PeerExecutor::make(Work& work) {
+  const Request& request = work.request_;
+  PC_TRY(until_reached(work.begin_.get(), line_.waiting_until(work.deadline_),
+                       "what makes its array has not ended on the GPU"));
+  const Deadline deadline = Deadline::after(kAfterwards_s, work.deadline_.when());
+  const WaitContext context = line_.waiting_until(deadline);
+  const bool is_reached = gpu_->memory.shows(request.in) && gpu_->memory.shows(request.out);
+  Request within_reach = is_reached ? request : Request();
+  if (!is_reached) {
+    PC_TRY(queue(context, [&](cuda::CUstream stream) {
+      const Result<Request> made = gpu_->scratch.stand_in(request, gpu_->memory, stream);
+      if (made.is_ok()) within_reach = made.value();
+      return Status::ok();  // else there is no memory for it
+    }));
+  }
+  PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
+  const auto out_of_reach =
+      std::find_if(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; });
+  // A card may be here though its rank has given the call up since. So all say once more that they are in it.
+  if (!work.begin()) return Status(Code::kAborted, "the call was interrupted before all ranks were in it");
+  in_use_ = true;
+  PC_TRY(meet("all ranks are in a call between GPUs", deadline));
+  if (out_of_reach != cards.end()) {
+    if (line_.rank() == 0 && !std::exchange(warned_, true))
+      log_.warning("a call of ranks that share a GPU goes through the host: rank " +
+                   std::to_string(out_of_reach - cards.begin()) + " has no memory there that others reach");
+    PC_ASSIGN_OR_RETURN(const std::string lack, lack_on_host(work, deadline));
+    if (!lack.empty()) {
+      gpu_->memory.let_go();
+      in_use_ = false;
+      work.refused_ = true;
+      return Status(Code::kSystem, lack);
+    }
+    PC_TRY(stage(work));
+  } else {
+    PC_TRY(move(request, cards, context));
+    PC_TRY(meet("all have moved arrays on the GPU", deadline));
+    if (!is_reached) {
+      PC_TRY(queue(context, [&](cuda::CUstream stream) {
+        return gpu_->scratch.give_back(request, within_reach, line_.rank(), stream);
+      }));
+    }
+  }
+  gpu_->memory.let_go();
+  in_use_ = false;
+  return Status::ok();
+}
+
+// Waits until the GPU has done what `what` queues.
+Status PeerExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
+  is_busy_ = true;
+  PC_TRY(what(gpu_->stream.get()));
+  PC_TRY(cuda::record(context_.driver(), end.get(), gpu_->stream.get()));
+  PC_TRY(until_reached(end.get(), context, "the GPU has not moved the arrays"));
+  is_busy_ = false;
+  return Status::ok();
+}
+
+Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
+                          const WaitContext& context) {
+  if (movers_[static_cast<std::size_t>(line_.rank())] != line_.rank()) return Status::ok();
+  std::vector<PeerArrays> arrays;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    PC_ASSIGN_OR_RETURN(const std::byte* const in, gpu_->memory.reach(static_cast<Rank>(rank), card.in));
+    PC_ASSIGN_OR_RETURN(std::byte* const out, gpu_->memory.reach(static_cast<Rank>(rank), card.out));
+    arrays.push_back({in, out});
+    if (card.is_uneven == 0) continue;
+    arrays.back().counts = std::span(card.counts).first(cards.size());
+    arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
+  }
+  const DType dtype = elements_of(request, line_.size()).dtype;
+  PC_TRY(line_.alive());  // opening may have taken long, and who has given this call up wants its arrays back
+  if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
+  return queue(context, [&](cuda::CUstream stream) -> Status {
+    for (const PeerMove& move : peer_moves(request, line_.rank(), movers_, arrays)) {
+      const std::vector<const void*> from(move.from.begin(), move.from.end());
+      const std::vector<void*> to(move.to.begin(), move.to.end());
+      PC_TRY(move.reduces ? gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream)
+                          : gpu_->mover.copy(to, from[0], move.count * size_of(dtype), stream));
+    }
+    return Status::ok();
+  });
+}
+
+Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {
+  PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(
+                                             [&]() -> Result<bool> {
+                                               PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current,
+                                                                   context_.enter());
+                                               return cuda::is_reached(context_.driver(), event);
+                                             },
+                                             {context}));
+  switch (end) {
+    case WaitEnd::kReady: return Status::ok();
+    case WaitEnd::kAborted: PC_TRY(line_.alive()); break;
+    case WaitEnd::kInterrupted:
+    case WaitEnd::kTimeout: break;
+  }
+  return Status(Code::kTimeout, what).with_rank(line_.rank());
+}
+
+// `within_reach`: the same call of arrays that others reach, or none.
+PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& within_reach) {
+  Card card;
+  const Elements elements = elements_of(request, line_.size());
+  // With the parts: whoever moves for others goes by its own counts.
+  const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
+                           "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
+                           "/" + std::to_string(parts_of(request));
+  card.call = fnv1a(what) + (knows_size(request) ? elements.count : 0);
+  const Result<PeerArray> in = gpu_->memory.export_array(within_reach.in);
+  const Result<PeerArray> out = gpu_->memory.export_array(within_reach.out);
+  const bool has_all = is_there(request.in) == is_there(within_reach.in) &&
+                       is_there(request.out) == is_there(within_reach.out);
+  card.out_of_reach = has_all && in.is_ok() && out.is_ok() ? 0 : 1;
+  if (card.out_of_reach != 0) return card;
+  card.in = in.value();
+  card.out = out.value();
+  if (request.collective != Collective::kAlltoall || request.counts.empty()) return card;
+  card.is_uneven = 1;
+  std::copy(request.counts.begin(), request.counts.end(), card.counts);
+  std::copy(request.recv_counts.begin(), request.recv_counts.end(), card.recv_counts);
+  return card;
+}
+
+Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
+  std::vector<Card> all(static_cast<std::size_t>(line_.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = "where arrays lie on the GPU";
+  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  for (std::size_t a = 0; a < all.size(); ++a) {
+    const std::string rank = "rank " + std::to_string(a);
+    if (all[a].call != all[0].call)
+      return Status(Code::kMismatch, rank + " makes another call on the GPU than rank 0");
+    if (all[a].is_uneven != all[0].is_uneven)
+      return Status(Code::kMismatch, "of " + rank + " and rank 0 only one gives counts");
+    for (std::size_t b = 0; b < all.size(); ++b) {
+      if (all[a].counts[b] != all[b].recv_counts[a])
+        return Status(Code::kMismatch, rank + " sends rank " + std::to_string(b) + " " +
+                                           std::to_string(all[a].counts[b]) + " elements, which expects " +
+                                           std::to_string(all[b].recv_counts[a]));
+    }
+  }
+  return all;
+}
+
+Status PeerExecutor::meet(const char* label, Deadline deadline) {
+  Request request;
+  request.collective = Collective::kBarrier;
+  request.label = label;
+  return line_.run(request, std::max(deadline.remaining_s(), 0.0));
+}
+
+CallOnGpu PeerExecutor::staged(const Work& work) const {
+  CallOnGpu call;
+  call.call.request = work.request_;
+  call.call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
+  return call;
+}
+
+// Which rank has no pinned memory for the call, and why: the same words on all ranks. Empty: all have it.
+Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadline) {
+  struct Room {
+    char why_not[232] = {};
+  };
+  const auto reserve = [&]() -> Status {
+    if (gpu_->staged == nullptr) {
+      PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(),
+                                                            context_.ordinal(), line_.timeout_s()));
+    }
+    return gpu_->staged->reserve(staged(work).call);
+  };
+  Room mine;
+  const Status reserved = reserve();
+  if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
+  std::vector<Room> all(static_cast<std::size_t>(line_.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = "room on the host for a call between GPUs";
+  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].why_not[sizeof mine.why_not - 1] = '\0';
+    if (all[rank].why_not[0] == '\0') continue;
+    return "the call needs memory on the host, because not all of its arrays can be reached by the other "
+           "ranks, and rank " +
+           std::to_string(rank) + " has none: " + all[rank].why_not;
+  }
+  return std::string();
+}
+
+Status PeerExecutor::stage(const Work& work) {
+  return gpu_->staged->run(staged(work), std::max(work.deadline_.remaining_s(), 0.0));
+}
+
+}  // namespace pc

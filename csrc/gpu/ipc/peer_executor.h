@@ -1,0 +1,97 @@
+// Collectives of ranks that reach each other's arrays on GPUs: ranks that share one, which NCCL refuses. A thread makes the calls
+// of one group in their order:
+//
+//   waits for what makes the array | cards: where each lies | all are in it | a mover's moves (peer_moves.h) | all are through
+//                                    an allgather             a barrier       kernels or copies              a barrier
+//
+// Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
+// array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what
+// a dead rank leaves behind is no kernel that spins. The host waits for the end: docs/gpu.md.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "comm/communicator.h"
+#include "gpu/ipc/peer_memory.h"
+#include "gpu/ipc/peer_moves.h"
+#include "gpu/ipc/peer_scratch.h"
+#include "gpu/staging/staged_calls.h"
+#include "gpu/cuda/abandoned.h"
+#include "gpu/cuda/device_executor.h"
+#include "gpu/cuda/mover.h"
+
+namespace pc {
+
+// Thread-safety: all methods. Both groups must outlive it.
+class PeerExecutor final : public cuda::DeviceExecutor {
+ public:
+  struct Parts {
+    Communicator* line;  // of the same ranks, for this alone
+    PeerMemory memory;
+    cuda::Mover mover;
+    Status can_reduce;         // on all ranks
+    std::vector<Rank> movers;  // by rank: who moves for it
+    std::shared_ptr<Abandoned> abandoned;
+    Logger log;
+  };
+  static Result<std::unique_ptr<cuda::DeviceExecutor>> create(const cuda::Context& context, Parts parts);
+  ~PeerExecutor() override;
+
+  std::string_view name() const override { return "peers"; }
+  bool in_stream_order() const override { return false; }
+  double grace_s() const override;
+  Status can(const Request& request) const override;
+  Status ready(cuda::DeviceCall& call) override;
+  Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
+                                                   const WaitContext& context) override;
+  Status look_around() override { return Status::ok(); }  // what went wrong is the end of some call
+  std::size_t running() const override;
+  void abort(const Status& why, uint32_t last) override;
+  Status close(const WaitContext& context) override;
+
+ private:
+  class Work;
+  struct Card;
+  struct Gpu;
+  PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu);
+  void run();
+  Status make(Work& work);
+  Status move(const Request& request, const std::vector<Card>& cards, const WaitContext& context);
+  Status queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what);
+  Status until_reached(cuda::CUevent event, const WaitContext& context, const char* what);
+  Result<std::vector<Card>> exchange(const Card& mine, Deadline deadline);
+  Status meet(const char* label, Deadline deadline);
+  Card card_of(const Request& request, const Request& within_reach);
+  Result<std::string> lack_on_host(const Work& work, Deadline deadline);
+  CallOnGpu staged(const Work& work) const;
+  Status stage(const Work& work);
+
+  const cuda::Context context_;
+  const Status can_reduce_;
+  const std::vector<Rank> movers_;
+  Communicator& line_;
+  const std::shared_ptr<Abandoned> abandoned_;
+  const Logger log_;
+  std::unique_ptr<Gpu> gpu_;  // used by the thread alone, besides its events
+  bool is_busy_ = false;      // likewise: what this rank has queued may not have ended
+  bool in_use_ = false;       // likewise: some rank may use the arrays of a call
+  bool warned_ = false;       // likewise
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Work>> queue_;  // the first is being made
+  Status failure_;                           // ends every call
+  bool stopping_ = false;
+  std::thread thread_;  // set once
+};
+
+}  // namespace pc

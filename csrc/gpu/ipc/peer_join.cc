@@ -1,0 +1,222 @@
+#include "gpu/ipc/peer_join.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/ipc/peer_executor.h"
+#include "gpu/cuda/copy.h"
+#include "gpu/cuda/device.h"
+#include "gpu/cuda/host_wait.h"
+#include "gpu/cuda/memory.h"
+
+namespace pc {
+namespace {
+
+// Plain data, exchanged as bytes by ranks of one version of this library.
+struct Words {
+  char text[200] = {};
+  void say(const std::string& why) {  // the first counts; long ones are cut
+    if (text[0] == '\0') why.copy(text, sizeof text - 1);
+  }
+  std::string said() const { return {text, strnlen(text, sizeof text)}; }
+};
+struct Facts {
+  Words why_not, why_not_reduce;
+  char gpu[56] = {};  // its uuid
+  PeerArray shown;    // holds `token`
+  uint64_t token = 0;
+};
+
+Status not_in_reach(const std::string& why) {
+  return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
+}
+
+// What all know without asking.
+Status may_reach(const Communicator& group, const HostMap& hosts) {
+  if (hosts.count(group.world_ranks()) > 1) return not_in_reach("they are on several hosts");
+  if (group.size() <= device::kMostSources) return Status::ok();
+  return not_in_reach("they are " + std::to_string(group.size()) + ", and the kernels take " +
+                      std::to_string(device::kMostSources));
+}
+
+// Of each rank: the first rank of the world that is in its process; negative: it is this one.
+std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, bool by_handles) {
+  const auto first = [&](Rank world_rank) {
+    const auto same = [&its = hosts.ranks[static_cast<std::size_t>(world_rank)]](const HostMap::Entry& each) {
+      return each.pid == its.pid && each.pid_key == its.pid_key && each.host_key == its.host_key;
+    };
+    return static_cast<Rank>(std::find_if(hosts.ranks.begin(), hosts.ranks.end(), same) -
+                             hosts.ranks.begin());
+  };
+  const std::span<const Rank> world_ranks = group.world_ranks();
+  const Rank here = first(world_ranks[static_cast<std::size_t>(group.rank())]);
+  std::vector<Rank> processes;
+  for (const Rank each : world_ranks)
+    processes.push_back(first(each) == here && !by_handles ? -1 : first(each));
+  return processes;
+}
+
+// This rank's part of the trial.
+class Trial {
+ public:
+  static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes) {
+    PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_ASSIGN_OR_RETURN(cuda::Mover mover, cuda::Mover::create(context, means.kernels));
+    PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof(uint64_t)));
+    PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof(uint64_t)));
+    PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+    PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
+    PeerMemory memory(context, processes,
+                      means.mappings != nullptr ? means.mappings : std::make_shared<PeerMappings>());
+    return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown),
+                 std::move(page),    std::move(stream), std::move(end)};
+  }
+  Result<PeerArray> show(uint64_t token, const WaitContext& wait) {
+    std::memcpy(page.bytes().data(), &token, sizeof token);
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_TRY(cuda::copy_to_device(context.driver(), shown.at(), page.bytes(), stream.get()));
+    PC_TRY(settle(wait));
+    return memory.export_array({reinterpret_cast<const std::byte*>(shown.at()), sizeof token, DType::kU8});
+  }
+  Status read(Rank peer, const Facts& facts, const WaitContext& wait) {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
+    PC_ASSIGN_OR_RETURN(const std::byte* const there, memory.reach(peer, facts.shown));
+    PC_TRY(cuda::copy_to_host(context.driver(), page.bytes(), reinterpret_cast<cuda::CUdeviceptr>(there),
+                              stream.get()));
+    PC_TRY(settle(wait));
+    uint64_t token = 0;
+    std::memcpy(&token, page.bytes().data(), sizeof token);
+    return token == facts.token ? Status::ok()
+                                : Status(Code::kUnsupported, "what it shows holds something else here");
+  }
+
+  cuda::Context context;
+  PeerMemory memory;
+  cuda::Mover mover;
+  cuda::DeviceMemory shown;
+  cuda::PinnedMemory page;
+  cuda::Stream stream;
+  cuda::Event end;
+
+ private:
+  Status settle(const WaitContext& wait) {
+    PC_TRY(cuda::record(context.driver(), end.get(), stream.get()));
+    PC_ASSIGN_OR_RETURN(const WaitEnd how, cuda::wait_on_host(context.driver(), end.get(), {wait}));
+    return how == WaitEnd::kReady ? Status::ok()
+                                  : Status(Code::kTimeout, "the GPU does not copy 8 bytes in time");
+  }
+};
+
+template <class T>
+Result<std::vector<T>> from_all(Communicator& group, const T& mine, const char* label, Deadline deadline) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = label;
+  PC_TRY(group.run(request, std::max(deadline.remaining_s(), 0.0)));
+  return all;
+}
+
+Status all_show(const std::vector<Facts>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (const std::string why = all[rank].why_not.said(); !why.empty())
+      return not_in_reach(rank_text(static_cast<Rank>(rank)) + ": " + why);
+  }
+  return Status::ok();
+}
+
+// One rank of each GPU, which moves for all that share it.
+std::vector<Rank> movers_of(const std::vector<Facts>& all) {
+  std::vector<Rank> movers;
+  for (const Facts& each : all) {
+    const auto first = std::find_if(all.begin(), all.end(), [&](const Facts& other) {
+      return std::strncmp(other.gpu, each.gpu, sizeof each.gpu) == 0;
+    });
+    movers.push_back(static_cast<Rank>(first - all.begin()));
+  }
+  return movers;
+}
+
+Status can_all_reduce(const std::vector<Facts>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (const std::string why = all[rank].why_not_reduce.said(); !why.empty())
+      return unsupported(rank_text(static_cast<Rank>(rank)) + " cannot reduce on its GPU: " + why);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
+                                                         const PeerMeans& means, double timeout_s) {
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  PC_TRY(may_reach(group, runtime.hosts()));
+  const std::vector<Rank> processes = processes_of(group, runtime.hosts(), means.by_handles);
+  Facts facts;
+  facts.token = fnv1a(runtime.name() + "/" + std::to_string(group.rank()) + "/" +
+                      std::to_string(deadline.when().time_since_epoch().count()));
+  const WaitContext wait = group.waiting_until(deadline);
+  Result<Trial> trial = means.driver != nullptr
+                            ? Trial::create(means, processes)
+                            : Status(Code::kUnsupported, "the GPU's driver cannot be opened");
+  const Status shown = [&]() -> Status {
+    PC_TRY(trial.status());
+    PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::describe_device(*means.driver, means.device));
+    info.uuid.copy(facts.gpu, sizeof facts.gpu - 1);
+    if (const Status& reduces = trial.value().mover.can_reduce(); !reduces.is_ok())
+      facts.why_not_reduce.say(reduces.message());
+    PC_ASSIGN_OR_RETURN(facts.shown, trial.value().show(facts.token, wait));
+    return Status::ok();
+  }();
+  if (!shown.is_ok()) facts.why_not.say(shown.message());
+  PC_ASSIGN_OR_RETURN(const std::vector<Facts> all,
+                      from_all(group, facts, "what each rank shows of its GPU", deadline));
+  PC_TRY(all_show(all));
+
+  Status refused;  // by what all know; else what fails here is this rank's alone
+  auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
+    PC_ASSIGN_OR_RETURN(Communicator* const line, runtime.make_group_beside(group));
+    Words outcome;
+    for (std::size_t peer = 0; peer < all.size(); ++peer) {
+      const bool elsewhere =
+          processes[peer] < 0 && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
+      const Status read = elsewhere ? Status(Code::kUnsupported, "it is in this process and uses another GPU")
+                                    : trial.value().read(static_cast<Rank>(peer), all[peer], wait);
+      if (!read.is_ok()) outcome.say("of " + rank_text(static_cast<Rank>(peer)) + ": " + read.message());
+    }
+    trial.value().memory.let_go();
+    for (std::size_t peer = 0; peer < all.size(); ++peer)
+      trial.value().memory.close(static_cast<Rank>(peer), all[peer].shown);
+    PC_ASSIGN_OR_RETURN(const std::vector<Words> outcomes,
+                        from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+      if (const std::string why = outcomes[rank].said(); !why.empty())
+        return refused =
+                   not_in_reach(rank_text(static_cast<Rank>(rank)) + " does not reach the memory " + why);
+    }
+    PeerExecutor::Parts parts{line,
+                              std::move(trial.value().memory),
+                              std::move(trial.value().mover),
+                              can_all_reduce(all),
+                              movers_of(all),
+                              means.abandoned,
+                              means.log};
+    return PeerExecutor::create(trial.value().context, std::move(parts));
+  }();
+  if (joined.is_ok() || !refused.is_ok()) return joined;
+  // The others may wait for this rank in the trial, or in the first call.
+  const Status end = group.alive();
+  if (end.is_ok()) group.quit(joined.status());
+  if (!end.is_ok()) return end;
+  return joined.status().code() == Code::kUnsupported ? Status(Code::kInternal, joined.status().message())
+                                                      : joined.status();
+}
+
+}  // namespace pc

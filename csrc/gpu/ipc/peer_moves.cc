@@ -1,0 +1,152 @@
+#include "gpu/ipc/peer_moves.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace pc {
+namespace {
+
+// In elements.
+struct Stretch {
+  std::size_t begin = 0, count = 0;
+};
+
+// Pieces begin where vectors do if the array does, and pairs stay together.
+Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
+  constexpr std::size_t kGrain = 64;
+  const std::size_t each = (count + pieces * kGrain - 1) / (pieces * kGrain) * kGrain;
+  const std::size_t begin = std::min(count, index * each);
+  return {begin, std::min(each, count - begin)};
+}
+
+// Of what is cut, the piece of this mover.
+Stretch piece_of(std::size_t count, Rank mover, std::span<const Rank> movers) {
+  std::vector<Rank> all(movers.begin(), movers.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const auto place = std::find(all.begin(), all.end(), mover);
+  return place == all.end() ? Stretch{}
+                            : piece_of(count, static_cast<std::size_t>(place - all.begin()), all.size());
+}
+
+class Moves {
+ public:
+  Moves(const Request& request, Rank rank, std::span<const Rank> movers, std::span<const PeerArrays> arrays)
+      : request_(request),
+        ranks_(arrays.size()),
+        arrays_(arrays),
+        elements_(elements_of(request, static_cast<Rank>(arrays.size()))),
+        mine_(piece_of(elements_.count, rank, movers)) {
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (movers[r] == rank) moved_.push_back(static_cast<Rank>(r));
+  }
+
+  std::vector<PeerMove> made() && {
+    add_cut();
+    for (const Rank each : moved_) add_of(each);
+    std::erase_if(moves_, [](const PeerMove& move) { return move.count == 0 || move.to.empty(); });
+    return std::move(moves_);
+  }
+
+ private:
+  // What is cut into a piece for each mover.
+  void add_cut() {
+    const Rank root = request_.root;
+    if (mine_.count == 0) return;
+    switch (request_.collective) {
+      case Collective::kAllreduce: return reduce(ranks_, mine_, every_output(mine_));
+      case Collective::kReduce: return reduce(ranks_, mine_, {output(root, mine_.begin)});
+      case Collective::kScan:
+      case Collective::kExscan: return scan();
+      case Collective::kBroadcast: return copy(input(root, mine_.begin), every_output(mine_), mine_.count);
+      default: return;
+    }
+  }
+  // The part of a rank that this one moves for.
+  void add_of(Rank rank) {
+    const Rank root = request_.root;
+    switch (request_.collective) {
+      case Collective::kReduceScatter: return reduce(ranks_, part(rank), {output(rank, 0)});
+      case Collective::kAllgather: return copy(input(rank, 0), every_output(part(rank)), part(rank).count);
+      case Collective::kGather:
+        return copy(input(rank, 0), {output(root, part(rank).begin)}, part(rank).count);
+      case Collective::kScatter:
+        return copy(input(root, part(rank).begin), {output(rank, 0)}, part(rank).count);
+      case Collective::kAlltoall: return alltoall(rank);
+      default: return;  // it is cut; a barrier moves nothing
+    }
+  }
+
+  void scan() {
+    const std::size_t own = request_.collective == Collective::kScan ? 1 : 0;
+    for (std::size_t k = ranks_; k-- > 0;) {
+      if (k + own > 0) reduce(k + own, mine_, {output(static_cast<Rank>(k), mine_.begin)});
+    }
+  }
+  void alltoall(Rank rank) {
+    const auto sum = [](std::span<const uint64_t> counts, std::size_t end) {
+      return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(end),
+                             std::size_t{0});
+    };
+    const std::size_t self = static_cast<std::size_t>(rank);
+    const std::span<const uint64_t> counts = arrays_[self].counts;
+    const std::size_t even = request_.in.count / ranks_;
+    for (std::size_t to = 0; to < ranks_; ++to) {
+      const std::size_t count = counts.empty() ? even : counts[to];
+      const std::size_t begin = counts.empty() ? even * to : sum(counts, to);
+      const std::size_t place = counts.empty() ? even * self : sum(arrays_[to].recv_counts, self);
+      copy(input(rank, begin), {output(static_cast<Rank>(to), place)}, count);
+    }
+  }
+
+  // The first `sources` inputs.
+  void reduce(std::size_t sources, Stretch what, std::vector<std::byte*> to) {
+    std::vector<const std::byte*> from;
+    for (std::size_t k = 0; k < sources; ++k) from.push_back(input(static_cast<Rank>(k), what.begin));
+    moves_.push_back({std::move(from), std::move(to), what.count, true});
+  }
+  void copy(const std::byte* from, std::vector<std::byte*> to, std::size_t count) {
+    std::erase(to, from);  // in place
+    moves_.push_back({{from}, std::move(to), count, false});
+  }
+
+  Stretch part(Rank rank) const {
+    const std::size_t r = static_cast<std::size_t>(rank);
+    if (request_.counts.empty()) {
+      const std::size_t even = elements_.count / ranks_;
+      return {r * even, even};
+    }
+    const auto begin = request_.counts.begin();
+    return {std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(r), std::size_t{0}),
+            request_.counts[r]};
+  }
+  std::size_t nbytes(std::size_t count) const { return count * size_of(elements_.dtype); }
+  const std::byte* input(Rank rank, std::size_t begin) const {
+    return arrays_[static_cast<std::size_t>(rank)].in + nbytes(begin);
+  }
+  std::byte* output(Rank rank, std::size_t begin) const {
+    return arrays_[static_cast<std::size_t>(rank)].out + nbytes(begin);
+  }
+  std::vector<std::byte*> every_output(Stretch what) const {
+    std::vector<std::byte*> all;
+    for (const PeerArrays& each : arrays_) all.push_back(each.out + nbytes(what.begin));
+    return all;
+  }
+
+  const Request& request_;
+  const std::size_t ranks_;
+  const std::span<const PeerArrays> arrays_;
+  const Elements elements_;
+  const Stretch mine_;
+  std::vector<Rank> moved_;  // the ranks that this one moves for
+  std::vector<PeerMove> moves_;
+};
+
+}  // namespace
+
+std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const Rank> movers,
+                                 std::span<const PeerArrays> arrays) {
+  return Moves(request, rank, movers, arrays).made();
+}
+
+}  // namespace pc

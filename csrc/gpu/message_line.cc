@@ -1,0 +1,97 @@
+#include "gpu/message_line.h"
+
+#include "base/wait_in_slices.h"
+
+namespace pc {
+
+Status MessageLine::ended() { return failure_.is_ok() ? group_.alive() : failure_; }
+
+bool MessageLine::has_ended() {
+  const std::lock_guard lock(mutex_);
+  return !ended().is_ok();
+}
+
+Status MessageLine::end(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.is_ok()) return failure_;
+  failure_ = why;
+  if (group_.alive().is_ok()) group_.quit(why);
+  changed_.notify_all();
+  return failure_;
+}
+
+// Until nobody launches and it `is_next`. Then this thread launches.
+Status MessageLine::take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                              const std::function<bool()>& is_next) {
+  if (launching_ == std::this_thread::get_id())
+    return Status(Code::kInvalidArgument,
+                  "a signal handler that runs while a message to or from that rank is queued on the GPU "
+                  "cannot make another");
+  const Status waited = wait_in_slices(lock, changed_, context, [&]() -> Result<bool> {
+    PC_TRY(ended());
+    return !launching_ && is_next();
+  });
+  PC_TRY(ended());
+  if (waited.code() == Code::kTimeout)
+    return Status(Code::kTimeout, "an earlier message that way has not been queued on the GPU");
+  PC_TRY(waited);
+  launching_ = std::this_thread::get_id();
+  return Status::ok();
+}
+
+Status MessageLine::go(const WaitContext& context, const std::function<Status(uint64_t)>& say,
+                       const std::function<Status()>& launch, bool* said) {
+  *said = false;
+  uint64_t number = 0;
+  {
+    std::unique_lock lock(mutex_);
+    PC_TRY(take_turn(lock, context, [] { return true; }));
+    number = launched_ + 1;
+  }
+  *said = true;  // also if it fails: it may have come through
+  Status done = say(number);
+  if (done.is_ok()) done = launch();
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = number;
+    launching_.reset();
+  }
+  changed_.notify_all();
+  return done.is_ok() ? done : end(done);
+}
+
+Status MessageLine::follow(uint64_t number, const WaitContext& context,
+                           const std::function<Status()>& launch) {
+  Status done;
+  {
+    std::unique_lock lock(mutex_);
+    done = take_turn(lock, context, [&] { return launched_ + 1 == number; });
+  }
+  if (!done.is_ok()) return end(done);
+  done = launch();
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = number;
+    launching_.reset();
+  }
+  changed_.notify_all();
+  return done.is_ok() ? done : end(done);
+}
+
+void MessageLines::abort(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [ranks, line] : lines_) line->group().abort(why);
+}
+
+std::shared_ptr<MessageLine> MessageLines::between(Rank from, Rank to, int device) {
+  const std::lock_guard lock(mutex_);
+  const auto known = lines_.find({from, to});
+  if (known != lines_.end())
+    return known->second->device() == device && !known->second->has_ended() ? known->second : nullptr;
+  if (lines_.size() >= kMost) return nullptr;
+  const Result<Communicator*> group = runtime_.make_line(from, to);
+  if (!group.is_ok()) return nullptr;
+  return lines_[{from, to}] = std::make_shared<MessageLine>(*group.value(), device);
+}
+
+}  // namespace pc

@@ -1,0 +1,14 @@
+// What NCCL's codes mean to us, and the words for them.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "gpu/nccl/api.h"
+
+namespace pc::nccl {
+
+// "ncclAllReduce: ncclSystemError (2), unhandled system error; NCCL's last error: ...". `comm` may be null.
+Status call_error(const Api& api, CommHandle comm, std::string_view call, ReturnCode code);
+
+}  // namespace pc::nccl

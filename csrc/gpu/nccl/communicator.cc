@@ -1,0 +1,630 @@
+#include "gpu/nccl/communicator.h"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/start_thread.h"
+#include "gpu/nccl/call_error.h"
+#include "gpu/nccl/poll.h"
+
+namespace pc::nccl {
+
+// What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
+struct Communicator::Core : std::enable_shared_from_this<Core> {
+  Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
+
+  const Api& api() const { return *means.api; }
+  Result<std::shared_ptr<void>> enter_thread() const {
+    return means.enter_thread ? means.enter_thread() : std::shared_ptr<void>();
+  }
+  bool has_ended() const {
+    const State now = state.load();
+    return now == State::kDead || now == State::kLeaked;
+  }
+  // The first cause stays. Of a communicator that is being ended the state stays too.
+  Status fail(const Status& why);
+  Status why_unusable() const;
+  Status why_aborted() const;
+  bool begin_abort(const Status& why);
+
+  // Under the issue mutex:
+  using Late = std::function<void(ReturnCode answer)>;
+  Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
+               const WaitContext& context);
+  void abort_newborn(CommHandle& its);
+  Status outcome(std::string_view call, ReturnCode answer, const WaitContext& context);
+  Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
+  Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
+  Status ended(std::string_view call, WaitEnd end);
+  Status finalize(const WaitContext& context);
+  Status find_place();
+
+  const Means means;
+  const std::string name;  // NCCL keeps a pointer to it
+  Rank rank = 0, size = 1;
+  std::atomic<State> state{State::kInit};
+  std::atomic<bool> stop{false};  // set by an abort: every wait inside ends
+  std::atomic<bool> may_be_stuck{
+      false};  // the thread that holds the issue mutex is in a call of NCCL that may wait
+
+  std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
+  // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
+  CommHandle handle = nullptr;
+  // What has become of the last call that was to be made aside: its context ended before NCCL answered; it was not made at all.
+  bool left_inside = false, left_out = false;
+  std::vector<RedOp> ops;
+  // Whose handle NCCL may still write, because making them did not settle.
+  std::vector<std::shared_ptr<Core>> unsettled;
+
+  mutable std::mutex cause_mutex;  // guards what follows
+  Status cause;
+  std::shared_ptr<Core> kept;  // itself, if it was not closed: NCCL goes on using it
+};
+
+namespace {
+
+// Between two looks of a thread that outlives its call, which only a communicator that is aborted late, or never, has.
+constexpr std::chrono::milliseconds kUnsettledPause{20};
+
+enum class Blocks : bool { kNo, kYes };
+
+Config config_for(const Api& api, const std::string& name, const Options& options, Blocks blocks) {
+  Config config = unset_config(code_of(api.version), blocks == Blocks::kYes);
+  config.min_ctas = options.min_ctas;
+  config.max_ctas = options.max_ctas;
+  if (api.supports(Feature::kName) && !name.empty()) config.comm_name = name.c_str();
+  return config;
+}
+
+}  // namespace
+
+std::string_view name_of(State state) {
+  switch (state) {
+    case State::kInit: return "init";
+    case State::kReady: return "ready";
+    case State::kFailed: return "failed";
+    case State::kFinalizing: return "finalizing";
+    case State::kAborting: return "aborting";
+    case State::kDead: return "dead";
+    case State::kLeaked: return "leaked";
+  }
+  return "unknown";
+}
+
+Result<UniqueId> make_unique_id(const Api& api) {
+  UniqueId id = {};
+  const ReturnCode code = api.get_unique_id(&id);
+  if (code != ReturnCode::kSuccess) return call_error(api, nullptr, "ncclGetUniqueId", code);
+  return id;
+}
+
+Status Communicator::Core::fail(const Status& why) {
+  const std::lock_guard lock(cause_mutex);
+  if (cause.is_ok()) cause = why;
+  const State now = state.load();
+  if (now == State::kInit || now == State::kReady || now == State::kFinalizing) state.store(State::kFailed);
+  return why;
+}
+
+Status Communicator::Core::why_aborted() const {
+  const std::lock_guard lock(cause_mutex);
+  return Status(Code::kAborted, "the NCCL communicator was aborted: " + cause.to_string());
+}
+
+Status Communicator::Core::why_unusable() const {
+  const State now = state.load();
+  if (now == State::kReady) return Status::ok();
+  if (now == State::kAborting) return why_aborted();
+  const std::lock_guard lock(cause_mutex);
+  const std::string text = "the NCCL communicator is " + std::string(nccl::name_of(now));
+  if (cause.is_ok()) return Status(Code::kNotInitialized, text);
+  return Status(cause.code(), text + ": " + cause.to_string());
+}
+
+bool Communicator::Core::begin_abort(const Status& why) {
+  const std::lock_guard lock(cause_mutex);
+  const State now = state.load();
+  if (now == State::kAborting || now == State::kDead || now == State::kLeaked) return false;
+  if (cause.is_ok()) cause = why.is_ok() ? Status(Code::kAborted, "asked for") : why;
+  state.store(State::kAborting);
+  stop.store(true, std::memory_order_release);
+  return true;
+}
+
+Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
+  const std::string text(call);
+  switch (end) {
+    case WaitEnd::kReady: break;
+    case WaitEnd::kTimeout:
+      return fail(Status(Code::kTimeout,
+                         text +
+                             ": NCCL was still at it (ncclInProgress) when the deadline passed; some other "
+                             "rank may not have made this call"));
+    case WaitEnd::kInterrupted: return fail(Status(Code::kInterrupted, text + ": interrupted"));
+    case WaitEnd::kAborted:
+      if (stop.load(std::memory_order_acquire)) return why_aborted();
+      return fail(Status(Code::kAborted, text + ": this group's operations were ended"));
+  }
+  return Status::ok();
+}
+
+// Makes a call that waits for other ranks, on a thread of its own, which lives until the call has settled or the communicator is
+// gone: up to 2.25 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
+// call is not made any more, or that thread is left in it, and `late` gets its answer; what it writes to lives as long as this.
+Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
+                                 const WaitContext& context) {
+  enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
+  struct Aside {
+    std::atomic<Stage> stage{Stage::kWaits};
+    Status entered;
+    ReturnCode answer = ReturnCode::kSuccess;  // set, as what stands above, before kAnswered
+    bool moves(Stage from, Stage to) { return stage.compare_exchange_strong(from, to); }
+  };
+  const auto shared = std::make_shared<Aside>();
+  const auto run = [shared, self = shared_from_this(), make = std::move(make), late = std::move(late)] {
+    if (!shared->moves(Stage::kWaits, Stage::kInside)) return;
+    const Result<std::shared_ptr<void>> entered = self->enter_thread();
+    if (entered.is_ok()) shared->answer = make();
+    shared->entered = entered.status();
+    if (shared->moves(Stage::kInside, Stage::kAnswered)) shared->stage.wait(Stage::kAnswered);
+    if (shared->stage.load() == Stage::kLeft && entered.is_ok() && late) late(shared->answer);
+    while (shared->stage.load() != Stage::kSettled && self->state.load() != State::kDead)
+      std::this_thread::sleep_for(kUnsettledPause);
+  };
+  left_inside = false;
+  left_out = true;
+  std::thread thread;
+  PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
+  const WaitEnd end =
+      poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
+  if (end != WaitEnd::kReady && shared->moves(Stage::kWaits, Stage::kNotMade))
+    return thread.join(), ended(call, end);
+  left_out = false;
+  left_inside = end != WaitEnd::kReady;
+  Status status = left_inside ? ended(call, end) : shared->entered;
+  if (!left_inside) status = status.is_ok() ? outcome(call, shared->answer, context) : fail(status);
+  const bool is_settled = !left_inside && (status.is_ok() || state.load() == State::kReady);
+  shared->stage.store(left_inside ? Stage::kLeft : is_settled ? Stage::kSettled : Stage::kUnsettled);
+  shared->stage.notify_one();
+  is_settled ? thread.join() : thread.detach();
+  return status;
+}
+
+// How a call ends that NCCL has answered.
+Status Communicator::Core::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
+  const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
+  if (!accepted) return refused(call, answer, context);
+  if (handle == nullptr) return Status::ok();  // it has been destroyed
+  PC_TRY(settle(call, answer, context));
+  int size_there =
+      0;  // up to 2.25 this, and not the question that settles it, ends what that thread has begun
+  const ReturnCode code = api().comm_count(handle, &size_there);
+  return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
+}
+
+Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
+  ReturnCode question = ReturnCode::kSuccess;
+  if (code == ReturnCode::kInProgress || code == ReturnCode::kSuccess) {
+    const WaitEnd end = poll_until(*means.clock, context, stop, [&] {
+      question = api().comm_get_async_error(handle, &code);
+      return question != ReturnCode::kSuccess || code != ReturnCode::kInProgress;
+    });
+    PC_TRY(ended(call, end));
+  }
+  if (question != ReturnCode::kSuccess)
+    return fail(call_error(api(), handle, "ncclCommGetAsyncError", question));
+  return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, call, code));
+}
+
+// A call that was refused at once. A wrong argument may have left everything as it was: NCCL knows.
+Status Communicator::Core::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
+  const Status why = call_error(api(), handle, call, code);
+  if (code != ReturnCode::kInvalidArgument) return fail(why);
+  ReturnCode now = ReturnCode::kSuccess;
+  const ReturnCode question = api().comm_get_async_error(handle, &now);
+  if (question == ReturnCode::kSuccess && now == ReturnCode::kSuccess) return why;
+  if (question == ReturnCode::kSuccess && now == ReturnCode::kInProgress &&
+      settle(call, now, context).is_ok())
+    return why;
+  return fail(why);
+}
+
+Status Communicator::Core::find_place() {
+  int rank_there = -1, size_there = 0;
+  const ReturnCode first = api().comm_user_rank(handle, &rank_there);
+  if (first != ReturnCode::kSuccess) return fail(call_error(api(), handle, "ncclCommUserRank", first));
+  const ReturnCode second = api().comm_count(handle, &size_there);
+  if (second != ReturnCode::kSuccess) return fail(call_error(api(), handle, "ncclCommCount", second));
+  rank = rank_there;
+  size = size_there;
+  return Status::ok();
+}
+
+namespace {
+
+// The mutex, taken within the context's time: who holds it may be stuck inside NCCL.
+Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const WaitContext& context,
+                                          const std::atomic<bool>& stop) {
+  std::unique_lock lock(mutex, std::defer_lock);
+  switch (poll_until(clock, context, stop, [&] { return lock.try_lock(); })) {
+    case WaitEnd::kReady: return lock;
+    case WaitEnd::kTimeout:
+      return Status(Code::kTimeout, "another call held the NCCL communicator until the deadline passed");
+    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted");
+    case WaitEnd::kAborted: break;
+  }
+  return Status(Code::kAborted, "the NCCL communicator was aborted");
+}
+
+}  // namespace
+
+// What the ranks meet in: non-blocking, so that a rank that does not come costs the others no more than their deadline.
+Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, const Membership& membership,
+                                                         const Options& options, const WaitContext& context) {
+  const auto core = std::make_shared<Core>(means, options);
+  std::unique_ptr<Communicator> made(new Communicator(core));
+  Status status;
+  bool exists = false;
+  {
+    const std::lock_guard lock(core->issue);
+    // NCCL_COMM_BLOCKING=1 makes this wait for all ranks.
+    const auto begin = [core, membership,
+                        config = config_for(*means.api, core->name, options, Blocks::kNo)]() mutable {
+      return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
+                                               &config);
+    };
+    const auto late = [core = core.get()](ReturnCode) {
+      core->abort_newborn(core->handle);
+      core->state.store(State::kDead);
+    };
+    status = core->aside("ncclCommInitRankConfig", begin, late, context);
+    if (core->left_inside) {  // its handle may come yet, and ends there
+      State failed = State::kFailed;
+      core->state.compare_exchange_strong(failed, State::kLeaked);
+      return status;
+    }
+    if (status.is_ok()) status = core->find_place();
+    exists = core->handle != nullptr;
+  }
+  if (status.is_ok()) {
+    core->state.store(State::kReady);
+    return made;
+  }
+  if (!exists) core->state.store(State::kDead);
+  return made->give_up(status);
+}
+
+// What a call has made that nobody waits for any more.
+void Communicator::Core::abort_newborn(CommHandle& its) {
+  if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
+    (void)api().comm_abort(newborn);
+}
+
+// It is aborted because of `why`, which is the answer; what else goes wrong is logged.
+Status Communicator::give_up(const Status& why) {
+  const Status aborted = abort(why);
+  if (!aborted.is_ok()) core_->means.log.warning(aborted.to_string());
+  return why;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
+                                                         const Options& options, const WaitContext& context) {
+  if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
+    return invalid_argument(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
+                            " is no rank of a communicator");
+  }
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> joined, join(means, membership, options, context));
+  Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
+  if (!made.is_ok()) return joined->give_up(made.status());
+  const Status closed = joined->close(context);  // or aborted; the child shares nothing with it
+  if (!closed.is_ok())
+    means.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
+  return made;
+}
+
+Communicator::~Communicator() {
+  if (core_->has_ended()) return;
+  core_->means.log.warning("an NCCL communicator of " + std::to_string(core_->size) + " ranks (" +
+                           std::string(nccl::name_of(core_->state.load())) +
+                           ") was neither closed nor aborted: it and its GPU memory are leaked");
+  core_->kept = core_;
+}
+
+Rank Communicator::rank() const { return core_->rank; }
+Rank Communicator::size() const { return core_->size; }
+const Api& Communicator::api() const { return core_->api(); }
+State Communicator::state() const { return core_->state.load(); }
+Status Communicator::cause() const {
+  const std::lock_guard lock(core_->cause_mutex);
+  return core_->cause;
+}
+
+Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  CommHandle const handle = core.handle;  // from here on an abort may take it
+  core.may_be_stuck.store(true);
+  if (core.stop.load()) return core.may_be_stuck.store(false), core.why_aborted();
+  const ReturnCode start = core.api().group_start();
+  if (start != ReturnCode::kSuccess) {
+    core.may_be_stuck.store(false, std::memory_order_release);
+    return core.stop.load() ? core.why_aborted() : core.refused("ncclGroupStart", start, context);
+  }
+  Issue issue(core.api(), handle, core.stop);
+  if (issue.goes_on()) calls(each, issue);
+  const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
+  core.may_be_stuck.store(false, std::memory_order_release);
+  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be gone
+  if (issue.refusal() != ReturnCode::kSuccess) return core.refused(issue.refused(), issue.refusal(), context);
+  if (end != ReturnCode::kSuccess && end != ReturnCode::kInProgress)
+    return core.refused("ncclGroupEnd", end, context);
+  return core.settle("ncclGroupEnd", end, context);
+}
+
+Status Communicator::check() {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  const std::unique_lock lock(core.issue, std::try_to_lock);
+  if (!lock.owns_lock()) return Status::ok();
+  PC_TRY(core.why_unusable());
+  ReturnCode now = ReturnCode::kSuccess;
+  const ReturnCode question = core.api().comm_get_async_error(core.handle, &now);
+  if (question != ReturnCode::kSuccess)
+    return core.fail(call_error(core.api(), core.handle, "ncclCommGetAsyncError", question));
+  if (now == ReturnCode::kSuccess || now == ReturnCode::kInProgress) return Status::ok();
+  return core.fail(call_error(core.api(), core.handle, "an NCCL call that was issued earlier", now));
+}
+
+Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  RedOp op = RedOp::kSum;
+  const ReturnCode code = core.api().red_op_create_pre_mul_sum(
+      &op, const_cast<void*>(scalar), dtype, ScalarResidence::kHostImmediate, core.handle);  // it only reads
+  if (code != ReturnCode::kSuccess) return core.refused("ncclRedOpCreatePreMulSum", code, context);
+  core.ops.push_back(op);
+  return op;
+}
+
+Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  const auto place = std::find(core.ops.begin(), core.ops.end(), op);
+  if (place == core.ops.end()) return invalid_argument("that is no operation of this NCCL communicator");
+  core.ops.erase(place);
+  const ReturnCode code = core.api().red_op_destroy(op, core.handle);
+  return code == ReturnCode::kSuccess ? Status::ok() : core.refused("ncclRedOpDestroy", code, context);
+}
+
+std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<Core>& child) {
+  return [child](ReturnCode answer) {
+    if (answer == ReturnCode::kSuccess) child->abort_newborn(child->handle);
+  };
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const Options& options,
+                                                          const WaitContext& context) {
+  Core& core = *core_;
+  PC_TRY(core.why_unusable());
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_TRY(core.why_unusable());
+  const auto child = std::make_shared<Core>(core.means, options);
+  core.unsettled.push_back(child);
+  const auto cut = [api = core.means.api, parent = core.handle, child, color = color < 0 ? kNoColor : color,
+                    key, config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
+    return api->comm_split(parent, color, key, &child->handle, &config);
+  };
+  return adopt(child, "ncclCommSplit", core.aside("ncclCommSplit", cut, abort_late(child), context), context);
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank> excluded,
+                                                           const Options& options,
+                                                           const WaitContext& context) {
+  Core& core = *core_;
+  if (!core.api().supports(Feature::kShrink)) {
+    return Status(Code::kUnsupported, lacks(core.api(), Feature::kShrink).message() +
+                                          ". Abort this communicator and init a new one without the dead");
+  }
+  if (excluded.empty()) return invalid_argument("shrink needs at least one rank to leave out");
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  const bool failed = core.state.load() == State::kFailed;
+  if (!failed) PC_TRY(core.why_unusable());
+  const auto child = std::make_shared<Core>(core.means, options);
+  core.unsettled.push_back(child);
+  const auto cut = [api = core.means.api, parent = core.handle, child, failed,
+                    list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
+                    config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
+    return api->comm_shrink(parent, list.data(), static_cast<int>(list.size()), &child->handle, &config,
+                            failed ? kShrinkAbort : 0);
+  };
+  Result<std::unique_ptr<Communicator>> made =
+      adopt(child, "ncclCommShrink", core.aside("ncclCommShrink", cut, abort_late(child), context), context);
+  if (made.is_ok() || !failed) return made;
+  return Status(Code::kUnsupported,
+                "a communicator that has failed could not be shrunk: abort it and init a "
+                "new one without the dead. " +
+                    made.status().message());
+}
+
+// The child of a call that this communicator has to settle. Under the issue mutex.
+Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<Core>& child,
+                                                          std::string_view call, const Status& settled,
+                                                          const WaitContext& context) {
+  PC_TRY(settled);
+  core_->unsettled.pop_back();
+  if (child->handle == nullptr) return std::unique_ptr<Communicator>();
+  std::unique_ptr<Communicator> made(new Communicator(child));
+  Status status;
+  {
+    const std::lock_guard lock(child->issue);
+    status = child->settle(call, ReturnCode::kInProgress, context);
+    if (status.is_ok()) status = child->find_place();
+  }
+  if (status.is_ok()) {
+    child->state.store(State::kReady);
+    return made;
+  }
+  return made->give_up(status);
+}
+
+// Under the issue mutex.
+Status Communicator::Core::finalize(const WaitContext& context) {
+  for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
+  const auto finalize = [api = means.api, comm = handle] { return api->comm_finalize(comm); };
+  PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
+  CommHandle const own = std::exchange(handle, nullptr);  // an abort meanwhile finds nothing
+  const auto destroy = [api = means.api, own] { return api->comm_destroy(own); };
+  const auto late = [this](ReturnCode) { state.store(State::kDead); };
+  const Status destroyed = aside("ncclCommDestroy", destroy, late, context);
+  if (left_out) handle = own;
+  State failed = State::kFailed;
+  if (left_inside) {
+    state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL comes back
+  } else if (handle == nullptr) {
+    state.store(State::kDead);
+  }
+  return destroyed;
+}
+
+Status Communicator::close(const WaitContext& context) {
+  Core& core = *core_;
+  if (core.has_ended()) return Status::ok();
+  Status status = core.why_unusable();
+  if (status.is_ok()) {
+    const Result<std::unique_lock<std::mutex>> lock = take(core.issue, *core.means.clock, context, core.stop);
+    status = lock.is_ok() ? core.why_unusable() : lock.status();
+    State ready = State::kReady;
+    if (status.is_ok() && core.state.compare_exchange_strong(ready, State::kFinalizing))
+      status = core.finalize(context);
+  }
+  if (core.has_ended()) return status;
+  const Status aborted = abort(status);
+  return aborted.is_ok() ? status : aborted;
+}
+
+Status Communicator::abort(const Status& why) {
+  Communicator* const self[] = {this};
+  return abort_all(self, why);
+}
+
+namespace {
+
+// A thread that is inside NCCL for so long is taken to be stuck there.
+constexpr std::chrono::milliseconds kStuck{20};
+
+// The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
+// lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
+template <class Core>
+std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
+  std::unique_lock lock(core.issue, std::try_to_lock);
+  TimePoint since = now();
+  while (!lock.owns_lock() && now() - since < kStuck) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!core.may_be_stuck.load(std::memory_order_acquire)) since = now();
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
+// An abort on a thread of its own, and what has become of it. Shared with that thread.
+template <class Core>
+struct Abortion {
+  std::vector<std::shared_ptr<Core>> cores;
+  std::atomic<bool> done{false};
+  ReturnCode code = ReturnCode::kSuccess;  // the first that is no success; read when done
+
+  void take_code(ReturnCode answer) {
+    if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
+      code = answer;
+  }
+  // Those that are not dead may come to be, or never.
+  void leak() {
+    for (const auto& core : cores) {
+      State aborting = State::kAborting;
+      core->state.compare_exchange_strong(aborting, State::kLeaked);
+    }
+  }
+  void run() {
+    const Result<std::shared_ptr<void>> current = cores.front()->enter_thread();
+    std::vector<std::unique_lock<std::mutex>> locks;
+    for (const auto& core : cores) locks.push_back(lock_unless_stuck(*core));
+    const Api& api = cores.front()->api();
+    const bool together = cores.size() > 1;
+    if (together) take_code(api.group_start());
+    std::vector<std::shared_ptr<Core>> freed;
+    for (const auto& core : cores) {
+      if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
+        take_code(api.comm_abort(handle));
+      else if (core->left_inside)
+        continue;  // ncclCommDestroy has it, and tells when it is dead
+      freed.push_back(core);
+      core->ops.clear();
+    }
+    if (together) take_code(api.group_end());
+    for (const auto& core : freed) core->state.store(State::kDead);
+    leak();
+    locks.clear();
+    done.store(true, std::memory_order_release);
+  }
+};
+
+}  // namespace
+
+Status Communicator::abort_all(std::span<Communicator* const> communicators, const Status& why) {
+  using Aborting = Abortion<Core>;
+  std::vector<std::shared_ptr<Aborting>> all;
+  for (const Communicator* each : communicators) {
+    const std::shared_ptr<Core>& core = each->core_;
+    if (!core->begin_abort(why)) continue;
+    const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
+                       all.back()->cores.front()->means.api == core->means.api;
+    if (!joins) all.push_back(std::make_shared<Aborting>());
+    all.back()->cores.push_back(core);
+  }
+  if (all.empty()) return Status::ok();
+  std::vector<std::thread> threads;
+  Status status;
+  for (const auto& each : all) {
+    try {
+      threads.emplace_back([each] { each->run(); });
+    } catch (const std::system_error& error) {  // not in this one, which may not come back
+      threads.emplace_back();
+      each->leak();
+      each->done.store(true);
+      status = Status(Code::kSystem, std::string("no thread can be had for ncclCommAbort: ") + error.what());
+    }
+  }
+
+  const Means& means = all.front()->cores.front()->means;
+  const std::atomic<bool> never{false};
+  const double patience = means.abort_patience_s;
+  const WaitContext context{Deadline::after(patience, means.clock->now())};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Aborting& each = *all[i];
+    const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
+    if (end == WaitEnd::kReady) {
+      if (threads[i].joinable()) threads[i].join();
+      if (each.code != ReturnCode::kSuccess && status.is_ok())
+        status = call_error(each.cores.front()->api(), nullptr, "ncclCommAbort", each.code);
+      continue;
+    }
+    threads[i].detach();
+    each.leak();
+    status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(patience) +
+                                        " s: the communicator and its GPU memory are leaked");
+  }
+  return status;
+}
+
+}  // namespace pc::nccl

@@ -1,0 +1,78 @@
+// Calls of arrays on a GPU, run by NCCL: behind what the caller's stream has, and before what it gets when it waits.
+//
+//   the caller's stream   ...makes x | E_in           waits for E_out | uses x ...
+//   a stream of ours                  waits for E_in | NCCL | E_out
+//
+// Not before all ranks are known to have made the call does a stream go past it: behind E_out it waits for a semaphore. If they have
+// not, NCCL is aborted, and a stream of ours fills the result with NaN before it signals.
+//
+// In line, all of it is on the caller's stream, and only E_out is recorded, for the host. A stream that is being captured
+// into a graph gets the same operations; nobody asks for their events then, since they are run when the graph is.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "gpu/cuda/abandoned.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/device_executor.h"
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/cuda/stream.h"
+#include "gpu/cuda/timeline_semaphore.h"
+#include "gpu/nccl/communicator.h"
+
+namespace pc::nccl {
+
+// One rank's part of one group. Thread-safety: all methods.
+class Executor final : public cuda::DeviceExecutor {
+ public:
+  struct Gpu {  // this rank's
+    cuda::Context context;
+    cuda::Stream stream, graph_stream;                // the second for calls that go into graphs
+    cuda::Stream refusing_stream;                     // on which results are filled with NaN
+    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for those that are split from this one; may be null
+    std::shared_ptr<cuda::TimelineSemaphore> agreed;  // null: the driver lets no stream wait for memory
+    std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, for barriers, once there was one
+    static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);
+  };
+  // `abandoned` takes what calls that may still run need when this executor goes.
+  Executor(Gpu gpu, std::unique_ptr<Communicator> communicator, std::shared_ptr<Abandoned> abandoned);
+  ~Executor() override;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  std::string_view name() const override { return "nccl"; }
+  Status can(const Request& request) const override;
+  Status ready(cuda::DeviceCall& call) override;
+  Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
+                                                   const WaitContext& context) override;
+  std::shared_ptr<cuda::TimelineSemaphore> agreed() const override;
+  Status look_around() override;
+  void abort(const Status& why, uint32_t last) override;
+  Status close(const WaitContext& context) override;
+  Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key,
+                                                      const WaitContext& context) override;
+
+  std::size_t running() const override;
+
+ private:
+  struct Shared;
+  class Work;
+  struct Refusal;
+  void let_go_of_ended();
+  void refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why);
+  Status wait_for_all(const WaitContext& context);
+  Result<void*> barrier_word(bool is_captured);
+  Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
+
+  const std::shared_ptr<Shared> shared_;  // with its works
+  std::unique_ptr<Gpu> gpu_;
+  const std::shared_ptr<Abandoned> abandoned_;
+  std::shared_ptr<Refusal> refusal_;  // of refusing_, which the thread that aborts has started
+  std::thread refusing_;
+};
+
+}  // namespace pc::nccl

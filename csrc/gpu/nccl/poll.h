@@ -1,0 +1,42 @@
+// Asking NCCL again and again: it has no way to wait with a deadline.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "base/waiter.h"
+#include "gpu/nccl/clock.h"
+
+namespace pc::nccl {
+
+// How long to pause before the next question. At first not at all, since most answers come within microseconds, then longer
+// and longer, up to 5 ms.
+constexpr std::chrono::microseconds pause_before(int question) {
+  constexpr int kAtOnce = 64;
+  if (question < kAtOnce) return std::chrono::microseconds(0);
+  const int doublings = std::min((question - kAtOnce) / 4, 6);
+  return std::min(std::chrono::microseconds(100 << doublings), std::chrono::microseconds(5000));
+}
+
+// Until `done()` is true, `stop` is set (kAborted) or the context ends. Asks at least once.
+template <class Done>
+WaitEnd poll_until(Clock& clock, const WaitContext& context, const std::atomic<bool>& stop, Done&& done) {
+  for (int question = 0;; ++question) {
+    if (done()) return WaitEnd::kReady;
+    if (stop.load(std::memory_order_acquire)) return WaitEnd::kAborted;
+    if (context.abort_word != nullptr && context.abort_word->load(std::memory_order_acquire) != 0)
+      return WaitEnd::kAborted;
+    const TimePoint now = clock.now();
+    if (now >= context.deadline.when()) return WaitEnd::kTimeout;
+    const std::chrono::microseconds pause = pause_before(question);
+    if (pause.count() > 0) {
+      if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)())
+        return WaitEnd::kInterrupted;
+      if (context.watch != nullptr) context.watch->look(now);
+    }
+    clock.sleep(std::min<std::chrono::nanoseconds>(pause, context.deadline.when() - now));
+  }
+}
+
+}  // namespace pc::nccl

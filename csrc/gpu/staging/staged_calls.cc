@@ -1,0 +1,426 @@
+#include "gpu/staging/staged_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/round_up.h"
+#include "base/start_thread.h"
+#include "comm/arguments.h"
+#include "gpu/staging/device_arguments.h"
+#include "gpu/staging/device_pieces.h"
+#include "gpu/cuda/context.h"
+#include "gpu/cuda/copy.h"
+#include "gpu/cuda/host_wait.h"
+
+namespace pc {
+namespace {
+
+// Between two looks at copies that somebody is to hear of.
+constexpr std::chrono::milliseconds kCopiesRound{1};
+
+// Where input and output lie in one block of the host: as they do on the GPU, if they share memory there.
+struct HostBlock {
+  std::size_t in = 0, out = 0, nbytes = 0;
+};
+HostBlock block_for(const UserCall& call) {
+  constexpr std::size_t kAlignment = 64;  // so that no element is misplaced
+  const ConstBuffer& in = call.request.in;
+  const Buffer& out = call.request.out;
+  const std::size_t in_nbytes = in.nbytes(), out_nbytes = out.nbytes();
+  const bool is_elementwise =
+      call.kind == UserCall::Kind::kCollective && call.request.collective == Collective::kAllreduce;
+  const std::less_equal<const std::byte*> ordered;
+  if (!is_there(in) || !is_there(out) || in.list != nullptr || in.data == out.data || is_elementwise)
+    return {0, 0, std::max(in_nbytes, out_nbytes)};
+  if (ordered(out.data, in.data) && ordered(in.data + in_nbytes, out.data + out_nbytes))
+    return {static_cast<std::size_t>(in.data - out.data), 0, out_nbytes};
+  if (ordered(in.data, out.data) && ordered(out.data + out_nbytes, in.data + in_nbytes))
+    return {0, static_cast<std::size_t>(out.data - in.data), in_nbytes};
+  const std::size_t behind = round_up(out_nbytes, kAlignment);
+  return {behind, 0, behind + in_nbytes};
+}
+
+bool reads_output(const UserCall& call) {
+  return call.kind == UserCall::Kind::kCollective && reads_output(call.request);
+}
+bool writes_output(const UserCall& call, Rank rank) {
+  if (call.kind != UserCall::Kind::kCollective) return call.kind != UserCall::Kind::kSend;
+  return writes_output(call.request, rank);
+}
+
+}  // namespace
+
+struct StagedCalls::Staging {
+  cuda::PinnedPool::Lent memory;
+  UserCall call;   // the same, of that memory
+  Buffer results;  // the array on the GPU that gets the output; or there is none
+  // What those point to: the caller's may be gone by then.
+  std::unique_ptr<const Scattered> list = {};
+  std::vector<uint64_t> counts = {}, recv_counts = {};
+};
+
+// One call that goes on without its caller. Thread-safety: all methods.
+class StagedCalls::Call final : public StartedDeviceCall {
+ public:
+  Call(std::shared_ptr<StagedCalls> calls, Staging staging, std::shared_ptr<const void> keeps)
+      : calls_(calls),
+        staging_(std::move(staging)),
+        keeps_(std::move(keeps)) {}
+
+  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
+    const std::shared_ptr<StagedCalls> calls = calls_.lock();
+    if (calls == nullptr) return closed();
+    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline_of(timeout_s));
+    if (!on_its_way || !on_its_way->is_ok()) return on_its_way;
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls->context_.enter());
+    const std::lock_guard lock(mutex_);
+    return end_ == nullptr ? Status::ok() : cuda::stream_waits(calls->context_.driver(), stream, end_);
+  }
+
+  Status wait(double timeout_s) override {
+    if (state() == State::kDone) return Status::ok();
+    const std::shared_ptr<StagedCalls> calls = calls_.lock();
+    if (calls == nullptr) return closed();
+    const Deadline deadline = deadline_of(timeout_s);
+    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline);
+    if (!on_its_way) return Status(Code::kTimeout, "the call has not ended on the CPU");
+    PC_TRY(*on_its_way);
+    const Deadline patience = calls->patience();
+    const bool is_last = deadline.when() >= patience.when();
+    const Status ended =
+        calls->until_back(staging_.call, is_last ? patience : deadline, [&] { return reached(*calls); });
+    if (ended.is_ok()) end(State::kDone);
+    if (ended.code() == Code::kTimeout && is_last) end(State::kFailed, ended);
+    return ended;
+  }
+
+  bool done() const override {
+    if (state() != State::kRunning) return true;
+    const std::shared_ptr<StagedCalls> calls = calls_.lock();
+    if (calls == nullptr) return true;
+    const std::lock_guard lock(mutex_);
+    if (!came_back_) return false;
+    const Result<bool> reached = copies_reached(*calls);
+    return !failure_.is_ok() || !reached.is_ok() || reached.value();
+  }
+  void leave_alone() override { on_cpu_->leave_alone(); }
+
+ private:
+  friend class StagedCalls;
+  Status closed() const {
+    const std::optional<Status> outcome = on_cpu_->outcome();
+    return outcome && !outcome->is_ok() ? *outcome
+                                        : Status(Code::kNotInitialized, "the group of this call was closed");
+  }
+  static Deadline deadline_of(double timeout_s) {
+    return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+  }
+  // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while state() is still kRunning: it
+  // was refused.
+  std::optional<Status> until_on_its_way(StagedCalls& calls, Deadline deadline) {
+    const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
+    if (!ended || !on_cpu_->outcome()) return ended;
+    const std::optional<Status> on_its_way = come_back(calls);
+    if (on_its_way && !on_its_way->is_ok()) end(State::kFailed, *on_its_way);
+    return on_its_way;
+  }
+  // Once it has ended on the CPU: queues the copies back, and says how it went.
+  std::optional<Status> come_back(StagedCalls& calls) {
+    const std::lock_guard lock(mutex_);
+    if (came_back_) return failure_;
+    const std::optional<Status> outcome = on_cpu_->outcome();
+    if (!outcome) return std::nullopt;
+    came_back_ = true;
+    failure_ = *outcome;
+    if (failure_.is_ok() && is_there(staging_.results)) {
+      const Result<cuda::CUevent> queued = calls.queue_copies_back(staging_, calls.stream_.get());
+      failure_ = queued.status();
+      if (queued.is_ok()) end_ = queued.value();
+    }
+    return failure_;
+  }
+  Result<bool> reached(const StagedCalls& calls) const {
+    const std::lock_guard lock(mutex_);
+    return copies_reached(calls);
+  }
+  Result<bool> copies_reached(const StagedCalls& calls) const {  // mutex_ held
+    if (end_ == nullptr) return came_back_;
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls.context_.enter());
+    return cuda::is_reached(calls.context_.driver(), end_);
+  }
+
+  const std::weak_ptr<StagedCalls> calls_;
+  Staging staging_;                    // written by come_back() alone
+  std::shared_ptr<const void> keeps_;  // used by the watcher alone
+  std::function<void()> on_end_;       // likewise
+  mutable std::mutex mutex_;           // guards what follows
+  bool came_back_ = false;
+  Status failure_;
+  cuda::CUevent end_ = nullptr;  // of the copies back, which staging_ keeps; null: there are none
+};
+
+Result<std::shared_ptr<StagedCalls>> StagedCalls::create(Communicator& group,
+                                                         const std::shared_ptr<const cuda::Driver>& driver,
+                                                         int device, double patience_s) {
+  PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver, device));
+  PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
+  return std::shared_ptr<StagedCalls>(
+      new StagedCalls(group, std::move(context), std::move(stream), patience_s));
+}
+
+StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double patience_s)
+    : group_(group),
+      patience_s_(patience_s),
+      context_(std::move(context)),
+      stream_(std::move(stream)),
+      events_(context_),
+      pinned_(context_) {}
+
+StagedCalls::~StagedCalls() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+  for (const std::shared_ptr<Call>& each : running_) {
+    each->end(Call::State::kFailed, Status(Code::kNotInitialized, "the group of this call was closed"));
+    if (each->on_end_) each->on_end_();
+  }
+}
+
+Status StagedCalls::check(UserCall& call) const {
+  PC_TRY(check_on_gpu(call, context_.ordinal(), group_));
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(
+      const bool captured,
+      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  if (!captured) return Status::ok();
+  return Status(
+      Code::kUnsupported,
+      "this call goes through the host, so it cannot be captured into a CUDA graph: make it outside");
+}
+
+Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
+  UserCall checked = call.call;
+  PC_TRY(check(checked));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
+  const Deadline deadline = Deadline::after(seconds);
+  const cuda::CUstream stream = static_cast<cuda::CUstream>(checked.request.stream);
+  PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream, group_.waiting_until(deadline)));
+  PC_TRY(staging.call.run(group_, std::max(deadline.remaining_s(), 0.0)));
+  if (!is_there(staging.results)) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const cuda::CUevent end, queue_copies_back(staging, stream));
+  return until_back(checked, patience(), [&]() -> Result<bool> {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+    return cuda::is_reached(context_.driver(), end);
+  });
+}
+
+Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
+                                                              std::function<void()> on_end) {
+  UserCall checked = call.call;
+  PC_TRY(check(checked));
+  PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
+  const Deadline deadline = Deadline::after(seconds);
+  {
+    const std::lock_guard lock(mutex_);
+    PC_TRY(start_watching());
+  }
+  {
+    PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+    PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent made, events_.take());
+    const cuda::CUstream theirs = static_cast<cuda::CUstream>(checked.request.stream);
+    PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
+    PC_TRY(cuda::stream_waits(context_.driver(), stream_.get(), made.get()));
+  }
+  PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream_.get(), group_.waiting_until(deadline)));
+  const auto started = std::make_shared<Call>(shared_from_this(), std::move(staging), call.keeps);
+  started->on_end_ = std::move(on_end);
+  // It keeps `started`, and so the memory, until it has ended.
+  const auto ended = [started, weak = weak_from_this()](const Status&) {
+    const std::shared_ptr<StagedCalls> calls = weak.lock();
+    if (calls == nullptr) return;
+    {
+      const std::lock_guard lock(calls->mutex_);
+      calls->news_ = true;
+    }
+    calls->changed_.notify_all();
+  };
+  PC_ASSIGN_OR_RETURN(started->on_cpu_,
+                      started->staging_.call.begin(group_, {std::max(deadline.remaining_s(), 0.0), ended}));
+  started->operation_ = started->on_cpu_->operation();
+  {
+    const std::lock_guard lock(mutex_);
+    running_.push_back(started);
+    news_ = true;  // it may have ended before
+  }
+  changed_.notify_all();
+  return std::shared_ptr<StartedDeviceCall>(started);
+}
+
+Status StagedCalls::reserve(const UserCall& call) {
+  PC_TRY(events_.reserve(2));  // of the copies out and back
+  return pinned_.take(block_for(call).nbytes).status();
+}
+
+Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CUstream stream,
+                                                  const WaitContext& context) {
+  const HostBlock block = block_for(call);
+  PC_ASSIGN_OR_RETURN(cuda::PinnedPool::Lent memory, pinned_.take(block.nbytes));
+  std::byte* const begin = memory.bytes().data();
+  Staging staging{std::move(memory), call, {}};
+  Request& request = staging.call.request;
+  if (writes_output(call, group_.rank())) staging.results = request.out;
+  if (staging.results.list != nullptr) {
+    staging.list = std::make_unique<const Scattered>(*staging.results.list);
+    staging.results.list = staging.list.get();
+  }
+  const auto keep = [](std::vector<uint64_t>& kept, std::span<const uint64_t>& counts) {
+    kept.assign(counts.begin(), counts.end());
+    counts = kept;
+  };
+  keep(staging.counts, request.counts);
+  keep(staging.recv_counts, request.recv_counts);
+  const auto move = [&](auto& buffer, std::size_t place) {
+    if (is_there(buffer)) buffer.data = begin + place;
+    buffer.list = nullptr;
+    buffer.device = {};
+  };
+  move(request.in, block.in);
+  move(request.out, block.out);
+  request.stream = nullptr;
+  PC_TRY(queue_copies_out(call, staging, stream));
+  const Result<WaitEnd> read =
+      cuda::wait_on_host([&]() -> Result<bool> { return staging.memory.is_free(); }, {context});
+  PC_TRY(settled(read, call, "what makes its array has not ended on the GPU"));
+  return staging;
+}
+
+Status StagedCalls::queue_copies_out(const UserCall& call, Staging& staging, cuda::CUstream stream) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent end, events_.take());
+  const auto copy_to = [&](const std::byte* place) {
+    return [this, stream, to = const_cast<std::byte*>(place)](cuda::CUdeviceptr from, std::size_t begin,
+                                                              std::size_t nbytes) {
+      return cuda::copy_to_host(context_.driver(), {to + begin, nbytes}, from, stream);
+    };
+  };
+  const Request& there = call.request;
+  const Request& here = staging.call.request;
+  Status queued = each_piece(there.in, copy_to(here.in.data));
+  if (queued.is_ok() && reads_output(call) && here.out.data != here.in.data)
+    queued = each_piece(there.out, copy_to(here.out.data));
+  const Status recorded = cuda::record(context_.driver(), end.get(), stream);
+  staging.memory.busy_until(std::move(end));
+  return queued.is_ok() ? recorded : queued;
+}
+
+Result<cuda::CUevent> StagedCalls::queue_copies_back(Staging& staging, cuda::CUstream stream) {
+  PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent end, events_.take());
+  const std::byte* const from = staging.call.request.out.data;
+  const Status queued =
+      each_piece(staging.results, [&](cuda::CUdeviceptr to, std::size_t begin, std::size_t nbytes) {
+        return cuda::copy_to_device(context_.driver(), to, {from + begin, nbytes}, stream);
+      });
+  const Status recorded = cuda::record(context_.driver(), end.get(), stream);
+  const cuda::CUevent event = end.get();
+  staging.memory.busy_until(std::move(end));
+  PC_TRY(queued);
+  PC_TRY(recorded);
+  return event;
+}
+
+Status StagedCalls::until_back(const UserCall& call, Deadline deadline,
+                               const std::function<Result<bool>()>& reached) {
+  return settled(cuda::wait_on_host(reached, {group_.waiting_until(deadline)}), call,
+                 "its result has not reached the GPU");
+}
+
+// What the end of a wait for this GPU means. `what`: why it took too long.
+Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, const char* what) {
+  PC_TRY(end.status());
+  switch (end.value()) {
+    case WaitEnd::kReady: return Status::ok();
+    case WaitEnd::kAborted: return group_.alive();
+    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted");
+    case WaitEnd::kTimeout: break;
+  }
+  return Status(Code::kTimeout, what).with_operation(call.name()).with_rank(group_.rank());
+}
+
+Status StagedCalls::start_watching() {
+  if (watcher_.joinable()) return Status::ok();
+  return start_thread(watcher_, "pc-gpu-stage", "starting the thread that copies results to the GPU",
+                      [this] { watch(); });
+}
+
+void StagedCalls::watch() {
+  std::unique_lock lock(mutex_);
+  for (bool copies = false; !stopping_;) {
+    const auto called = [this] { return news_ || stopping_; };
+    if (copies) {
+      changed_.wait_for(lock, kCopiesRound, called);
+    } else {
+      changed_.wait(lock, called);
+    }
+    news_ = false;
+    lock.unlock();
+    copies = look_at_calls();
+    lock.lock();
+  }
+}
+
+// Whether results are on their way to the GPU, of which nothing tells when they are there.
+bool StagedCalls::look_at_calls() {
+  std::vector<std::shared_ptr<Call>> running, ended;
+  {
+    const std::lock_guard lock(mutex_);
+    running = running_;
+  }
+  bool copies = false;
+  for (const std::shared_ptr<Call>& each : running) {
+    const std::optional<Status> back = each->come_back(*this);
+    if (!back) continue;
+    const Result<bool> reached = each->reached(*this);
+    if (back->is_ok() && reached.is_ok() && !reached.value()) {
+      copies = true;
+      continue;
+    }
+    const Status outcome = back->is_ok() ? reached.status() : *back;
+    each->end(outcome.is_ok() ? Call::State::kDone : Call::State::kFailed, outcome);
+    ended.push_back(each);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
+      return std::find(ended.begin(), ended.end(), each) != ended.end();
+    });
+  }
+  for (const std::shared_ptr<Call>& each : ended) {
+    each->keeps_ = nullptr;
+    if (each->on_end_) each->on_end_();
+  }
+  return copies;
+}
+
+Status StagedCalls::close(double timeout_s) {
+  std::vector<std::shared_ptr<Call>> running;
+  {
+    const std::lock_guard lock(mutex_);
+    running = running_;
+  }
+  const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
+  Status first;
+  for (const std::shared_ptr<Call>& each : running) {
+    const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
+    if (first.is_ok()) first = ended;
+  }
+  return first;
+}
+
+}  // namespace pc

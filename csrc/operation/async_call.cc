@@ -1,0 +1,149 @@
+#include "operation/async_call.h"
+
+#include <algorithm>
+
+#include "operation/progress.h"
+
+namespace pc {
+
+AsyncCall::AsyncCall(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
+
+AsyncCall::AsyncCall(Progress& progress, uint64_t id, Start start)
+    : progress_(&progress),
+      id_(id),
+      group_(start.work->shared_group()),
+      operation_(start.work->operation()),
+      sequence_(start.work->sequence()),
+      own_{start.deadline, group_->calls.word(), nullptr, nullptr},
+      work_(std::move(start.work)),
+      on_end_(std::move(start.on_end)) {}
+
+bool AsyncCall::done() const {
+  const std::lock_guard lock(mutex_);
+  return work_ == nullptr || work_->done();
+}
+
+std::optional<Status> AsyncCall::outcome() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_;
+}
+
+TimePoint AsyncCall::ended_at() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_ ? ended_at_ : now();
+}
+
+std::optional<Status> AsyncCall::wait(const WaitContext& context, Part part) {
+  std::unique_lock lock(mutex_);
+  while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
+    if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
+    changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
+    if (outcome_) break;
+    lock.unlock();  // the probe runs other people's code
+    const WaitEnd end = Waiter::check(context);
+    lock.lock();
+    if (end != WaitEnd::kReady && !outcome_) return std::nullopt;
+  }
+  if (outcome_) return outcome_;
+  if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
+  claimed_ = true;
+  lock.unlock();
+  work_->ring(nullptr, 0);
+  const WaitEnd end = work_->drive(with_own(context));
+  if (end == WaitEnd::kReady || Waiter::check(own_) != WaitEnd::kReady) {
+    finish(context.interrupted);
+    return outcome();
+  }
+  let_go();
+  return std::nullopt;
+}
+
+// Whoever waits drives, and is all that the call has to see its deadline and the end of its group.
+WaitContext AsyncCall::with_own(const WaitContext& context) const {
+  WaitContext both = context;
+  both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
+  both.abort_word = own_.abort_word;
+  return both;
+}
+
+void AsyncCall::leave_alone() {
+  std::unique_lock lock(mutex_);
+  if (std::exchange(left_alone_, true) || !outcome_) return;
+  lock.unlock();
+  tell_if_unheard(*outcome_);
+}
+
+void AsyncCall::tell_if_unheard(const Status& outcome) const {
+  if (!outcome.is_ok() && group_ != nullptr) group_->calls.unheard(outcome);
+}
+
+// ---- for the progress thread
+
+void AsyncCall::go_on() {
+  if (!claim()) return;
+  work_->progress();
+  work_->done() || Waiter::check(own_) != WaitEnd::kReady ? end() : let_go();
+}
+
+void AsyncCall::look(TimePoint now) {
+  if (!claim()) return;
+  if (work_->done() || Waiter::check(own_) != WaitEnd::kReady) return end();
+  work_->look_after(now);
+  let_go();
+}
+
+void AsyncCall::end_now() {
+  if (claim()) finish(nullptr);
+}
+
+// The thread has other calls to drive and to end, so it asks the others now, and looks again.
+void AsyncCall::end() {
+  if (!work_->asks(own_)) return finish(nullptr);
+  {
+    const std::lock_guard lock(mutex_);
+    claimed_ = false;
+    changed_.notify_all();  // and no bell, which would ring at once
+  }
+  if (progress_->stopping()) end_now();
+}
+
+bool AsyncCall::claim() {
+  const std::lock_guard lock(mutex_);
+  if (claimed_ || outcome_) return false;
+  return claimed_ = true;
+}
+
+void AsyncCall::let_go() {
+  {
+    const std::lock_guard lock(mutex_);
+    claimed_ = false;
+    changed_.notify_all();
+    work_->ring(progress_->bell(), id_);  // only now: the thread comes in vain while this is claimed
+  }
+  if (progress_->stopping()) end_now();
+}
+
+void AsyncCall::finish(const std::function<bool()>* probe) {
+  WaitContext context = own_;
+  context.interrupted = probe;
+  Status outcome = work_->wait(context);
+  std::unique_ptr<LaunchedWork> ended;
+  std::function<void(const Status&)> on_end;
+  bool unheard = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = std::move(work_);
+    on_end = std::move(on_end_);
+    outcome_ = outcome;
+    ended_at_ = now();
+    claimed_ = false;
+    unheard = left_alone_;
+    changed_.notify_all();
+  }
+  ended.reset();
+  if (unheard) tell_if_unheard(outcome);
+  progress_->forget(id_);
+  if (on_end) on_end(outcome);
+}
+
+}  // namespace pc

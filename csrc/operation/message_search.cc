@@ -1,0 +1,99 @@
+#include "operation/message_search.h"
+
+#include <optional>
+
+#include "operation/message_work.h"
+
+namespace pc {
+namespace {
+
+constexpr std::string_view kVerb = "recv from";
+
+}  // namespace
+
+MessageSearch::MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what)
+    : group_(group),
+      transport_(transport),
+      reactor_(reactor),
+      what_(what) {
+  if (what.peer != kAnyRank) peers_ = {what.peer};
+}
+
+MessageSearch::~MessageSearch() {
+  if (has_number_) group_.messages.give_back(what_.peer, what_.tag, false, numbers_.front());
+}
+
+std::string MessageSearch::operation() const {
+  return std::string(kVerb) + " " + rank_text(what_.peer) + ", tag " + std::to_string(what_.tag);
+}
+
+void MessageSearch::begin(MessageProbe& probe) {
+  MessageNumbers& numbers = group_.messages;
+  const std::unique_lock turn = numbers.turn();
+  if (what_.peer == kAnyRank) {
+    numbers.watch(probe.changes(), MessageProbe::kLookAgain);
+    peers_ = in_turn(numbers.last_source(what_.tag));
+    numbers_.resize(peers_.size());
+    for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], what_.tag, false);
+  } else {
+    numbers_ = {what_.number != 0 ? what_.number : numbers.take(what_.peer, what_.tag, false)};
+    has_number_ = true;
+  }
+  const GroupNames& names = group_.calls.names();
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const bool counts =
+        peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
+    probe.look_for(names.to_world(peers_[i]),
+                   {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0}, counts);
+  }
+}
+
+// False: somebody else receives it.
+bool MessageSearch::take(const MessageProbe::Find& find) {
+  if (what_.peer != kAnyRank) return true;
+  MessageNumbers& numbers = group_.messages;
+  const std::unique_lock turn = numbers.turn();
+  if (numbers.next(peers_[find.which], what_.tag, false) != numbers_[find.which]) return false;
+  numbers.take(peers_[find.which], what_.tag, false);
+  numbers.set_last_source(what_.tag, peers_[find.which]);
+  return true;
+}
+
+// Behind whom the last message came from, so that none that sends all the time keeps the others waiting.
+std::vector<Rank> MessageSearch::in_turn(Rank last) const {
+  const GroupNames& names = group_.calls.names();
+  std::vector<Rank> peers;
+  for (Rank i = 1; i <= names.size(); ++i) peers.push_back((last + i) % names.size());
+  return peers;
+}
+
+Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitContext context) {
+  for (;;) {
+    MessageProbe probe(transport_, reactor_);
+    begin(probe);
+    MessageWatch watch(group_.calls, call, probe, peers_, kVerb);
+    context.watch = &watch;
+    const Status ended = group_.reentry.wait(probe, context, [this] { return operation(); });
+    group_.messages.unwatch(probe.changes());
+    if (!ended.is_ok()) {
+      const std::optional<std::size_t> failed = probe.failed();
+      const Rank peer = what_.peer != kAnyRank ? what_.peer : failed ? peers_[*failed] : -1;
+      return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
+                                           context.interrupted);
+    }
+    const MessageProbe::Find* const find = probe.find();
+    if (find == nullptr || !take(*find)) continue;
+    has_number_ = false;
+    group_.calls.done(call);
+    return FoundMessage{peers_[find->which], what_.tag,  numbers_[find->which], find->nbytes, find->id.digest,
+                        find->description,   what_.site, context.deadline};
+  }
+}
+
+Status MessageSearch::in_words(const Status& ended, Rank peer, bool peers_have_left) const {
+  if (ended.code() != Code::kAborted || !peers_have_left) return ended.with_peer(peer);
+  if (what_.peer == kAnyRank) return has_left("every other rank");
+  return has_left(group_.calls.names().full(peer)).with_peer(peer);
+}
+
+}  // namespace pc

@@ -1,0 +1,48 @@
+// Finds the next message of one rank, or of any, before anybody knows how large it is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operation/launched_work.h"
+#include "operation/message.h"
+#include "engine/message_probe.h"
+
+namespace pc {
+
+// From one rank, the message gets its number at once, as if it were received: receives are served in the order of their
+// calls. From any rank, the messages that would be next are looked for, and the one that is found gets its number then.
+class MessageSearch {
+ public:
+  struct What {
+    uint32_t group;
+    Rank peer;  // kAnyRank: whoever sends first
+    uint32_t tag;
+    const char* site;
+    uint64_t number = 0;  // of one rank: that message, which nobody else receives; 0: the next
+  };
+  MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what);
+  ~MessageSearch();  // what was not found can be received by others
+  MessageSearch(const MessageSearch&) = delete;
+  MessageSearch& operator=(const MessageSearch&) = delete;
+
+  std::string operation() const;  // "recv from any rank, tag 5"
+  // Once. Its errors are in the words of the group.
+  Result<FoundMessage> wait(const GroupCalls::Call& call, WaitContext context);
+
+ private:
+  void begin(MessageProbe& probe);
+  bool take(const MessageProbe::Find& find);
+  std::vector<Rank> in_turn(Rank last) const;
+  Status in_words(const Status& ended, Rank peer, bool peers_have_left) const;
+
+  GroupState& group_;
+  Transport& transport_;
+  Reactor& reactor_;
+  const What what_;
+  std::vector<Rank> peers_;        // of the group; in the order in which they are looked at
+  std::vector<uint64_t> numbers_;  // of their messages
+  bool has_number_ = false;        // numbers_[0] is taken
+};
+
+}  // namespace pc

@@ -1,0 +1,98 @@
+#include "operation/message_work.h"
+
+#include "failure/descriptor.h"
+
+namespace pc {
+
+Status has_left(const std::string& who) {
+  return Status(Code::kPeerExited, who + " is in shutdown(), and takes part in nothing more");
+}
+
+std::string StartedMessage::operation() const {
+  return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
+}
+
+void StartedMessage::set_posted(const GroupCalls::Call& call, const MessageId& id,
+                                std::unique_ptr<Work> work) {
+  call_ = call;
+  number_ = id.sequence;
+  digest_ = id.digest;
+  work_ = std::move(work);
+}
+
+MessageWatch& StartedMessage::watch() {
+  if (!watch_) watch_.emplace(group_.calls, call_, *work_, std::span(&what_.peer, 1), what_.verb());
+  return *watch_;
+}
+
+WaitEnd StartedMessage::drive(WaitContext context) {
+  context.watch = &watch();
+  return group_.reentry.drive(*work_, context, [this] { return operation(); });
+}
+
+const Status& StartedMessage::end(WaitContext context) {
+  if (ended_) return *ended_;
+  context.watch = &watch();
+  const Status ended = group_.reentry.wait(*work_, context, [this] { return operation(); });
+  // If the peer knows nothing of it, the next message takes its place.
+  const bool has_turn = what_.part == MessagePart::kWhole || what_.part == MessagePart::kOffer;
+  if (how_.untold && has_turn) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
+  return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(what_.peer));
+}
+
+bool StartedMessage::asks(const WaitContext& context) {
+  const Status& ended = end(context);
+  return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
+}
+
+bool StartedMessage::was_offered(const WaitContext& context) {
+  if (end(context).code() != Code::kMismatch || what_.part != MessagePart::kWhole || what_.sends)
+    return false;
+  if (!is_offer(how_.found.digest) || how_.found.digest != (digest_ | kOfferBit)) return false;
+  group_.calls.done(call_);
+  return true;
+}
+
+bool StartedMessage::refuses_offer() const {
+  return ended_ && ended_->code() == Code::kMismatch && !what_.sends && is_offer(how_.found.digest);
+}
+
+Status StartedMessage::finish(const WaitContext& context) {
+  const Status& ended = end(context);
+  if (ended.is_ok()) return group_.calls.done(call_), ended;
+  return group_.calls.conclude_message(ended, call_, operation(), context.interrupted);
+}
+
+Status StartedMessage::in_words(const Status& ended) const {
+  const bool mismatch = ended.code() == Code::kMismatch;
+  const bool offered = mismatch && !what_.sends && is_offer(how_.found.digest);
+  const std::string theirs =
+      !mismatch ? ""
+      : offered ? expects_offered() ? "that from a GPU, which only recv() takes into memory of the host"
+                                    : "another array, from a GPU"
+                : message_found(group_.calls.identity(), how_.found, how_.found_nbytes);
+  if (!theirs.empty()) {
+    return Status(
+        Code::kMismatch,
+        "rank " + std::to_string(what_.peer) + (what_.sends ? " expects " : " sent ") + theirs +
+            ", this rank " + (what_.sends ? "sends " : "expects ") +
+            array_text(what_.data.dtype, what_.data.count, what_.data.layout) +
+            (what_.bundle == 0 ? ""
+                               : " in a list of " + std::to_string(arrays_of(what_.bundle)) + " arrays"));
+  }
+  if (ended.code() == Code::kAborted && watch_->peers_have_left()) {
+    return has_left(group_.calls.names().full(what_.peer));
+  }
+  return ended;
+}
+
+Status MessageWork::wait(const WaitContext& context) {
+  if (told_) return outcome_;
+  PC_TRY(group_->reentry.check());
+  outcome_ = message_.finish(context);
+  if (message_.refuses_offer()) offers_.refuse(message_);
+  told_ = true;
+  return outcome_;
+}
+
+}  // namespace pc

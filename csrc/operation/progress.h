@@ -1,0 +1,75 @@
+// The thread that drives what nobody waits for. It starts with the first asynchronous call of its rank, and sleeps while
+// there is nothing to do: without unfinished calls on a condition, else in the reactor, where whoever waits in a call of his
+// own polls in its place.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "operation/async_call.h"
+#include "transport/reactor.h"
+
+namespace pc {
+
+// Thread-safety: all methods.
+class Progress {
+ public:
+  explicit Progress(Reactor& reactor) : reactor_(reactor) {}
+  ~Progress() { stop(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Once the thread runs, adding cannot fail: before a call takes its number.
+  Status start();
+  std::shared_ptr<AsyncCall> add(AsyncCall::Start start);
+  // To be completed when the group of some calls has ended: they end as well.
+  CompletionSink* group_ends() { return &group_ends_; }
+  // Ends the thread, and every call that nobody waits for; their groups have ended.
+  void stop();
+
+  // For AsyncCall.
+  CompletionSink* bell() { return &bell_; }
+  void forget(uint64_t id);
+  bool stopping() const { return stopping_.load(); }
+
+ private:
+  class GroupEnds final : public CompletionSink {
+   public:
+    explicit GroupEnds(Progress& progress) : progress_(progress) {}
+    void complete(Completion&& /*completion*/) override { progress_.look_at_all(); }
+
+   private:
+    Progress& progress_;
+  };
+  void look_at_all();
+  static constexpr uint64_t kAll = 0, kWake = ~uint64_t{0};  // tokens: these, or the number of a call
+  void run();
+  bool wait_until_needed();
+  TimePoint next_deadline() const;
+  void listen();  // does what the bell has rung for
+  void end_overdue();
+  void look_around();
+  std::shared_ptr<AsyncCall> find(uint64_t id) const;
+
+  Reactor& reactor_;
+  CompletionQueue bell_;  // taken from by the thread only
+  GroupEnds group_ends_{*this};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable needed_;
+  std::map<uint64_t, std::shared_ptr<AsyncCall>>
+      calls_;                                     // that have not ended, in the order in which they began
+  std::set<std::pair<TimePoint, uint64_t>> due_;  // their deadlines
+  uint64_t next_id_ = kAll + 1;
+  std::atomic<bool> stopping_{false};  // set with the lock held
+  std::thread thread_;
+};
+
+}  // namespace pc

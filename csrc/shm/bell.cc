@@ -1,0 +1,23 @@
+#include "shm/bell.h"
+
+#include <fcntl.h>
+
+#include <string>
+#include <string_view>
+
+namespace pc {
+
+Result<Bell> Bell::adopt(Fd fd) {
+  const Status refused(Code::kMismatch, "what another rank gave as its bell is none");
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || (flags & O_NONBLOCK) == 0 || (flags & O_ACCMODE) != O_RDWR) return refused;
+  char target[64];
+  const std::string link = "/proc/self/fd/" + std::to_string(fd.get());
+  const ssize_t length = ::readlink(link.c_str(), target, sizeof target);
+  // Without /proc there is no telling what it is; a member of this job has given it.
+  if (length >= 0 && std::string_view(target, static_cast<std::size_t>(length)) != "anon_inode:[eventfd]")
+    return refused;
+  return Bell(std::move(fd));
+}
+
+}  // namespace pc

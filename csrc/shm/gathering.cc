@@ -1,0 +1,339 @@
+#include "shm/gathering.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "net/socket.h"
+#include "shm/descriptor_message.h"
+#include "shm/gathering_words.h"
+#include "wire/credentials.h"
+
+namespace pc {
+namespace {
+
+constexpr int kCrowdedMs =
+    5;  // until a full queue at the door, or too many descriptors under way, is tried again
+constexpr int kKnocks = 3;                  // a leader that is slow may take this rank for a silent stranger
+constexpr std::size_t kSpareVisitors = 64;  // beyond the ranks that are expected
+constexpr double kOvercrowdedS = 10;        // in which descriptors under way must have become fewer
+
+// A socket without a folder: the name begins with a zero byte.
+struct AbstractAddress {
+  explicit AbstractAddress(const Invitation& invitation) {
+    static constexpr std::string_view kPrefix = "pycollective/";
+    unix.sun_family = AF_UNIX;
+    std::memcpy(unix.sun_path + 1, kPrefix.data(), kPrefix.size());
+    std::memcpy(unix.sun_path + 1 + kPrefix.size(), invitation.name.data(), invitation.name.size());
+    length =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kPrefix.size() + invitation.name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&unix); }
+  sockaddr_un unix = {};
+  socklen_t length = 0;
+};
+
+// Who is at the other end, by the kernel's word.
+Status check_user(int socket) {
+  ucred who = {};
+  socklen_t length = sizeof who;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0)
+    return system_error("SO_PEERCRED", errno);
+  if (who.uid == ::geteuid()) return Status::ok();
+  return Status(Code::kMismatch, "it runs as user " + std::to_string(who.uid) + " and this one as " +
+                                     std::to_string(::geteuid()));
+}
+
+Status look_at(const WaitContext& context, const std::string& doing) {
+  switch (Waiter::check(context)) {
+    case WaitEnd::kReady: return Status::ok();
+    case WaitEnd::kTimeout: return Status(Code::kTimeout, "timed out while " + doing);
+    case WaitEnd::kInterrupted: return Status(Code::kInterrupted, "interrupted while " + doing);
+    case WaitEnd::kAborted: break;
+  }
+  return Status(Code::kAborted, "ended by another thread while " + doing);
+}
+
+bool ended_by_context(const Status& status) {
+  return status.code() == Code::kTimeout || status.code() == Code::kInterrupted ||
+         status.code() == Code::kAborted;
+}
+
+void pause(const WaitContext& context, int ms) { ::poll(nullptr, 0, context.deadline.slice_ms(ms)); }
+
+void await(int fd, short events, const WaitContext& context) {
+  pollfd polled = {fd, events, 0};
+  ::poll(&polled, 1, context.deadline.slice_ms());
+}
+
+Status send_waiting(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                    const WaitContext& context, const std::string& doing) {
+  const Deadline overcrowded = Deadline::after(kOvercrowdedS);
+  for (;;) {
+    PC_ASSIGN_OR_RETURN(const bool sent, send_message(socket, bytes, descriptors));
+    if (sent) return Status::ok();
+    PC_TRY(look_at(context, doing));
+    if (overcrowded.expired()) {
+      return Status(Code::kSystem,
+                    "for " + std::to_string(static_cast<int>(kOvercrowdedS)) +
+                        " s there was no room for descriptors on their way: raise the limit of "
+                        "open files (ulimit -n)");
+    }
+    pause(context, kCrowdedMs);
+  }
+}
+
+Result<DescriptorMessage> receive_waiting(int socket, std::span<std::byte> into, std::size_t most_descriptors,
+                                          const WaitContext& context, const std::string& doing) {
+  for (;;) {
+    PC_ASSIGN_OR_RETURN(std::optional<DescriptorMessage> message,
+                        receive_message(socket, into, most_descriptors));
+    if (message) return std::move(*message);
+    PC_TRY(look_at(context, doing));
+    await(socket, POLLIN, context);
+  }
+}
+
+// A connection to the leader, whose user has been looked at. No room in its queue: waits.
+Result<Fd> connect_to(const Invitation& leader, const WaitContext& context) {
+  const AbstractAddress address(leader);
+  for (;;) {
+    Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) return system_error("socket for the ranks of this host", errno);
+    if (::connect(socket.get(), address.get(), address.length) == 0) {
+      const Status user = check_user(socket.get());
+      if (user.is_ok()) return socket;
+      return Status(user.code(), "the leader's socket is not its own: " + user.message());
+    }
+    if (errno == ECONNREFUSED) {
+      return Status(
+          Code::kSystem,
+          "it cannot reach the others' socket (ECONNREFUSED): it is in another network namespace or "
+          "container");
+    }
+    if (errno != EAGAIN && errno != EINTR) return system_error("connecting to the ranks of this host", errno);
+    PC_TRY(look_at(context, "connecting to the ranks of this host"));
+    pause(context, kCrowdedMs);
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Invitation& invitation) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const auto* const part : {&invitation.name, &invitation.token}) {
+    for (const std::byte byte : *part) {
+      text += kDigits[static_cast<unsigned>(byte) >> 4];
+      text += kDigits[static_cast<unsigned>(byte) & 15];
+    }
+  }
+  return text;
+}
+
+Result<Invitation> invitation_from(std::string_view text) {
+  Invitation invitation;
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
+  const bool right = text.size() == 2 * (invitation.name.size() + invitation.token.size()) &&
+                     std::all_of(text.begin(), text.end(), [&](char c) { return digit(c) >= 0; });
+  if (!right) return Status(Code::kMismatch, "an invitation to share memory is unreadable");
+  for (auto* const part : {&invitation.name, &invitation.token}) {
+    for (std::byte& byte : *part) {
+      byte = static_cast<std::byte>(digit(text[0]) << 4 | digit(text[1]));
+      text.remove_prefix(2);
+    }
+  }
+  return invitation;
+}
+
+Result<GatheringPlace> GatheringPlace::open() {
+  Invitation invitation;
+  PC_TRY(fill_randomly(invitation.name));
+  PC_TRY(fill_randomly(invitation.token));
+  Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return system_error("socket for the ranks of this host", errno);
+  const AbstractAddress address(invitation);
+  if (::bind(listener.get(), address.get(), address.length) != 0 || ::listen(listener.get(), SOMAXCONN) != 0)
+    return system_error("listening for the ranks of this host", errno);
+  return GatheringPlace(std::move(listener), invitation);
+}
+
+Reception::Reception(const GatheringPlace& place, uint32_t epoch, std::set<Rank> expected)
+    : place_(place),
+      epoch_(epoch),
+      expected_(std::move(expected)),
+      door_(expected_.size() + kSpareVisitors) {}
+
+std::string Reception::refusal_of(Rank rank) const {
+  const auto found = refused_.find(rank);
+  return found == refused_.end() ? "" : found->second;
+}
+
+Status Reception::attend(int ms) {
+  std::vector<pollfd> polled = {{place_.fd(), POLLIN, 0}};
+  for (const auto& [fd, socket] : strangers_) polled.push_back({fd, POLLIN, 0});
+  if (::poll(polled.data(), polled.size(), ms) < 0 && errno != EINTR)
+    return system_error("poll for the ranks of this host", errno);
+  for (const pollfd& each : std::span(polled).subspan(1)) {
+    if (each.revents != 0) hear(each.fd);
+  }
+  const TimePoint now = pc::now();
+  for (const int late : door_.impatient(now)) {  // who has spoken meanwhile was heard just now
+    door_.leave(late);
+    strangers_.erase(late);
+  }
+  if (polled.front().revents != 0) accept_all(now);
+  return Status::ok();
+}
+
+void Reception::accept_all(TimePoint now) {
+  constexpr int kAtOnce = 64;
+  for (int i = 0; i < kAtOnce; ++i) {
+    Result<Fd> accepted = accept_one(place_.fd());
+    if (!accepted.is_ok()) {  // no descriptor for it: some stranger's goes, or others have time to close some
+      const int gone = door_.evict();
+      strangers_.erase(gone);
+      if (gone < 0) ::poll(nullptr, 0, kCrowdedMs);
+      return;
+    }
+    if (!accepted.value().valid()) return;
+    Fd socket = std::move(accepted).value();
+    if (!check_user(socket.get()).is_ok()) continue;
+    const int fd = socket.get();
+    strangers_.emplace(fd, std::move(socket));
+    if (const int gone = door_.enter(fd, {}, now); gone >= 0) strangers_.erase(gone);
+    hear(fd);
+  }
+}
+
+void Reception::hear(int stranger) {
+  const auto found = strangers_.find(stranger);
+  if (found == strangers_.end()) return;
+  JoinBytes bytes;
+  Result<std::optional<DescriptorMessage>> message = receive_message(stranger, bytes, 2);
+  if (message.is_ok() && !message.value()) return;
+  door_.leave(stranger);
+  Fd socket = std::move(found->second);
+  strangers_.erase(found);
+  if (!message.is_ok()) return;
+  const Result<JoinWord> word = decode_join(bytes);
+  if (!word.is_ok() || !same_secret(word.value().token, place_.invitation().token)) return;
+  const Rank rank = word.value().rank;
+  if (word.value().epoch != epoch_ || !expected_.contains(rank) || guests_.contains(rank)) return;
+  admit(rank, std::move(socket), std::move(message.value()->descriptors));
+}
+
+void Reception::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) {
+  if (descriptors.size() != 2) {
+    refused_[rank] = "it brought " + std::to_string(descriptors.size()) + " descriptors and not 2";
+    return;
+  }
+  Result<PeerPart> part = PeerPart::adopt(rank, std::move(descriptors[0]), std::move(descriptors[1]));
+  if (!part.is_ok()) {
+    refused_[rank] = part.status().message();
+    return;
+  }
+  refused_.erase(rank);
+  guests_.emplace(rank, Guest{std::move(socket), std::move(part).value()});
+}
+
+Result<std::map<Rank, std::string>> Reception::hand_round(Rank self, const SharedPart& own,
+                                                          const WaitContext& context) {
+  // One after the other: so few descriptors are under way at a time, which the kernel limits as it limits open ones.
+  std::map<Rank, std::string> failed;
+  for (const auto& [rank, guest] : guests_) {
+    const Status given = give_all(guest, self, own, context);
+    if (given.is_ok()) continue;
+    if (ended_by_context(given)) return given.with_peer(rank);
+    failed[rank] = given.message();
+  }
+  for (const auto& [rank, why] : failed) guests_.erase(rank);
+  return failed;
+}
+
+Status Reception::give_all(const Guest& guest, Rank self, const SharedPart& own, const WaitContext& context) {
+  const std::string doing = "handing rank " + std::to_string(guest.part.rank) + " the others' memory";
+  std::vector<Rank> ranks = {self};
+  std::vector<int> descriptors = {own.memory.fd(), own.bell.fd()};
+  const uint32_t total = static_cast<uint32_t>(guests_.size());  // the leader, and all but that guest
+  const auto send_them = [&] {
+    const PartsBytes bytes = encode(PartsWord{total, std::exchange(ranks, {})});
+    return send_waiting(guest.socket.get(), bytes, std::exchange(descriptors, {}), context, doing);
+  };
+  for (const auto& [rank, other] : guests_) {
+    if (rank == guest.part.rank) continue;
+    if (ranks.size() == kRanksAtOnce) PC_TRY(send_them());
+    ranks.push_back(rank);
+    descriptors.push_back(other.part.memory.fd());
+    descriptors.push_back(other.part.bell.fd());
+  }
+  PC_TRY(send_them());
+  AnswerBytes bytes;
+  PC_TRY(receive_waiting(guest.socket.get(), bytes, 0, context, doing).status());
+  PC_ASSIGN_OR_RETURN(const std::string why_not, decode_answer(bytes));
+  return why_not.empty() ? Status::ok() : Status(Code::kPeerFailure, why_not);
+}
+
+std::vector<PeerPart> Reception::take_peers() {
+  std::vector<PeerPart> peers;
+  for (auto& [rank, guest] : guests_) peers.push_back(std::move(guest.part));
+  guests_.clear();
+  strangers_.clear();
+  return peers;
+}
+
+Result<Visit> Visit::begin(const Invitation& leader, Rank self, uint32_t epoch, const SharedPart& own,
+                           const WaitContext& context) {
+  const JoinBytes bytes = encode(JoinWord{epoch, self, leader.token});
+  const std::array<int, 2> descriptors = {own.memory.fd(), own.bell.fd()};
+  for (int knock = 1;; ++knock) {
+    PC_ASSIGN_OR_RETURN(Fd socket, connect_to(leader, context));
+    const Status joined =
+        send_waiting(socket.get(), bytes, descriptors, context, "joining the ranks of this host");
+    if (joined.is_ok()) return Visit(std::move(socket));
+    if (joined.code() != Code::kPeerFailure || knock == kKnocks) return joined;
+  }
+}
+
+Result<std::vector<PeerPart>> Visit::receive(const std::set<Rank>& expected, const WaitContext& context) {
+  Result<std::vector<PeerPart>> all = receive_all(expected, context);
+  if (!all.is_ok() && (ended_by_context(all.status()) || all.status().code() == Code::kPeerFailure))
+    return all;
+  PC_TRY(send_waiting(socket_.get(), encode_answer(all.status().message()), {}, context,
+                      "answering the ranks of this host"));
+  return all;
+}
+
+Result<std::vector<PeerPart>> Visit::receive_all(const std::set<Rank>& expected, const WaitContext& context) {
+  std::vector<PeerPart> peers;
+  std::set<Rank> missing = expected;
+  for (;;) {
+    PartsBytes bytes;
+    PC_ASSIGN_OR_RETURN(DescriptorMessage message,
+                        receive_waiting(socket_.get(), bytes, 2 * kRanksAtOnce, context,
+                                        "waiting for the memory of the ranks of this host"));
+    PC_ASSIGN_OR_RETURN(const PartsWord word, decode_parts(bytes));
+    if (message.descriptors.size() != 2 * word.ranks.size() || word.ranks.empty())
+      return Status(Code::kMismatch, "a message has not two descriptors for each rank");
+    for (std::size_t i = 0; i < word.ranks.size(); ++i) {
+      if (missing.erase(word.ranks[i]) == 0)
+        return Status(Code::kMismatch, "the memory of a rank came that was not expected");
+      PC_ASSIGN_OR_RETURN(PeerPart part, PeerPart::adopt(word.ranks[i], std::move(message.descriptors[2 * i]),
+                                                         std::move(message.descriptors[2 * i + 1])));
+      peers.push_back(std::move(part));
+    }
+    if (peers.size() >= word.total) return peers;
+  }
+}
+
+}  // namespace pc

@@ -1,0 +1,90 @@
+#include "shm/gathering_words.h"
+
+#include <algorithm>
+
+#include "wire/frame.h"
+#include "wire/little_endian.h"
+
+namespace pc {
+namespace {
+
+constexpr uint32_t kJoinMagic = 0x314a4350, kPartsMagic = 0x31504350, kAnswerMagic = 0x31414350;  // "PCJ1"
+constexpr std::size_t kAnswerHead = 8;
+
+Status wrong(const std::string& what) {
+  return Status(Code::kMismatch, what + "; do all ranks run the same version?");
+}
+
+}  // namespace
+
+JoinBytes encode(const JoinWord& word) {
+  JoinBytes bytes = {};
+  put<uint32_t>(bytes.data(), kJoinMagic);
+  put<uint32_t>(bytes.data() + 4, word.epoch);
+  put<uint32_t>(bytes.data() + 8, static_cast<uint32_t>(word.rank));
+  put<uint8_t>(bytes.data() + 12, kProtocolVersion);
+  std::copy(word.token.begin(), word.token.end(), bytes.begin() + 16);
+  return bytes;
+}
+
+Result<JoinWord> decode_join(const JoinBytes& bytes) {
+  if (get<uint32_t>(bytes.data()) != kJoinMagic) return wrong("this is no rank that joins");
+  if (get<uint8_t>(bytes.data() + 12) != kProtocolVersion) return wrong("a rank speaks another version");
+  JoinWord word;
+  word.epoch = get<uint32_t>(bytes.data() + 4);
+  word.rank = static_cast<Rank>(get<uint32_t>(bytes.data() + 8));
+  std::copy_n(bytes.begin() + 16, word.token.size(), word.token.begin());
+  return word;
+}
+
+PartsBytes encode(const PartsWord& word) {
+  PartsBytes bytes = {};
+  put<uint32_t>(bytes.data(), kPartsMagic);
+  put<uint32_t>(bytes.data() + 4, word.total);
+  put<uint32_t>(bytes.data() + 8, static_cast<uint32_t>(word.ranks.size()));
+  for (std::size_t i = 0; i < word.ranks.size(); ++i)
+    put<uint32_t>(bytes.data() + 12 + 4 * i, static_cast<uint32_t>(word.ranks[i]));
+  return bytes;
+}
+
+Result<PartsWord> decode_parts(const PartsBytes& bytes) {
+  if (get<uint32_t>(bytes.data()) != kPartsMagic) return wrong("these are no parts of other ranks");
+  PartsWord word;
+  word.total = get<uint32_t>(bytes.data() + 4);
+  const std::size_t count = get<uint32_t>(bytes.data() + 8);
+  if (count > kRanksAtOnce || count > word.total)
+    return wrong("too many parts of other ranks in one message");
+  for (std::size_t i = 0; i < count; ++i)
+    word.ranks.push_back(static_cast<Rank>(get<uint32_t>(bytes.data() + 12 + 4 * i)));
+  return word;
+}
+
+AnswerBytes encode_answer(std::string_view why_not) {
+  AnswerBytes bytes = {};
+  const std::size_t length = std::min(why_not.size(), kAnswerBytes - kAnswerHead);
+  put<uint32_t>(bytes.data(), kAnswerMagic);
+  put<uint32_t>(bytes.data() + 4, static_cast<uint32_t>(length));
+  std::transform(why_not.begin(), why_not.begin() + static_cast<std::ptrdiff_t>(length),
+                 bytes.begin() + kAnswerHead, [](char c) { return static_cast<std::byte>(c); });
+  return bytes;
+}
+
+Result<std::string> decode_answer(const AnswerBytes& bytes) {
+  const std::size_t length = get<uint32_t>(bytes.data() + 4);
+  if (get<uint32_t>(bytes.data()) != kAnswerMagic || length > kAnswerBytes - kAnswerHead)
+    return wrong("this is no answer");
+  std::string text;
+  for (const std::byte byte : std::span(bytes).subspan(kAnswerHead, length)) {
+    const char c = static_cast<char>(byte);
+    text += c < ' ' || c > '~' ? '?' : c;
+  }
+  return text;
+}
+
+bool same_secret(std::span<const std::byte, 16> a, std::span<const std::byte, 16> b) {
+  std::byte different{0};
+  for (std::size_t i = 0; i < a.size(); ++i) different |= a[i] ^ b[i];
+  return different == std::byte{0};
+}
+
+}  // namespace pc

@@ -1,0 +1,50 @@
+// What ranks of one host say to each other while they hand round their descriptors (gathering.h). Every kind of message has one
+// size; what does not fit its format is kMismatch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "shm/gathering.h"
+
+namespace pc {
+
+// "I am rank 3, this is my memory, this is my bell": with two descriptors.
+struct JoinWord {
+  uint32_t epoch = 0;
+  Rank rank = -1;
+  std::array<std::byte, 16> token = {};
+};
+inline constexpr std::size_t kJoinBytes = 32;
+using JoinBytes = std::array<std::byte, kJoinBytes>;
+JoinBytes encode(const JoinWord& word);
+Result<JoinWord> decode_join(const JoinBytes& bytes);
+
+// "Of `total` others these are some": with two descriptors for each of `ranks`.
+inline constexpr std::size_t kRanksAtOnce =
+    100;  // twice as many descriptors are fewer than one message may have
+struct PartsWord {
+  uint32_t total = 0;
+  std::vector<Rank> ranks;
+};
+inline constexpr std::size_t kPartsBytes = 12 + 4 * kRanksAtOnce;
+using PartsBytes = std::array<std::byte, kPartsBytes>;
+PartsBytes encode(const PartsWord& word);
+Result<PartsWord> decode_parts(const PartsBytes& bytes);
+
+// "I have everything", an empty text, or why not.
+inline constexpr std::size_t kAnswerBytes = 512;
+using AnswerBytes = std::array<std::byte, kAnswerBytes>;
+AnswerBytes encode_answer(std::string_view why_not);
+Result<std::string> decode_answer(const AnswerBytes& bytes);  // one line of printable characters
+
+bool same_secret(std::span<const std::byte, 16> a, std::span<const std::byte, 16> b);  // in constant time
+
+}  // namespace pc

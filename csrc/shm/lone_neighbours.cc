@@ -1,0 +1,82 @@
+#include "shm/lone_neighbours.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/round_up.h"
+#include "shm/bell.h"
+
+namespace pc {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which the headers of older systems lack
+
+// Pages, not just addresses: one that cannot be had when it is touched ends the process. Kernels before Linux 5.14 know no
+// such request, and give them then.
+int make_pages(void* at, std::size_t nbytes) {
+  return ::madvise(at, nbytes, kPopulateWrite) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+class LoneNeighbours final : public Neighbours {
+ public:
+  LoneNeighbours(Rank self, Bell bell) : self_(self), bell_(std::move(bell)) {}
+  LoneNeighbours(const LoneNeighbours&) = delete;
+  LoneNeighbours& operator=(const LoneNeighbours&) = delete;
+  ~LoneNeighbours() override {
+    for (const SharedRange& piece : pieces_) ::munmap(piece.memory.data(), piece.memory.size());
+  }
+  bool has(Rank rank) const override { return rank == self_; }
+  Result<SharedRange> grow(std::size_t nbytes) override;
+  Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override;
+  void ring(Rank) noexcept override { bell_.ring(); }
+  int bell_fd() const override { return bell_.fd(); }
+  bool silence() noexcept override { return bell_.silence(); }
+  void close_in_child() noexcept override { bell_.close_in_child(); }
+
+ private:
+  const Rank self_;
+  Bell bell_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<SharedRange> pieces_;
+};
+
+Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  nbytes = round_up(nbytes, kPage);
+  void* const at = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return system_error("mmap of " + std::to_string(nbytes) + " bytes", errno);
+  if (const int error = make_pages(at, nbytes); error != 0) {
+    ::munmap(at, nbytes);
+    return system_error("madvise of " + std::to_string(nbytes) + " bytes", error);
+  }
+  const uint64_t offset = pieces_.empty() ? 0 : pieces_.back().offset + pieces_.back().memory.size();
+  pieces_.push_back({offset, {static_cast<std::byte*>(at), nbytes}});
+  return pieces_.back();
+}
+
+Result<std::span<std::byte>> LoneNeighbours::map(Rank rank, uint64_t offset, std::size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  for (const SharedRange& piece : pieces_) {
+    const bool begins_there = offset >= piece.offset && offset - piece.offset < piece.memory.size();
+    const std::size_t at = begins_there ? offset - piece.offset : 0;
+    if (rank == self_ && begins_there && nbytes <= piece.memory.size() - at)
+      return piece.memory.subspan(at, nbytes);
+  }
+  return Status(Code::kInternal, "rank " + std::to_string(rank) + " shares no such memory");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Neighbours>> make_lone_neighbours(Rank self) {
+  PC_ASSIGN_OR_RETURN(Bell bell, Bell::create());
+  auto alone = std::make_unique<LoneNeighbours>(self, std::move(bell));
+  PC_TRY(alone->grow(Neighbours::kFirstNbytes).status());
+  return std::unique_ptr<Neighbours>(std::move(alone));
+}
+
+}  // namespace pc

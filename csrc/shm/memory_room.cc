@@ -1,0 +1,87 @@
+#include "shm/memory_room.h"
+
+#include <algorithm>
+#include <fstream>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+namespace pc {
+namespace {
+
+constexpr uint64_t kUnknown = UINT64_MAX;
+
+// What one version of control groups calls things.
+struct Files {
+  const char* limit;
+  const char* usage;
+  std::initializer_list<std::string_view>
+      cache;  // rows of memory.stat: files' pages, which the kernel takes back
+};
+const Files kVersion1 = {
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+const Files kVersion2 = {"memory.max", "memory.current", {"inactive_file", "active_file"}};
+
+std::optional<uint64_t> number_in(const std::string& path) {  // none: no such file, or "max"
+  std::ifstream file(path);
+  uint64_t number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+// The sum of these rows of a file of rows "name number ...".
+uint64_t sum_in(const std::string& path, std::initializer_list<std::string_view> names) {
+  std::ifstream file(path);
+  uint64_t sum = 0, number = 0;
+  for (std::string name, rest; file >> name >> number; std::getline(file, rest)) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) sum += number;
+  }
+  return sum;
+}
+
+uint64_t room_of_machine(const std::string& root) {
+  const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:", "SwapFree:"});
+  return kib == 0 ? kUnknown : kib * 1024;
+}
+
+uint64_t room_of_group(const std::string& folder, const Files& files) {
+  const std::optional<uint64_t> limit = number_in(folder + "/" + files.limit);
+  const std::optional<uint64_t> usage = number_in(folder + "/" + files.usage);
+  if (!limit || !usage) return kUnknown;
+  const uint64_t cache = std::min(sum_in(folder + "/memory.stat", files.cache), *usage);
+  const uint64_t used = *usage - cache;
+  return *limit > used ? *limit - used : 0;
+}
+
+// Of a group and all that it is in: each has its own limit. In a container the path may be one of outside; then only the
+// folder that is mounted counts.
+uint64_t room_of_groups(const std::string& mount, std::string path, const Files& files) {
+  uint64_t room = room_of_group(mount, files);
+  while (path.size() > 1) {
+    room = std::min(room, room_of_group(mount + path, files));
+    path.resize(path.rfind('/'));
+  }
+  return room;
+}
+
+}  // namespace
+
+uint64_t memory_room(const std::string& root) {
+  uint64_t room = room_of_machine(root);
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "4:cpu,memory:/job/7" or "0::/job/7"
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string kinds = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1), mounts = root + "/sys/fs/cgroup";
+    if (path.empty() || path.front() != '/') continue;
+    if (kinds == ",,") {
+      room = std::min({room, room_of_groups(mounts, path, kVersion2),
+                       room_of_groups(mounts + "/unified", path, kVersion2)});
+    } else if (kinds.find(",memory,") != std::string::npos) {
+      room = std::min(room, room_of_groups(mounts + "/memory", path, kVersion1));
+    }
+  }
+  return room;
+}
+
+}  // namespace pc

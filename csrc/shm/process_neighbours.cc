@@ -1,0 +1,80 @@
+#include "shm/process_neighbours.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace pc {
+namespace {
+
+class ProcessNeighbours final : public Neighbours {
+ public:
+  ProcessNeighbours(Rank self, SharedPart own, std::vector<PeerPart> peers)
+      : self_(self),
+        own_(std::move(own)) {
+    for (PeerPart& peer : peers) peers_.emplace(peer.rank, std::move(peer));
+  }
+
+  bool has(Rank rank) const override { return rank == self_ || peers_.contains(rank); }
+
+  Result<SharedRange> grow(std::size_t nbytes) override {
+    const std::lock_guard lock(mutex_);
+    return own_.memory.grow(nbytes);
+  }
+
+  Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override {
+    const std::lock_guard lock(mutex_);
+    if (rank == self_) return own_.memory.map(offset, nbytes);
+    const auto peer = peers_.find(rank);
+    if (peer == peers_.end())
+      return Status(Code::kInternal, "rank " + std::to_string(rank) + " shares no memory with this one");
+    const Result<std::span<std::byte>> mapped = peer->second.memory.map(offset, nbytes);
+    return mapped.is_ok() ? mapped : mapped.status().with_peer(rank);
+  }
+
+  void ring(Rank rank) noexcept override {
+    if (rank == self_) return own_.bell.ring();
+    if (const auto peer = peers_.find(rank); peer != peers_.end()) peer->second.bell.ring();
+  }
+  int bell_fd() const override { return own_.bell.fd(); }
+  bool silence() noexcept override { return own_.bell.silence(); }
+
+  void close_in_child() noexcept override {
+    own_.memory.close_in_child();
+    own_.bell.close_in_child();
+    for (auto& [rank, peer] : peers_) {
+      peer.memory.close_in_child();
+      peer.bell.close_in_child();
+    }
+  }
+
+ private:
+  const Rank self_;
+  std::mutex mutex_;  // guards the mappings
+  SharedPart own_;
+  std::map<Rank, PeerPart> peers_;  // never changes
+};
+
+}  // namespace
+
+Result<SharedPart> SharedPart::create() {
+  PC_ASSIGN_OR_RETURN(OwnSegment memory, OwnSegment::create());
+  PC_TRY(memory.grow(Neighbours::kFirstNbytes).status());
+  PC_ASSIGN_OR_RETURN(Bell bell, Bell::create());
+  return SharedPart{std::move(memory), std::move(bell)};
+}
+
+Result<PeerPart> PeerPart::adopt(Rank rank, Fd memory, Fd bell) {
+  Result<PeerSegment> segment = PeerSegment::adopt(std::move(memory));
+  if (!segment.is_ok()) return segment.status().with_peer(rank);
+  Result<Bell> rung = Bell::adopt(std::move(bell));
+  if (!rung.is_ok()) return rung.status().with_peer(rank);
+  return PeerPart{rank, std::move(segment).value(), std::move(rung).value()};
+}
+
+std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers) {
+  return std::make_unique<ProcessNeighbours>(self, std::move(own), std::move(peers));
+}
+
+}  // namespace pc

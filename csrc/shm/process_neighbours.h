@@ -1,0 +1,33 @@
+// Neighbours that are processes: made of the descriptors that they handed round (gathering.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/types.h"
+#include "shm/bell.h"
+#include "shm/neighbours.h"
+#include "shm/segment.h"
+
+namespace pc {
+
+// What a rank gives away, and keeps.
+struct SharedPart {
+  OwnSegment memory;
+  Bell bell;
+  static Result<SharedPart> create();
+};
+
+// What it got from another.
+struct PeerPart {
+  Rank rank = -1;
+  PeerSegment memory;
+  Bell bell;
+  static Result<PeerPart> adopt(Rank rank, Fd memory,
+                                Fd bell);  // kMismatch: they are not what they should be
+};
+
+std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers);
+
+}  // namespace pc

@@ -1,0 +1,58 @@
+// Memory that ranks of one host share: a file without a name, which the kernel frees when the last process that has it ends,
+// however it ends. It can only grow, so that whoever has mapped a piece of it will always find that piece.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "shm/mapping.h"
+#include "shm/memory_room.h"
+#include "shm/neighbours.h"
+
+namespace pc {
+
+// This rank's. Thread-safety: none.
+class OwnSegment {
+ public:
+  // With no memory in it. `room` says how many bytes may still be taken; other than memory_room in tests.
+  static Result<OwnSegment> create(std::function<uint64_t()> room = [] { return memory_room(); });
+  // See Neighbours::grow. A failure leaves everything as it was.
+  Result<SharedRange> grow(std::size_t nbytes);
+  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // what others see there
+  int fd() const { return fd_.get(); }
+  uint64_t nbytes() const { return nbytes_; }
+  void close_in_child() noexcept;
+
+ private:
+  OwnSegment(Fd fd, std::function<uint64_t()> room) : fd_(std::move(fd)), room_(std::move(room)) {}
+  Status allocate(std::size_t nbytes);
+
+  Fd fd_;
+  std::function<uint64_t()> room_;
+  uint64_t nbytes_ = 0;  // that grow() has given
+  std::vector<Mapping> mappings_;
+};
+
+// Another rank's, by a descriptor that came from outside. Thread-safety: none.
+class PeerSegment {
+ public:
+  // kMismatch: not memory that is sealed against shrinking and that this process may write.
+  static Result<PeerSegment> adopt(Fd fd);
+  // See Neighbours::map. The same memory again where one mapping has all of it.
+  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);
+  int fd() const { return fd_.get(); }
+  void close_in_child() noexcept { fd_.reset(); }
+
+ private:
+  explicit PeerSegment(Fd fd) : fd_(std::move(fd)) {}
+
+  Fd fd_;
+  std::vector<Mapping> mappings_;
+};
+
+}  // namespace pc

@@ -1,0 +1,21 @@
+// For tests: the ranks of one world as threads of one process, where every byte has one address, so that ThreadSanitizer sees
+// who touches it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "shm/neighbours.h"
+
+namespace pc {
+
+// The memory and the bells of all ranks; lives as long as the last neighbours_of(). Thread-safety: all methods.
+class ThreadHost {
+ public:
+  // `islands`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
+  static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& islands = {});
+  virtual ~ThreadHost() = default;
+  virtual std::unique_ptr<Neighbours> neighbours_of(Rank rank) = 0;
+};
+
+}  // namespace pc
