@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "operation/async_call.h"
 #include "end_bell.h"
 #include "ended_calls.h"
+#include "operation/async_call.h"
 #include "prepared_call.h"
 
 namespace pc {

@@ -11,8 +11,8 @@
 #include "base/env.h"
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/driver.h"
-#include "kernels/device/embedded.h"
 #include "gpu/nccl/library.h"
+#include "kernels/device/embedded.h"
 
 namespace py = pybind11;
 

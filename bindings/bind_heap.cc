@@ -8,9 +8,9 @@
 #include "bind_errors.h"
 #include "bind_group.h"
 #include "comm/runtime.h"
-#include "shm/heap.h"
 #include "kept_runtime.h"
 #include "numpy_memory.h"
+#include "shm/heap.h"
 
 namespace py = pybind11;
 

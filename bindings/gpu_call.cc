@@ -11,8 +11,8 @@
 #include "ctrl_c.h"
 #include "end_signal.h"
 #include "ended_calls.h"
-#include "kernels/device/embedded.h"
 #include "gpu/nccl/search.h"
+#include "kernels/device/embedded.h"
 #include "running_call.h"
 
 namespace pc {

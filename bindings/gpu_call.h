@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "gpu/device_groups.h"
 #include "end_bell.h"
+#include "gpu/device_groups.h"
 #include "prepared_call.h"
 
 namespace pc {

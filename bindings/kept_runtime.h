@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/runtime.h"
-#include "shm/heap.h"
 #include "running_call.h"
+#include "shm/heap.h"
 
 namespace pc {
 

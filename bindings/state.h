@@ -14,9 +14,9 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "call_site.h"
+#include "dlpack.h"
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/timeline_semaphore.h"
-#include "dlpack.h"
 #include "program_position.h"
 
 namespace pc {

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "net/socket.h"
 #include "bench/memory.h"
 #include "kernels/reduce.h"
+#include "net/socket.h"
 
 namespace pc::bench {
 namespace {

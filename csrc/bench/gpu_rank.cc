@@ -10,8 +10,8 @@
 #include "bench/join.h"
 #include "bench/numbers.h"
 #include "gpu/device_groups.h"
-#include "kernels/device/embedded.h"
 #include "gpu/nccl/library.h"
+#include "kernels/device/embedded.h"
 
 namespace pc::bench {
 namespace {

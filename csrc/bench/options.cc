@@ -6,8 +6,8 @@
 #include "bench/groups.h"
 #include "bench/patterns.h"
 #include "bench/raw_nccl.h"
-#include "kernels/reduce.h"
 #include "gpu/nccl/types.h"
+#include "kernels/reduce.h"
 
 namespace pc::bench {
 namespace {

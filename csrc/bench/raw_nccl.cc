@@ -4,10 +4,10 @@
 #include <functional>
 #include <utility>
 
-#include "gpu/nccl_meeting.h"
 #include "gpu/nccl/call_error.h"
 #include "gpu/nccl/poll.h"
 #include "gpu/nccl/types.h"
+#include "gpu/nccl_meeting.h"
 
 namespace pc::bench {
 namespace {

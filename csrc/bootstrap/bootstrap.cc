@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "net/socket.h"
 #include "base/fields.h"
 #include "bootstrap/store_words.h"
+#include "net/socket.h"
 
 namespace pc {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "tuning/profile.h"
-#include "tuning/selection.h"
 #include "bootstrap/world.h"
 #include "store/store.h"
+#include "tuning/profile.h"
+#include "tuning/selection.h"
 
 namespace pc {
 

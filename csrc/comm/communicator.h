@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 #include "comm/explain_call.h"
-#include "operation/message.h"
 #include "engine/executor.h"
+#include "operation/message.h"
 
 namespace pc {
 

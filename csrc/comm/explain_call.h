@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "engine/hierarchical/group_table.h"
 #include "tuning/profile.h"
 #include "tuning/selection.h"
-#include "engine/hierarchical/group_table.h"
 
 namespace pc {
 

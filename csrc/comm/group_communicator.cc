@@ -6,12 +6,12 @@
 
 #include "base/clock.h"
 #include "comm/arguments.h"
-#include "failure/descriptor.h"
-#include "failure/group_calls.h"
-#include "operation/progress.h"
 #include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
+#include "failure/descriptor.h"
+#include "failure/group_calls.h"
 #include "kernels/reduce.h"
+#include "operation/progress.h"
 
 namespace pc {
 namespace {
@@ -162,8 +162,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
   }
   PC_TRY(parts_.progress->start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<GroupWork> work, launch(call, began));
-  return parts_.progress->add(
-      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+  return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
 // A barrier under the call's own description: it ends when all ranks have made the same call.
@@ -182,8 +181,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Req
     start_next(described, described_choice, {began}, barrier, choose(barrier), work->started().made);
   }
   work->set_operation(operation_text(described, described_choice, size_, work->sequence()));
-  return parts_.progress->add(
-      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+  return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
 // What is known of earlier calls keeps nobody from leaving. The first of it is raised afterwards: there is no next call.

@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/runtime.h"
+#include "engine/hierarchical/group_table.h"
+#include "engine/plan/plan_executor.h"
 #include "operation/group_work.h"
 #include "operation/message_work.h"
 #include "tuning/profile.h"
-#include "comm/runtime.h"
 #include "tuning/selection.h"
-#include "engine/plan/plan_executor.h"
-#include "engine/hierarchical/group_table.h"
 
 namespace pc {
 

@@ -7,14 +7,14 @@
 
 #include "base/clock.h"
 #include "comm/arguments.h"
+#include "comm/group_communicator.h"
+#include "engine/plan/point_to_point.h"
 #include "failure/array_description.h"
 #include "failure/descriptor.h"
 #include "failure/group_calls.h"
-#include "comm/group_communicator.h"
 #include "operation/message_search.h"
 #include "operation/plain_bytes.h"
 #include "operation/progress.h"
-#include "engine/plan/point_to_point.h"
 
 namespace pc {
 namespace {
@@ -220,8 +220,7 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& messa
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
   PC_TRY(parts_.progress->start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageWork> work, launch(message, began));
-  return parts_.progress->add(
-      {std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+  return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
 // A send reads its memory only.

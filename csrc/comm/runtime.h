@@ -8,8 +8,8 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
-#include "comm/communicator.h"
 #include "bootstrap/world.h"
+#include "comm/communicator.h"
 #include "engine/flight_recorder.h"
 
 namespace pc {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "tuning/selection.h"
 #include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
 #include "shm/lone_neighbours.h"
+#include "tuning/selection.h"
 
 namespace pc {
 namespace {

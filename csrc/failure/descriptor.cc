@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdio>
 
-
 namespace pc {
 namespace {
 

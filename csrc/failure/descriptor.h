@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "tuning/selection.h"
 #include "engine/flight_recorder.h"
 #include "engine/request.h"
+#include "tuning/selection.h"
 #include "wire/frame.h"
 
 namespace pc {

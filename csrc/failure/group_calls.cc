@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "failure/descriptor.h"
 #include "base/wait_in_slices.h"
+#include "failure/descriptor.h"
 
 namespace pc {
 namespace {

@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/waiter.h"
-#include "failure/control_thread.h"
-#include "failure/verdict.h"
 #include "engine/executor.h"
 #include "engine/flight_recorder.h"
+#include "failure/control_thread.h"
+#include "failure/verdict.h"
 #include "transport/reactor.h"
 
 namespace pc {

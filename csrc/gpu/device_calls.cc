@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "operation/async_call.h"
-#include "gpu/staging/device_arguments.h"
-#include "gpu/nccl_meeting.h"
 #include "gpu/ipc/peer_join.h"
-#include "operation/plain_bytes.h"
 #include "gpu/nccl/executor.h"
+#include "gpu/nccl_meeting.h"
+#include "gpu/staging/device_arguments.h"
+#include "operation/async_call.h"
+#include "operation/plain_bytes.h"
 
 namespace pc {
 namespace {

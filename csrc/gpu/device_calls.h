@@ -23,16 +23,16 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/agreed_calls.h"
 #include "comm/communicator.h"
-#include "gpu/device_path.h"
-#include "gpu/ipc/peer_join.h"
 #include "comm/runtime.h"
-#include "gpu/staging/started_device_call.h"
-#include "gpu/turn.h"
+#include "gpu/agreed_calls.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/device_executor.h"
+#include "gpu/device_path.h"
+#include "gpu/ipc/peer_join.h"
 #include "gpu/nccl/communicator.h"
+#include "gpu/staging/started_device_call.h"
+#include "gpu/turn.h"
 
 namespace pc {
 

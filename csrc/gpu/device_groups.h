@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "base/scattered.h"
+#include "comm/runtime.h"
+#include "gpu/cuda/driver.h"
 #include "gpu/direct_messages.h"
 #include "gpu/group_on_gpus.h"
 #include "gpu/message_line.h"
-#include "comm/runtime.h"
-#include "gpu/turn.h"
-#include "gpu/cuda/driver.h"
 #include "gpu/nccl/clock.h"
 #include "gpu/nccl/search.h"
+#include "gpu/turn.h"
 
 namespace pc {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "gpu/device_calls.h"
-#include "gpu/nccl_meeting.h"
 #include "gpu/ipc/peer_join.h"
-#include "operation/plain_bytes.h"
 #include "gpu/nccl/executor.h"
+#include "gpu/nccl_meeting.h"
+#include "operation/plain_bytes.h"
 
 namespace pc {
 namespace {

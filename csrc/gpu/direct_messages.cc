@@ -8,11 +8,11 @@
 #include "base/start_thread.h"
 #include "comm/arguments.h"
 #include "failure/descriptor.h"
-#include "gpu/staging/device_arguments.h"
-#include "gpu/direct_message_call.h"
-#include "operation/plain_bytes.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/host_wait.h"
+#include "gpu/direct_message_call.h"
+#include "gpu/staging/device_arguments.h"
+#include "operation/plain_bytes.h"
 
 namespace pc {
 

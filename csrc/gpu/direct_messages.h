@@ -15,11 +15,11 @@
 #include <optional>
 #include <thread>
 
+#include "gpu/cuda/event.h"
+#include "gpu/cuda/stream.h"
 #include "gpu/message_line.h"
 #include "gpu/staging/staged_calls.h"
 #include "gpu/staging/started_device_call.h"
-#include "gpu/cuda/event.h"
-#include "gpu/cuda/stream.h"
 
 namespace pc {
 

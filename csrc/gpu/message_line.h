@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "comm/communicator.h"
-#include "gpu/group_on_gpus.h"
 #include "comm/runtime.h"
+#include "gpu/group_on_gpus.h"
 
 namespace pc {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/message_probe.h"
 #include "operation/launched_work.h"
 #include "operation/message.h"
-#include "engine/message_probe.h"
 
 namespace pc {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "engine/plan/point_to_point.h"
 #include "operation/launched_work.h"
 #include "operation/offered_message.h"
 #include "operation/wait_watch.h"
-#include "engine/plan/point_to_point.h"
 
 namespace pc {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "failure/group_calls.h"
 #include "engine/executor.h"
+#include "failure/group_calls.h"
 
 namespace pc {
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "net/socket.h"
 #include "net/greeting.h"
+#include "net/socket.h"
 #include "store/protocol.h"
 
 namespace pc {

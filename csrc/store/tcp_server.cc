@@ -15,9 +15,9 @@
 
 #include "base/fd.h"
 #include "base/refusals.h"
-#include "net/socket.h"
 #include "base/start_thread.h"
 #include "net/greeting.h"
+#include "net/socket.h"
 #include "store/protocol.h"
 #include "store/table.h"
 #include "wire/doorkeeper.h"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tuning/selection.h"
 #include "engine/shm/limits.h"
+#include "tuning/selection.h"
 
 namespace pc {
 

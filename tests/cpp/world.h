@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "comm/runtime.h"
+#include "shm/thread_neighbours.h"
 #include "statuses.h"
 #include "store/memory.h"
 #include "transport/inproc/inproc.h"
-#include "shm/thread_neighbours.h"
 
 namespace pc::testing {
 

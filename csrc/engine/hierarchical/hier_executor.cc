@@ -3,10 +3,10 @@
 #include <array>
 #include <utility>
 
+#include "engine/hierarchical/island_run.h"
 #include "engine/line_work.h"
 #include "engine/open_groups.h"
 #include "engine/plan/plan_run_for.h"
-#include "engine/hierarchical/island_run.h"
 #include "kernels/reduce.h"
 
 namespace pc::shm {

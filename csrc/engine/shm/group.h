@@ -18,8 +18,8 @@
 #include "engine/request.h"
 #include "engine/shm/host.h"
 #include "engine/shm/limits.h"
-#include "shm/ring.h"
 #include "engine/shm/ways.h"
+#include "shm/ring.h"
 #include "shm/shared_copy.h"
 
 namespace pc::shm {

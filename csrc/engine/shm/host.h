@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "shm/heap.h"
 #include "engine/shm/layout.h"
+#include "shm/heap.h"
 #include "transport/shm/doorbell.h"
 
 namespace pc::shm {

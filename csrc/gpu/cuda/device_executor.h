@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "base/waiter.h"
+#include "engine/request.h"
 #include "gpu/cuda/driver.h"
 #include "gpu/cuda/timeline_semaphore.h"
-#include "engine/request.h"
 
 namespace pc::cuda {
 

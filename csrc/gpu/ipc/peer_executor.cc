@@ -11,10 +11,10 @@
 
 #include "base/start_thread.h"
 #include "failure/descriptor.h"
-#include "gpu/staging/device_arguments.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/host_wait.h"
 #include "gpu/cuda/stream.h"
+#include "gpu/staging/device_arguments.h"
 
 namespace pc {
 namespace {

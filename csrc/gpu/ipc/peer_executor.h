@@ -21,13 +21,13 @@
 
 #include "base/log.h"
 #include "comm/communicator.h"
+#include "gpu/cuda/abandoned.h"
+#include "gpu/cuda/device_executor.h"
+#include "gpu/cuda/mover.h"
 #include "gpu/ipc/peer_memory.h"
 #include "gpu/ipc/peer_moves.h"
 #include "gpu/ipc/peer_scratch.h"
 #include "gpu/staging/staged_calls.h"
-#include "gpu/cuda/abandoned.h"
-#include "gpu/cuda/device_executor.h"
-#include "gpu/cuda/mover.h"
 
 namespace pc {
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/ipc/peer_executor.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/host_wait.h"
 #include "gpu/cuda/memory.h"
+#include "gpu/ipc/peer_executor.h"
 
 namespace pc {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "comm/communicator.h"
-#include "gpu/ipc/peer_mappings.h"
 #include "comm/runtime.h"
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/device_executor.h"
 #include "gpu/cuda/driver.h"
+#include "gpu/ipc/peer_mappings.h"
 
 namespace pc {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/round_up.h"
-#include "gpu/staging/device_pieces.h"
 #include "gpu/cuda/copy.h"
+#include "gpu/staging/device_pieces.h"
 
 namespace pc {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "gpu/ipc/peer_memory.h"
-#include "gpu/cuda/memory.h"
 #include "engine/request.h"
+#include "gpu/cuda/memory.h"
+#include "gpu/ipc/peer_memory.h"
 
 namespace pc {
 

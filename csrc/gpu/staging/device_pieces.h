@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/scattered.h"
-#include "gpu/staging/device_arguments.h"
 #include "gpu/cuda/driver.h"
+#include "gpu/staging/device_arguments.h"
 
 namespace pc {
 

@@ -9,11 +9,11 @@
 #include "base/round_up.h"
 #include "base/start_thread.h"
 #include "comm/arguments.h"
-#include "gpu/staging/device_arguments.h"
-#include "gpu/staging/device_pieces.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/host_wait.h"
+#include "gpu/staging/device_arguments.h"
+#include "gpu/staging/device_pieces.h"
 
 namespace pc {
 namespace {

@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/staging/started_device_call.h"
-#include "gpu/staging/user_call.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/pinned_pool.h"
 #include "gpu/cuda/stream.h"
+#include "gpu/staging/started_device_call.h"
+#include "gpu/staging/user_call.h"
 
 namespace pc {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "operation/async_call.h"
 #include "gpu/cuda/driver.h"
+#include "operation/async_call.h"
 
 namespace pc {
 

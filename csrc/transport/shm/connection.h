@@ -8,9 +8,9 @@
 
 #include "base/status.h"
 #include "base/waiter.h"
+#include "shm/shared_copy.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/doorbell.h"
-#include "shm/shared_copy.h"
 #include "wire/link.h"
 
 namespace pc {

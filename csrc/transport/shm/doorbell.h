@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/reactor.h"
 #include "shm/front_page.h"
+#include "transport/reactor.h"
 
 namespace pc {
 

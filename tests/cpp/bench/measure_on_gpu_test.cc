@@ -13,8 +13,8 @@
 
 #include "bench/effort.h"
 #include "bench/gpu_arrays.h"
-#include "gpu/device_calls.h"
 #include "fakes/cuda/fake_cuda.h"
+#include "gpu/device_calls.h"
 #include "nccl/fake_library.h"
 #include "world.h"
 

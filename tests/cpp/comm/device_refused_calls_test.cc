@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "gpu/agreed_calls.h"
 #include "device_world.h"
+#include "gpu/agreed_calls.h"
 
 namespace pc::testing {
 namespace {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/device_groups.h"
 #include "device_world.h"
+#include "gpu/device_groups.h"
 
 namespace pc::testing {
 namespace {

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "operation/async_call.h"
-#include "gpu/device_calls.h"
+#include "fakes/cuda/fake_cuda.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"
-#include "fakes/cuda/fake_cuda.h"
+#include "gpu/device_calls.h"
 #include "nccl/fake_library.h"
+#include "operation/async_call.h"
 #include "world.h"
 
 namespace pc::testing {

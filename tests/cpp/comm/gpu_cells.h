@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu/staging/staged_calls.h"
 #include "device_world.h"
+#include "gpu/staging/staged_calls.h"
 
 namespace pc::testing {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "bootstrap/store_words.h"
-#include "store/memory.h"
 #include "shm/thread_neighbours.h"
+#include "store/memory.h"
 #include "world.h"
 
 namespace pc::testing {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "gpu/device_groups.h"
-#include "gpu/direct_messages.h"
 #include "device_world.h"
 #include "fake_kernels.h"
+#include "gpu/device_groups.h"
+#include "gpu/direct_messages.h"
 
 namespace pc::testing {
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "failure/array_description.h"
 #include "conformance/elements.h"
+#include "failure/array_description.h"
 #include "wire/frame.h"
 #include "world.h"
 

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/ipc/peer_memory.h"
 #include "device_world.h"
 #include "fake_kernels.h"
+#include "gpu/ipc/peer_memory.h"
 #include "gpu_cells.h"
 
 namespace pc::testing {

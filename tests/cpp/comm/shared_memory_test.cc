@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "shm/heap.h"
 #include "engine/shm/limits.h"
 #include "mixture.h"
+#include "shm/heap.h"
 
 namespace pc::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "fakes/cuda/fake_cuda.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/driver.h"
-#include "fakes/cuda/fake_cuda.h"
 
 namespace pc::cuda {
 

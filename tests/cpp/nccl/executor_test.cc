@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/cuda/copy.h"
 #include "fakes/cuda/fake_cuda.h"
+#include "gpu/cuda/copy.h"
 #include "nccl/fake_library.h"
 
 namespace pc::nccl::testing {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "gpu/cuda/stream.h"
 #include "fakes/cuda/fake_cuda.h"
+#include "gpu/cuda/stream.h"
 #include "gpu/nccl/collectives.h"
 #include "nccl/fake_library.h"
 

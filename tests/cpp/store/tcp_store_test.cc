@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "net/socket.h"
 #include "conformance/raw_connection.h"
 #include "net/greeting.h"
+#include "net/socket.h"
 #include "store/protocol.h"
 #include "store/tcp_client.h"
 #include "store/tcp_server.h"

@@ -1,8 +1,8 @@
 // Every transport keeps the promises of conformance/transport_suite.h.
 #include "conformance/transport_suite.h"
+#include "shm/thread_neighbours.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/shm.h"
-#include "shm/thread_neighbours.h"
 #include "transport/tcp/tcp.h"
 
 namespace pc::testing {

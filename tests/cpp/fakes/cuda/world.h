@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/cuda/driver_abi.h"
 #include "fakes/cuda/fake_cuda.h"
+#include "gpu/cuda/driver_abi.h"
 
 namespace pc::cuda {
 

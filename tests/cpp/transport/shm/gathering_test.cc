@@ -23,9 +23,9 @@
 
 #include "bytes.h"
 #include "descriptors.h"
-#include "statuses.h"
 #include "shm/descriptor_message.h"
 #include "shm/gathering_words.h"
+#include "statuses.h"
 
 namespace pc {
 namespace {

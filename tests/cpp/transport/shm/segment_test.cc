@@ -20,8 +20,8 @@
 
 #include "bytes.h"
 #include "descriptors.h"
-#include "statuses.h"
 #include "shm/bell.h"
+#include "statuses.h"
 
 namespace pc {
 namespace {

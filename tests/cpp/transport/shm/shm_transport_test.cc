@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "conformance/world.h"
+#include "shm/thread_neighbours.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/channel.h"
-#include "shm/thread_neighbours.h"
 
 namespace pc {
 namespace {
