@@ -15,7 +15,7 @@ namespace pc {
 
 struct Meeting {
   std::vector<std::string> addresses;    // by rank
-  std::vector<std::string> invitations;  // by rank, of transport/shm/gathering.h; empty where there is none
+  std::vector<std::string> invitations;  // by rank, of shm/gathering.h; empty where there is none
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
   Profile profile;  // rank 0's

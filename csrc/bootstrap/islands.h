@@ -1,5 +1,5 @@
 // Which ranks share memory with which. Names of hosts only suggest it: containers, user accounts and limits decide. So the lowest
-// rank of each host gathers the others (transport/shm/gathering.h), and rank 0 publishes what came of it everywhere: every
+// rank of each host gathers the others (shm/gathering.h), and rank 0 publishes what came of it everywhere: every
 // rank knows it of every other.
 #pragma once
 

@@ -17,7 +17,7 @@ namespace pc {
 class Doorkeeper {
  public:
   static constexpr double kPatienceS = 3;        // a member of the job says at once who it is
-  using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of base/socket.h
+  using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of net/socket.h
   explicit Doorkeeper(std::size_t most, double patience_s = kPatienceS)
       : most_(most),
         patience_s_(patience_s) {}

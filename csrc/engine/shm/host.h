@@ -50,7 +50,7 @@ class Host {
   // An array in a neighbour's heap, of at least so many bytes.
   Result<const std::byte*> find_array(Rank rank, const HeapPlace& place, std::size_t nbytes);
   Heap& heap() { return heap_; }
-  // Private memory: whether it can be read (tried anew each time), and reading it. See transport/shm/process_memory.h.
+  // Private memory: whether it can be read (tried anew each time), and reading it. See shm/process_memory.h.
   bool can_read(Rank rank);
   Status read(Rank rank, uint64_t address, std::span<std::byte> into) const;
   static bool can_be_read(const std::byte* array);  // what a device has mapped here cannot, for example

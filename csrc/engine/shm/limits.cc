@@ -32,7 +32,7 @@ Limits usual_limits(std::size_t ranks) {
   // What does not stay in a core's share of the caches.
   usual.in_place_from = usual.past_caches_from = 8 * kMiB;
   // Where memory is the limit, and a copy less counts: alltoall of 64 MiB and 4 ranks takes 12.5 ms instead of 14.9. Below, stores that
-  // are chosen as they run (transport/shm/store_choice.h) make the ring as fast, and it needs no trials.
+  // are chosen as they run (shm/store_choice.h) make the ring as fast, and it needs no trials.
   usual.private_from = 32 * kMiB;
   // More than a core's own caches hold, so that written lines have left them when they come round again, and little enough
   // for the cache that all share.

@@ -16,8 +16,8 @@
 namespace pc::shm {
 
 enum class Way : uint8_t {
-  kRing,           // a copy there (transport/shm/store_choice.h), and one out of it
-  kPrivateMemory,  // the kernel copies it from where it lies (transport/shm/process_memory.h)
+  kRing,           // a copy there (shm/store_choice.h), and one out of it
+  kPrivateMemory,  // the kernel copies it from where it lies (shm/process_memory.h)
 };
 inline constexpr int kWayCount = 2;
 

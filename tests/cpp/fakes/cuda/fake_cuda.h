@@ -1,4 +1,4 @@
-// Control of the fake CUDA driver (fake_cuda.cc), which is loaded as the real one is. Include "cuda/driver_abi.h" types only.
+// Control of the fake CUDA driver (fake_cuda.cc), which is loaded as the real one is. Include "gpu/cuda/driver_abi.h" types only.
 //
 //   const FakeCuda& fake = FakeCuda::at(FAKE_CUDA);   // the path, from CMake
 //   fake.reset();                                     // before and after every test
