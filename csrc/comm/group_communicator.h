@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "comm/runtime.h"
+#include "bootstrap/world.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/plan/plan_executor.h"
 #include "operation/group_work.h"

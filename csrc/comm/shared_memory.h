@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/runtime.h"
+#include "bootstrap/world.h"
 #include "engine/executor.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/shm/host.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "kernels/reduce.h"
+#include "kernels/weights.h"
 
 namespace pc {
 

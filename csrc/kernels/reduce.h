@@ -21,13 +21,9 @@
 #include <string_view>
 
 #include "base/types.h"
+#include "kernels/weights.h"
 
 namespace pc {
-
-// How many ranks' contributions each operand holds, and how many there are in all. Looked at by kAvg and kScaledSum.
-struct Weights {
-  uint32_t a = 1, b = 1, total = 2;
-};
 
 bool can_reduce(DType dtype, ReduceOp op);
 

@@ -4,31 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string_view>
 
+#include "plan/link_model.h"
 #include "plan/source.h"
 
 namespace pc {
-
-struct LinkModel {
-  std::string_view name;
-  double latency_s = 0;                // alpha: from one end to the other
-  double overhead_s = 0;               // o: for each message, at its sender and again at its receiver
-  double seconds_per_byte = 0;         // beta: links are full duplex, one port in and one out per rank
-  double reduce_seconds_per_byte = 0;  // gamma
-  std::string_view about;              // where the figures are from
-};
-std::span<const LinkModel> link_models();
-const LinkModel* find_link_model(std::string_view name);  // nullptr if there is none
-
-struct Cost {
-  uint64_t steps = 0, messages = 0;            // of all ranks
-  uint64_t least_nbytes = 0, most_nbytes = 0;  // sent by one rank
-  uint32_t rounds = 0;  // messages on the longest chain of messages that wait for each other
-  double seconds = 0;   // until the last rank is done
-  bool exact = true;    // false: lanes may take a port in another order than in the model (see walk.h)
-};
 
 // `nbytes` of the whole array. Time and memory are proportional to the number of steps (times its logarithm, with lanes).
 Result<Cost> predict(PlanSource& plans, uint64_t nbytes, const LinkModel& model);

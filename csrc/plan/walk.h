@@ -20,7 +20,8 @@
 #include <vector>
 
 #include "plan/cells.h"
-#include "plan/cost.h"
+#include "plan/link_model.h"
+#include "plan/source.h"
 
 namespace pc {
 

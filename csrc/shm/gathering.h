@@ -3,30 +3,20 @@
 // another user or does not know the leader's token, which ranks learn through the store.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/waiter.h"
+#include "shm/gathering_words.h"
 #include "shm/process_neighbours.h"
 #include "wire/doorkeeper.h"
 
 namespace pc {
-
-struct Invitation {
-  std::array<std::byte, 16> name = {};  // of the socket; everybody on the host can see it
-  std::array<std::byte, 16> token = {};
-};
-std::string to_text(const Invitation& invitation);  // for the store
-Result<Invitation> invitation_from(std::string_view text);
 
 // Of a rank that may have to lead. Thread-safety: none.
 class GatheringPlace {

@@ -12,9 +12,15 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "shm/gathering.h"
 
 namespace pc {
+
+struct Invitation {
+  std::array<std::byte, 16> name = {};  // of the socket; everybody on the host can see it
+  std::array<std::byte, 16> token = {};
+};
+std::string to_text(const Invitation& invitation);  // for the store
+Result<Invitation> invitation_from(std::string_view text);
 
 // "I am rank 3, this is my memory, this is my bell": with two descriptors.
 struct JoinWord {
