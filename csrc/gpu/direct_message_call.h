@@ -1,4 +1,4 @@
-// One message between GPUs that goes on without its caller, and what is known of those that fail meanwhile. Of direct_messages.cc.
+// One message between GPUs that goes on without its caller, and what is known of those that fail meanwhile. For direct_messages.cc.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/direct_messages.h"
+#include "comm/communicator.h"
+#include "gpu/group_on_gpus.h"
+#include "gpu/staging/staged_calls.h"
+#include "gpu/staging/started_device_call.h"
 
 namespace pc {
 
@@ -24,9 +27,9 @@ Status words_of(const Status& of_line, const UserCall& message, const std::strin
 
 // What is known of failures that nobody has heard of, for who makes the next call. Of DirectMessages, and of calls that may outlive
 // it. Thread-safety: all methods.
-class DirectMessages::Failures {
+class MessageFailures {
  public:
-  explicit Failures(Communicator& group) : group_(&group) {}
+  explicit MessageFailures(Communicator& group) : group_(&group) {}
   // Of a call that was queued on the GPU and failed there. The first stays.
   void note(const Status& why, const void* call) {
     const std::lock_guard lock(mutex_);
@@ -72,17 +75,18 @@ class DirectMessages::Failures {
 };
 
 // A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
-class DirectMessages::Call final : public StartedDeviceCall, public std::enable_shared_from_this<Call> {
+class DirectMessageCall final : public StartedDeviceCall,
+                                public std::enable_shared_from_this<DirectMessageCall> {
  public:
-  Call(DirectMessages& owner, const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
-      : group_(owner.group_),
-        rank_(owner.group_.rank()),
-        failures_(owner.failures_),
+  // `stopping`, and the group, are those of an owner that outlives the thread that makes it.
+  DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures, const std::atomic<bool>& stopping,
+                    const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
+      : group_(group),
+        rank_(group.rank()),
+        failures_(std::move(failures)),
         what_(what),
         deadline_(deadline),
-        stop_([this, &owner] {
-          return given_up_ || owner.stopping_;
-        }),  // of its thread, which the owner outlives
+        stop_([this, &stopping] { return given_up_ || stopping; }),
         on_end_(std::move(on_end)) {
     operation_ = text_of(what.call);
     if (what.call.found != nullptr) {  // the caller's
@@ -96,7 +100,7 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
     }
   }
 
-  ~Call() override { failures_->forget(this); }
+  ~DirectMessageCall() override { failures_->forget(this); }
 
   std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
     const Deadline until = deadline_of(timeout_s);
@@ -222,7 +226,7 @@ class DirectMessages::Call final : public StartedDeviceCall, public std::enable_
 
   Communicator& group_;  // while it is not queued
   const Rank rank_;
-  const std::shared_ptr<Failures> failures_;
+  const std::shared_ptr<MessageFailures> failures_;
   CallOnGpu what_;
   std::vector<int64_t> shape_;
   const Deadline deadline_;

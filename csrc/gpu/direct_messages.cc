@@ -34,7 +34,7 @@ DirectMessages::DirectMessages(Communicator& group, MessageLines& lines, cuda::C
       stream_(std::move(stream)),
       events_(context_),
       staged_(std::move(staged)),
-      failures_(std::make_shared<Failures>(group)) {}
+      failures_(std::make_shared<MessageFailures>(group)) {}
 
 DirectMessages::~DirectMessages() {
   abort();
@@ -62,7 +62,7 @@ Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_str
 Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool has_stream) {
   const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) -> Status {
     if (!has_stream || !way.is_in_stream_order(made.call)) return way.run(made, left_s, has_stream);
-    const auto queued = std::make_shared<Call>(*this, call, deadline, nullptr);
+    const auto queued = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, call, deadline, nullptr);
     PC_TRY(queued->begin(way, made, left_s, true));
     queued->set_queued(Status::ok());
     return Status::ok();
@@ -326,7 +326,7 @@ Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool ha
 // The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
 Status DirectMessages::given_up(StartedDeviceCall& sending) {
   const Deadline soon = Deadline::after(2 * kOfferGraceS);
-  if (auto* const own = dynamic_cast<Call*>(&sending)) {
+  if (auto* const own = dynamic_cast<DirectMessageCall*>(&sending)) {
     own->give_up();
     (void)own->until_queued(soon, true);
   }
@@ -368,14 +368,14 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
     PC_TRY(cuda::record(context_.driver(), made.get(), static_cast<cuda::CUstream>(request.stream)));
   }
   request.stream = stream_.get();
-  const auto started = std::make_shared<Call>(*this, checked, Deadline::after(seconds), std::move(on_end));
+  const auto started = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, checked, Deadline::after(seconds), std::move(on_end));
   PC_TRY(group_.may_call());
   PC_TRY(start(started, std::move(made)));
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
 // Its number is taken here, so that messages come in the order of their calls.
-Status DirectMessages::start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made) {
+Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made) {
   const UserCall& what = call->what().call;
   const bool sends = what.kind == UserCall::Kind::kSend;
   const std::lock_guard lock(mutex_);
@@ -421,13 +421,13 @@ void DirectMessages::join_ended() {
 Status DirectMessages::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   Status first;
-  std::vector<std::shared_ptr<Call>> all;
+  std::vector<std::shared_ptr<DirectMessageCall>> all;
   {
     const std::lock_guard lock(mutex_);
     for (const Thread& each : threads_)
       if (!each.call->is_queued()) all.push_back(each.call);
   }
-  for (const std::shared_ptr<Call>& each : all) {
+  for (const std::shared_ptr<DirectMessageCall>& each : all) {
     const std::optional<Status> queued = each->until_queued(deadline);
     const Status ended = queued.value_or(Status(Code::kTimeout, "a message is still under way"));
     if (first.is_ok()) first = ended.is_ok() ? ended : ended.with_operation(each->operation());

@@ -23,6 +23,9 @@
 
 namespace pc {
 
+class DirectMessageCall;
+class MessageFailures;
+
 // Thread-safety: all methods. The group and the lines must outlive it.
 class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
  public:
@@ -44,8 +47,6 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   void abort();  // who waits for another rank gives up soon
 
  private:
-  class Failures;
-  class Call;
   // Queues a broadcast of a line.
   using Launch = std::function<Status(GroupOnGpus& way, const CallOnGpu& call, double timeout_s)>;
   struct Making {  // one message, which this thread makes
@@ -72,7 +73,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
   static Status given_up(StartedDeviceCall& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
-  Status start(const std::shared_ptr<Call>& call, cuda::EventPool::Lent array_made);
+  Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made);
   void join_ended();  // mutex_ held
 
   Communicator& group_;
@@ -81,12 +82,12 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   const cuda::Stream stream_;  // of what has no stream of its own any more: nothing is queued on it
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;
-  const std::shared_ptr<Failures> failures_;  // with its calls
+  const std::shared_ptr<MessageFailures> failures_;  // with its calls
   std::atomic<bool> stopping_{false};
 
   struct Thread {
     std::thread thread;
-    std::shared_ptr<Call> call;
+    std::shared_ptr<DirectMessageCall> call;
   };
   std::mutex mutex_;  // guards what follows
   std::list<Thread> threads_;

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
-#include "operation/progress.h"
-
 namespace pc {
 
 AsyncCall::AsyncCall(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
 
-AsyncCall::AsyncCall(Progress& progress, uint64_t id, Start start)
-    : progress_(&progress),
+AsyncCall::AsyncCall(Owner& owner, uint64_t id, Start start)
+    : owner_(&owner),
       id_(id),
       group_(start.work->shared_group()),
       operation_(start.work->operation()),
@@ -104,7 +102,7 @@ void AsyncCall::end() {
     claimed_ = false;
     changed_.notify_all();  // and no bell, which would ring at once
   }
-  if (progress_->stopping()) end_now();
+  if (owner_->stopping()) end_now();
 }
 
 bool AsyncCall::claim() {
@@ -118,9 +116,9 @@ void AsyncCall::let_go() {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
     changed_.notify_all();
-    work_->ring(progress_->bell(), id_);  // only now: the thread comes in vain while this is claimed
+    work_->ring(owner_->bell(), id_);  // only now: the thread comes in vain while this is claimed
   }
-  if (progress_->stopping()) end_now();
+  if (owner_->stopping()) end_now();
 }
 
 void AsyncCall::finish(const std::function<bool()>* probe) {
@@ -142,7 +140,7 @@ void AsyncCall::finish(const std::function<bool()>* probe) {
   }
   ended.reset();
   if (unheard) tell_if_unheard(outcome);
-  progress_->forget(id_);
+  owner_->forget(id_);
   if (on_end) on_end(outcome);
 }
 

@@ -13,8 +13,6 @@
 
 namespace pc {
 
-class Progress;
-
 // Thread-safety: all methods. Its memory is the call's until it has ended, also if nobody holds this any more.
 class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
  public:
@@ -26,8 +24,18 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   };
   // Of whoever waits. Who does not keep the runtime alive must look on: its end ends the call.
   enum class Part : uint8_t { kDrives, kLooksOn };
+  // Whose thread makes progress on calls for which no thread waits. Outlives them while they run.
+  class Owner {
+   public:
+    virtual CompletionSink* bell() = 0;     // completed with a call's number: go_on()
+    virtual void forget(uint64_t id) = 0;   // that call has ended
+    virtual bool stopping() const = 0;      // true: calls end now
+
+   protected:
+    ~Owner() = default;
+  };
   explicit AsyncCall(Status outcome);  // one that has ended
-  AsyncCall(Progress& progress, uint64_t id, Start start);
+  AsyncCall(Owner& owner, uint64_t id, Start start);
   AsyncCall(const AsyncCall&) = delete;
   AsyncCall& operator=(const AsyncCall&) = delete;
   ~AsyncCall() = default;
@@ -49,7 +57,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
 
  private:
   friend class Progress;
-  // For the thread of `progress_`. Nothing, if somebody waits for this: he does the same.
+  // For the thread of `owner_`. Nothing, if somebody waits for this: he does the same.
   void go_on();              // its bell has rung
   void look(TimePoint now);  // every now and then
   void end_now();            // the group has ended
@@ -62,7 +70,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   void tell_if_unheard(const Status& outcome) const;
   WaitContext with_own(const WaitContext& context) const;
 
-  Progress* const progress_ = nullptr;
+  Owner* const owner_ = nullptr;
   const uint64_t id_ = 0;
   const std::shared_ptr<GroupState> group_;  // null: it has ended from the beginning
   const std::string operation_;

@@ -19,7 +19,7 @@
 namespace pc {
 
 // Thread-safety: all methods.
-class Progress {
+class Progress final : public AsyncCall::Owner {
  public:
   explicit Progress(Reactor& reactor) : reactor_(reactor) {}
   ~Progress() { stop(); }
@@ -35,9 +35,9 @@ class Progress {
   void stop();
 
   // For AsyncCall.
-  CompletionSink* bell() { return &bell_; }
-  void forget(uint64_t id);
-  bool stopping() const { return stopping_.load(); }
+  CompletionSink* bell() override { return &bell_; }
+  void forget(uint64_t id) override;
+  bool stopping() const override { return stopping_.load(); }
 
  private:
   class GroupEnds final : public CompletionSink {

@@ -127,35 +127,6 @@ Result<Fd> connect_to(const Invitation& leader, const WaitContext& context) {
 
 }  // namespace
 
-std::string to_text(const Invitation& invitation) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (const auto* const part : {&invitation.name, &invitation.token}) {
-    for (const std::byte byte : *part) {
-      text += kDigits[static_cast<unsigned>(byte) >> 4];
-      text += kDigits[static_cast<unsigned>(byte) & 15];
-    }
-  }
-  return text;
-}
-
-Result<Invitation> invitation_from(std::string_view text) {
-  Invitation invitation;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  const bool right = text.size() == 2 * (invitation.name.size() + invitation.token.size()) &&
-                     std::all_of(text.begin(), text.end(), [&](char c) { return digit(c) >= 0; });
-  if (!right) return Status(Code::kMismatch, "an invitation to share memory is unreadable");
-  for (auto* const part : {&invitation.name, &invitation.token}) {
-    for (std::byte& byte : *part) {
-      byte = static_cast<std::byte>(digit(text[0]) << 4 | digit(text[1]));
-      text.remove_prefix(2);
-    }
-  }
-  return invitation;
-}
-
 Result<GatheringPlace> GatheringPlace::open() {
   Invitation invitation;
   PC_TRY(fill_randomly(invitation.name));
