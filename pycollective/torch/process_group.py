@@ -203,10 +203,8 @@ class ProcessGroupPycollective(ProcessGroup):
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         block = x if out is None else out
-        is_copy = self._is_alone and (
-            block is None or not block.is_cuda
-        )  # which takes less than a Work that waits
-        at_once = is_copy or not in_background(opts)
+        # Alone, a call on the CPU takes less time than a Work that waits for it.
+        at_once = not in_background(opts) or (self._is_alone and (block is None or not block.is_cuda))
         try:
             is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, not at_once)
             if is_done or at_once:
