@@ -315,12 +315,8 @@ class ProcessGroupPycollective(ProcessGroup):
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
             blocks, afters = zip(*map(to_write, some), strict=True)
-
-            size = self.size()
-            ops, afters = zip(
-                *(op_for(reduce_op, dtype, size, *each) for each in zip(blocks, afters, strict=True)),
-                strict=True,
-            )
+            pairs = zip(blocks, afters, strict=True)
+            ops, afters = zip(*(op_for(reduce_op, dtype, self.size(), *each) for each in pairs), strict=True)
 
             def put_back(afters: tuple[Callable[[], None] | None, ...] = afters) -> None:
                 for after in afters:
