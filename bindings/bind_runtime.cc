@@ -244,6 +244,7 @@ class PyRuntime {
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (options.size > 1) watch_end_signals();
     if (print_request_) native.print_request = print_request_->event();
+    (void)value_or_throw(*state, env_text(Env::kStreamCheck));  // the first call on a GPU reads it: too late
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
     native.joins_gpus =
         value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&

@@ -203,10 +203,8 @@ class ProcessGroupPycollective(ProcessGroup):
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         block = x if out is None else out
-        is_copy = self._is_alone and (
-            block is None or not block.is_cuda
-        )  # which takes less than a Work that waits
-        at_once = is_copy or not in_background(opts)
+        # Alone, a call on the CPU takes less time than a Work that waits for it.
+        at_once = not in_background(opts) or (self._is_alone and (block is None or not block.is_cuda))
         try:
             is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, not at_once)
             if is_done or at_once:
@@ -317,12 +315,8 @@ class ProcessGroupPycollective(ProcessGroup):
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
             blocks, afters = zip(*map(to_write, some), strict=True)
-
-            size = self.size()
-            ops, afters = zip(
-                *(op_for(reduce_op, dtype, size, *each) for each in zip(blocks, afters, strict=True)),
-                strict=True,
-            )
+            pairs = zip(blocks, afters, strict=True)
+            ops, afters = zip(*(op_for(reduce_op, dtype, self.size(), *each) for each in pairs), strict=True)
 
             def put_back(afters: tuple[Callable[[], None] | None, ...] = afters) -> None:
                 for after in afters:

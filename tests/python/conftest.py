@@ -188,7 +188,10 @@ def world_of_one() -> Iterator[pc.Group]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Names the tests that failed once and then passed, for scripts/test, which lists them at its end."""
+    """Shows why tests failed that then passed, and names them for scripts/test, which lists them at its end."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed at first: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
     if named := os.environ.get("PYCOLLECTIVE_FLAKES"):
         failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
         failed |= {report.nodeid for report in terminalreporter.stats.get("error", [])}

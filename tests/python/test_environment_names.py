@@ -89,3 +89,10 @@ def test_what_the_librarys_own_scripts_set_is_known() -> None:
     assert len(names) > 3
     read = environment_names.known(_core.environment_markdown())
     assert environment_names.unknown(dict.fromkeys(names, "x"), read) == []
+
+
+@pytest.mark.parametrize("name", ["PYCOLLECTIVE_CHECK", "PYCOLLECTIVE_GPU", "PYCOLLECTIVE_STREAM_CHECK"])
+def test_a_value_that_is_not_allowed_is_an_error_of_init(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "perhaps")
+    with pytest.raises(pc.InvalidArgument, match=name):
+        pc.init()

@@ -166,7 +166,8 @@ pc.barrier()
 AGAIN = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(print('caught')))"
 LATER = {
     "a handler": AGAIN,
-    "one that calls the first": "import faulthandler\nfaulthandler.register(signal.SIGUSR1, chain=True)",
+    "one that calls the first": "import faulthandler\n"
+    "faulthandler.register(signal.SIGUSR1, chain=True, all_threads=False)",
 }
 
 

@@ -17,21 +17,12 @@ from pycollective import testing
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 
+from fault_in_backward import Raises
 from torch import nn
 
 from pycollective.torch.data_parallel import DataParallel
 
 CHECKS = Checks()
-
-
-class Raises(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Any) -> Any:
-        return x.clone()
-
-    @staticmethod
-    def backward(context: Any, gradient: Any) -> Any:
-        raise KeyError("a fault in backward")
 
 
 @CHECKS.on(1, 2, 3, 4)

@@ -15,6 +15,7 @@ import pycollective as pc
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 
+from fault_in_backward import Raises
 from torch import nn
 
 from pycollective.torch.optimizer import DistributedOptimizer
@@ -254,16 +255,6 @@ def closed_it_is_the_optimizer_that_it_was() -> None:
     weights = pc.allgather(model[0].weight.detach()[None])
     assert (weights == weights[0]).all()
     again.close()
-
-
-class Raises(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Any) -> Any:
-        return x.clone()
-
-    @staticmethod
-    def backward(context: Any, gradient: Any) -> Any:
-        raise KeyError("a fault in backward")
 
 
 @CHECKS.on(1, 2, 3)

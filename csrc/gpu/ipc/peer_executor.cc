@@ -23,6 +23,19 @@ namespace {
 // array says that. Others hear it meanwhile.
 constexpr double kAfterwards_s = 0.5;
 
+// What each rank says, by rank: plain data.
+template <class T>
+Result<std::vector<T>> gathered(Communicator& group, const T& mine, const char* label, Deadline deadline) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  request.label = label;
+  PC_TRY(group.run(request, std::max(deadline.remaining_s(), 0.0)));
+  return all;
+}
+
 }  // namespace
 
 // What a rank tells the others of its part in a call. Plain data, exchanged as bytes by ranks of one version of this library.
@@ -373,13 +386,7 @@ PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& 
 }
 
 Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
-  std::vector<Card> all(static_cast<std::size_t>(line_.size()));
-  Request request;
-  request.collective = Collective::kAllgather;
-  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
-  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
-  request.label = "where arrays lie on the GPU";
-  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  PC_ASSIGN_OR_RETURN(std::vector<Card> all, gathered(line_, mine, "where arrays lie on the GPU", deadline));
   for (std::size_t a = 0; a < all.size(); ++a) {
     const std::string rank = "rank " + std::to_string(a);
     if (all[a].call != all[0].call)
@@ -425,13 +432,8 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
   Room mine;
   const Status reserved = reserve();
   if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
-  std::vector<Room> all(static_cast<std::size_t>(line_.size()));
-  Request request;
-  request.collective = Collective::kAllgather;
-  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
-  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
-  request.label = "room on the host for a call between GPUs";
-  PC_TRY(line_.run(request, std::max(deadline.remaining_s(), 0.0)));
+  PC_ASSIGN_OR_RETURN(std::vector<Room> all,
+                      gathered(line_, mine, "room on the host for a call between GPUs", deadline));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].why_not[sizeof mine.why_not - 1] = '\0';
     if (all[rank].why_not[0] == '\0') continue;

@@ -10,61 +10,10 @@
 #include "base/clock.h"
 #include "base/start_thread.h"
 #include "gpu/nccl/call_error.h"
+#include "gpu/nccl/communicator_core.h"
 #include "gpu/nccl/poll.h"
 
 namespace pc::nccl {
-
-// What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
-struct Communicator::Core : std::enable_shared_from_this<Core> {
-  Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
-
-  const Api& api() const { return *means.api; }
-  Result<std::shared_ptr<void>> enter_thread() const {
-    return means.enter_thread ? means.enter_thread() : std::shared_ptr<void>();
-  }
-  bool has_ended() const {
-    const State now = state.load();
-    return now == State::kDead || now == State::kLeaked;
-  }
-  // The first cause stays. Of a communicator that is being ended the state stays too.
-  Status fail(const Status& why);
-  Status why_unusable() const;
-  Status why_aborted() const;
-  bool begin_abort(const Status& why);
-
-  // Under the issue mutex:
-  using Late = std::function<void(ReturnCode answer)>;
-  Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
-               const WaitContext& context);
-  void abort_newborn(CommHandle& its);
-  Status outcome(std::string_view call, ReturnCode answer, const WaitContext& context);
-  Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
-  Status refused(std::string_view call, ReturnCode code, const WaitContext& context);
-  Status ended(std::string_view call, WaitEnd end);
-  Status finalize(const WaitContext& context);
-  Status find_place();
-
-  const Means means;
-  const std::string name;  // NCCL keeps a pointer to it
-  Rank rank = 0, size = 1;
-  std::atomic<State> state{State::kInit};
-  std::atomic<bool> stop{false};  // set by an abort: every wait inside ends
-  std::atomic<bool> may_be_stuck{
-      false};  // the thread that holds the issue mutex is in a call of NCCL that may wait
-
-  std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
-  // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
-  CommHandle handle = nullptr;
-  // What has become of the last call that was to be made aside: its context ended before NCCL answered; it was not made at all.
-  bool left_inside = false, left_out = false;
-  std::vector<RedOp> ops;
-  // Whose handle NCCL may still write, because making them did not settle.
-  std::vector<std::shared_ptr<Core>> unsettled;
-
-  mutable std::mutex cause_mutex;  // guards what follows
-  Status cause;
-  std::shared_ptr<Core> kept;  // itself, if it was not closed: NCCL goes on using it
-};
 
 namespace {
 
@@ -516,115 +465,6 @@ Status Communicator::close(const WaitContext& context) {
 Status Communicator::abort(const Status& why) {
   Communicator* const self[] = {this};
   return abort_all(self, why);
-}
-
-namespace {
-
-// A thread that is inside NCCL for so long is taken to be stuck there.
-constexpr std::chrono::milliseconds kStuck{20};
-
-// The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
-// lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
-template <class Core>
-std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
-  std::unique_lock lock(core.issue, std::try_to_lock);
-  TimePoint since = now();
-  while (!lock.owns_lock() && now() - since < kStuck) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (!core.may_be_stuck.load(std::memory_order_acquire)) since = now();
-    (void)lock.try_lock();
-  }
-  return lock;
-}
-
-// An abort on a thread of its own, and what has become of it. Shared with that thread.
-template <class Core>
-struct Abortion {
-  std::vector<std::shared_ptr<Core>> cores;
-  std::atomic<bool> done{false};
-  ReturnCode code = ReturnCode::kSuccess;  // the first that is no success; read when done
-
-  void take_code(ReturnCode answer) {
-    if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
-      code = answer;
-  }
-  // Those that are not dead may come to be, or never.
-  void leak() {
-    for (const auto& core : cores) {
-      State aborting = State::kAborting;
-      core->state.compare_exchange_strong(aborting, State::kLeaked);
-    }
-  }
-  void run() {
-    const Result<std::shared_ptr<void>> current = cores.front()->enter_thread();
-    std::vector<std::unique_lock<std::mutex>> locks;
-    for (const auto& core : cores) locks.push_back(lock_unless_stuck(*core));
-    const Api& api = cores.front()->api();
-    const bool together = cores.size() > 1;
-    if (together) take_code(api.group_start());
-    std::vector<std::shared_ptr<Core>> freed;
-    for (const auto& core : cores) {
-      if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
-        take_code(api.comm_abort(handle));
-      else if (core->left_inside)
-        continue;  // ncclCommDestroy has it, and tells when it is dead
-      freed.push_back(core);
-      core->ops.clear();
-    }
-    if (together) take_code(api.group_end());
-    for (const auto& core : freed) core->state.store(State::kDead);
-    leak();
-    locks.clear();
-    done.store(true, std::memory_order_release);
-  }
-};
-
-}  // namespace
-
-Status Communicator::abort_all(std::span<Communicator* const> communicators, const Status& why) {
-  using Aborting = Abortion<Core>;
-  std::vector<std::shared_ptr<Aborting>> all;
-  for (const Communicator* each : communicators) {
-    const std::shared_ptr<Core>& core = each->core_;
-    if (!core->begin_abort(why)) continue;
-    const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
-                       all.back()->cores.front()->means.api == core->means.api;
-    if (!joins) all.push_back(std::make_shared<Aborting>());
-    all.back()->cores.push_back(core);
-  }
-  if (all.empty()) return Status::ok();
-  std::vector<std::thread> threads;
-  Status status;
-  for (const auto& each : all) {
-    try {
-      threads.emplace_back([each] { each->run(); });
-    } catch (const std::system_error& error) {  // not in this one, which may not come back
-      threads.emplace_back();
-      each->leak();
-      each->done.store(true);
-      status = Status(Code::kSystem, std::string("no thread can be had for ncclCommAbort: ") + error.what());
-    }
-  }
-
-  const Means& means = all.front()->cores.front()->means;
-  const std::atomic<bool> never{false};
-  const double patience = means.abort_patience_s;
-  const WaitContext context{Deadline::after(patience, means.clock->now())};
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    Aborting& each = *all[i];
-    const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
-    if (end == WaitEnd::kReady) {
-      if (threads[i].joinable()) threads[i].join();
-      if (each.code != ReturnCode::kSuccess && status.is_ok())
-        status = call_error(each.cores.front()->api(), nullptr, "ncclCommAbort", each.code);
-      continue;
-    }
-    threads[i].detach();
-    each.leak();
-    status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(patience) +
-                                        " s: the communicator and its GPU memory are leaked");
-  }
-  return status;
 }
 
 }  // namespace pc::nccl
