@@ -18,8 +18,8 @@ class World:
     """How one of the compared worlds is made."""
 
     transport: str  # "shm" or "tcp"
-    tuning: str = ""  # see csrc/comm/tuning.h
-    tune: str = ""  # see csrc/comm/selection.h
+    tuning: str = ""  # see csrc/tuning/tuning.h
+    tune: str = ""  # see csrc/tuning/selection.h
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def over_shared_memory(ranks: int) -> Iterator[Experiment]:
 
 
 def over_tcp(ranks: int) -> Iterator[Experiment]:
-    """The rows of csrc/comm/selection.cc for one host."""
+    """The rows of csrc/tuning/selection.cc for one host."""
     doubles, rings = (World("tcp", tune=f"allreduce:0-inf:{name}") for name in
                       ("recursive_doubling", "ring:chunk=0"))  # fmt: skip
     chunked = World("tcp", tune=f"allreduce:0-inf:ring:chunk={CACHED}")
