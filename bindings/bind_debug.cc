@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "bind_group.h"
+#include "group_object.h"
 #include "end_signal.h"
 #include "engine/flight_text.h"
 #include "exit_code.h"

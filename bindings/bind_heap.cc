@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "bind_errors.h"
-#include "bind_group.h"
+#include "group_object.h"
 #include "comm/runtime.h"
 #include "kept_runtime.h"
 #include "numpy_memory.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bind_group.h"
+#include "group_object.h"
 #include "shm/memory_room.h"
 
 namespace py = pybind11;

@@ -16,7 +16,7 @@
 
 #include "base/env.h"
 #include "bind_errors.h"
-#include "bind_group.h"
+#include "group_object.h"
 #include "bootstrap/bootstrap.h"
 #include "comm/runtime.h"
 #include "end_signal.h"

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/scattered.h"
-#include "bind_group.h"
+#include "group_object.h"
 #include "ref.h"
 #include "view.h"
 

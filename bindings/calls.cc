@@ -6,6 +6,7 @@
 #include "bind_errors.h"
 #include "gpu_call.h"
 #include "planned_call.h"
+#include "forms.h"
 #include "prepared_call.h"
 #include "running_call.h"
 

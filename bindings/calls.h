@@ -1,7 +1,7 @@
 // The calls on a group: arguments -> views -> Communicator -> result. They may throw; who binds them catches.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

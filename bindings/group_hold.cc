@@ -2,7 +2,7 @@
 
 #include "gpu/device_groups.h"
 #include "ref.h"
-#include "running_call.h"
+#include "without_gil.h"
 
 namespace pc {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

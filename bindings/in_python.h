@@ -1,7 +1,7 @@
 // Calls whose work is done in Python, in a module that is imported by the first of them.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

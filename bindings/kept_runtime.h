@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/runtime.h"
-#include "running_call.h"
 #include "shm/heap.h"
+#include "without_gil.h"
 
 namespace pc {
 

@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "bind_errors.h"
 #include "blocks.h"
+#include "forms.h"
 #include "prepared_call.h"
 #include "running_call.h"
 

@@ -1,7 +1,7 @@
 // Calls on lists of arrays, of which pycollective/fusion.py has made blocks.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

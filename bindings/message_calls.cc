@@ -8,6 +8,7 @@
 #include "blocks.h"
 #include "failure/array_description.h"
 #include "new_array.h"
+#include "forms.h"
 #include "prepared_call.h"
 #include "ref.h"
 #include "running_call.h"

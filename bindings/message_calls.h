@@ -2,7 +2,7 @@
 // find_message() and receive_found().
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

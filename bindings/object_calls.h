@@ -1,7 +1,7 @@
 // The calls on objects: written in Python, in pycollective/objects.py, which is imported by the first of them.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

@@ -7,6 +7,7 @@
 #include "bind_errors.h"
 #include "in_python.h"
 #include "new_array.h"
+#include "forms.h"
 #include "prepared_call.h"
 #include "ref.h"
 #include "running_call.h"

@@ -2,7 +2,7 @@
 // lie as the core wants them - and in pycollective/staged.py where they are not.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

@@ -1,7 +1,7 @@
 // The Python class PlannedCall: a call whose arguments have been looked at, to be made again and again.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 
-#include "gpu_call.h"
-#include "running_call.h"
-#include "view_builder.h"
-
 namespace pc {
 
 std::size_t PreparedCall::nbytes() const { return std::max(request.in.nbytes(), request.out.nbytes()); }
@@ -29,15 +25,5 @@ void note_shape(const GroupObject& group, const View& array, Request& request) {
 }
 
 bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x); }
-
-PyObject* run_prepared(GroupObject& group, PreparedCall& call) {
-  if (is_on_gpu(call)) return run_on_gpu(group, call);
-  const bool may_wait = waits(group) || call.is_message();
-  const Status status = run(
-      group, [&](Communicator& c) { return call.run(c, call.timeout_s); }, may_wait);
-  if (call.list != nullptr)
-    return finish_blocks(group, status, call.writes_list ? call.list.get() : nullptr, call.result);
-  return finish(group, status, call.written, call.result);
-}
 
 }  // namespace pc

@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bind_errors.h"
-#include "bind_group.h"
+#include "group_object.h"
 #include "blocks.h"
 #include "gpu/staging/user_call.h"
-#include "in_python.h"
 #include "ref.h"
 #include "view.h"
 
@@ -49,33 +47,5 @@ constexpr const char* function_name(Form form, const char* blocking, const char*
 void note_shape(const GroupObject& group, const View& array, Request& request);
 
 bool is_collection(PyObject* x);  // a list, tuple or dict
-
-// nullptr: a Python error is set.
-PyObject* run_prepared(GroupObject& group, PreparedCall& call);
-PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> call);  // a Work
-
-// What has METH_FASTCALL | METH_KEYWORDS's arguments and makes a call of them. False: a Python error is set.
-using Prepare = bool (*)(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                         PreparedCall& call);
-
-template <Prepare prepare>
-PyObject* blocking(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  PreparedCall call;
-  if (prepare(group, args, nargs, kwnames, call)) return run_prepared(group, call);
-  const bool stageable = call.is_staged || call.in_view.stageable() || call.out_view.stageable();
-  return stageable ? staged(call.function, group, args, nargs, kwnames) : nullptr;
-}
-template <Prepare prepare, bool takes_lists = false>
-PyObject* in_background(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  auto call = std::make_unique<PreparedCall>();
-  if (prepare(group, args, nargs, kwnames, *call)) return launch_prepared(group, std::move(call));
-  if (call->is_staged) {
-    refuse(*group.state,
-           std::string(call->function) + ": reproducible=\"world\" waits: call it without _async");
-  } else if (takes_lists && ((nargs > 0 && is_collection(args[0])) || call->in_view.is_immutable())) {
-    return staged(call->function, group, args, nargs, kwnames);
-  }
-  return nullptr;
-}
 
 }  // namespace pc

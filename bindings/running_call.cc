@@ -42,12 +42,6 @@ Communicator* usable(const GroupObject& group) {
   return living(group);
 }
 
-void let_go(std::shared_ptr<Runtime> runtime) {
-  PyThreadState* thread = PyEval_SaveThread();
-  runtime.reset();
-  PyEval_RestoreThread(thread);
-}
-
 const HostMap::Entry* process_of(const Session& session, Rank peer) {
   const std::shared_ptr<Runtime>& runtime = session.runtime;
   if (runtime == nullptr || peer < 0) return nullptr;

@@ -1,9 +1,10 @@
 // Between a call's arguments and its result: without the GIL, with the runtime kept alive.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 #include "group_hold.h"
 #include "view.h"
+#include "without_gil.h"
 
 namespace pc {
 
@@ -19,21 +20,6 @@ inline bool waits(const GroupObject& group) { return group.size > 1; }
 inline const char* site_of(const GroupObject& group) {
   return waits(group) ? group.state->sites.here() : nullptr;
 }
-
-// Lets a runtime go that may have been shut down meanwhile: this may be the last reference, and letting it go may wait.
-void let_go(std::shared_ptr<Runtime> runtime);
-
-// For the time of its life.
-class WithoutGil {
- public:
-  WithoutGil() : thread_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(thread_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* const thread_;
-};
 
 // Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
 // Views come first, since taking them may run Python code. A call that cannot wait keeps the GIL: giving it away and taking

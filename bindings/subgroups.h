@@ -1,7 +1,7 @@
 // Making groups of some ranks. Who is in them and under which number is settled in pycollective/groups.py.
 #pragma once
 
-#include "bind_group.h"
+#include "group_object.h"
 
 namespace pc {
 

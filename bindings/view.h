@@ -45,6 +45,8 @@ class Hold {
   virtual int traverse(visitproc, void*) const { return 0; }
 };
 
+std::string shape_text(const int64_t* shape, int ndim);  // "(3, 4)", "(3,)", "()"
+
 // A view of one argument, for the time of one call. Thread-safety: created, used and destroyed with the GIL.
 class View {
  public:

@@ -16,12 +16,6 @@ bool contiguous(const int64_t* shape, const int64_t* strides, int ndim, int64_t 
 
 }  // namespace
 
-std::string shape_text(const int64_t* shape, int ndim) {
-  std::string text = "(";
-  for (int i = 0; i < ndim; ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + (ndim == 1 ? ",)" : ")");
-}
-
 bool ViewBuilder::refuse_it(const std::string& what, Code code) const {
   return refuse(state_, code, std::string(use_.function) + ": " + use_.argument + " " + what);
 }

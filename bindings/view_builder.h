@@ -14,7 +14,6 @@ const TypeInfo* type_info(State& state, PyObject* array);
 // Whether it has __dlpack__. Throws py::error_already_set if asking is interrupted.
 bool has_dlpack(PyObject* array);
 
-std::string shape_text(const int64_t* shape, int ndim);  // "(3, 4)", "(3,)", "()"
 
 class ViewBuilder {
  public:
