@@ -1,4 +1,4 @@
-"""Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/group_docs.h.
+"""Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/docs/group_docs.h.
 
 A group has a number that none of its members uses for another one: one rank reserves it and tells the others. split()
 and Mesh have it from rank 0 of the group that they cut, and group() from its lowest member (group_agreement).

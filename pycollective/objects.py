@@ -1,4 +1,4 @@
-"""Calls on objects, made of calls on arrays. Their docstrings, for users, are in bindings/object_docs.h.
+"""Calls on objects, made of calls on arrays. Their docstrings, for users, are in bindings/docs/object_docs.h.
 
 Every rank makes the same array calls whatever it thinks of an object: who cannot encode its own sends a header that
 says so. Headers come first and hold a small object whole (object_parcel); larger bodies follow.

@@ -1,6 +1,6 @@
 """What one rank does for all, or before all: single_process and main_first.
 
-While a thread is in there, its calls on several ranks are refused (bindings/running_call.cc): the others do not make
+While a thread is in there, its calls on several ranks are refused (bindings/calls/running_call.cc): the others do not make
 them. What goes wrong there is told to the others, who would else wait for it.
 """
 

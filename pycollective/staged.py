@@ -2,7 +2,7 @@
 
 That is: arrays that are not in one block, that cannot be written, numbers, lists of arrays, parts of different sizes,
 and other axes than the first. Elements are copied into one block where they must be, and results are copied back.
-What users read about these calls is in bindings/group_docs.h and part_docs.h; parameters are the same here.
+What users read about these calls is in bindings/docs/group_docs.h and part_docs.h; parameters are the same here.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string_view>
 
-#include "bench/gpu_flags.h"
 #include "bench/numbers.h"
 #include "bench/patterns.h"
 
@@ -18,19 +16,6 @@ Status set_sizes(Words& words, const std::string& value) {
   for (const std::string& word : split(value)) {
     PC_ASSIGN_OR_RETURN(const uint64_t nbytes, number_of_bytes(word));
     words.options.sizes.push_back(nbytes);
-  }
-  return Status::ok();
-}
-
-Status set_operations(Words& words, const std::string& value) {
-  words.operations.clear();
-  if (value == "all") {
-    for (const Operation& operation : operations()) words.operations.push_back(&operation);
-    return Status::ok();
-  }
-  for (const std::string& word : split(value)) {
-    words.operations.push_back(find_operation(word));
-    if (words.operations.back() == nullptr) return invalid_argument("there is no operation '" + word + "'");
   }
   return Status::ok();
 }
@@ -160,62 +145,21 @@ constexpr std::array<Flag, 25> kFlags = {{
      }},
 }};
 
-template <class Row>
-const Row* find_row(std::span<const Row> rows, std::string_view name) {
-  const auto is_it = [&](const Row& row) { return name == row.name || (!name.empty() && name == row.brief); };
-  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
-  return found == rows.end() ? nullptr : &*found;
-}
-
-// Where it does not go with one of the devices, that is noted.
-Result<const Flag*> find_flag(Words& words, const std::string& name, const std::string& word) {
-  constexpr std::array<std::string_view, 2> kCpuAlone = {"--ceilings", "--group"};
-  if (const Flag* const flag = find_row<Flag>(kFlags, name); flag != nullptr) {
-    const bool alone = std::find(kCpuAlone.begin(), kCpuAlone.end(), flag->name) != kCpuAlone.end();
-    if (alone && words.cpu_flag.empty()) words.cpu_flag = flag->name;
-    return flag;
-  }
-  if (const Flag* const flag = find_row(gpu_flags(), name); flag != nullptr) {
-    if (flag->name != "--device" && words.gpu_flag.empty()) words.gpu_flag = flag->name;
-    return flag;
-  }
-  if (const RefusedFlag* const refused = find_row(refused_flags(), name); refused != nullptr)
-    return invalid_argument(std::string(refused->name) +
-                            " of nccl-tests is not here: " + std::string(refused->why));
-  return invalid_argument("there is no option " + word);
-}
-
-// "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or, in place of --ops, "allreduce". Takes what it reads off the front of `rest`.
-Status read_flag(Words& words, std::span<const std::string>& rest) {
-  const std::string word = rest.front();
-  rest = rest.subspan(1);
-  if (!word.starts_with("-")) return set_operations(words, word);
-  const bool brief = !word.starts_with("--");
-  const std::size_t end =
-      brief ? std::min<std::size_t>(2, word.size()) : std::min(word.find('='), word.size());
-  PC_ASSIGN_OR_RETURN(const Flag* const flag, find_flag(words, word.substr(0, end), word));
-  const bool attached = end < word.size();
-  if (!flag->has_value)
-    return attached ? invalid_argument(std::string(flag->name) + " takes no value") : flag->set(words, "");
-  std::string value;
-  if (attached) {
-    value = word.substr(brief ? end : end + 1);
-  } else if (rest.empty()) {
-    return invalid_argument(word + " needs a value");
-  } else {
-    value = rest.front();
-    rest = rest.subspan(1);
-  }
-  const Status set = flag->set(words, value);
-  return set.is_ok() ? set : invalid_argument(std::string(flag->name) + ": " + set.message());
-}
-
 }  // namespace
 
-Result<Words> read_flags(const std::vector<std::string>& words) {
-  Words read;
-  for (std::span<const std::string> rest = words; !rest.empty();) PC_TRY(read_flag(read, rest));
-  return read;
+Status set_operations(Words& words, const std::string& value) {
+  words.operations.clear();
+  if (value == "all") {
+    for (const Operation& operation : operations()) words.operations.push_back(&operation);
+    return Status::ok();
+  }
+  for (const std::string& word : split(value)) {
+    words.operations.push_back(find_operation(word));
+    if (words.operations.back() == nullptr) return invalid_argument("there is no operation '" + word + "'");
+  }
+  return Status::ok();
 }
+
+std::span<const Flag> flags() { return kFlags; }
 
 }  // namespace pc::bench

@@ -1,7 +1,8 @@
-// Reads the words of a command line, one flag after the other.
+// The flags of the command line, but for those of --device cuda, and what they say.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ Status take(const Result<T>& value, Into& into) {
   return value.status();
 }
 
-Result<Words> read_flags(const std::vector<std::string>& words);
+std::span<const Flag> flags();
+Status set_operations(Words& words, const std::string& value);  // of --ops
 
 }  // namespace pc::bench

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bench/gpu_rank.h"
-#include "bench/options.h"
+#include "bench/command_line.h"
 #include "bench/output.h"
 #include "bench/place.h"
 #include "bench/rank.h"

@@ -1,4 +1,4 @@
-// The command line of the benchmark, in the words of nccl-tests.
+// What the command line of the benchmark asks for.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,8 @@ struct Options {
   bool json = false, explain = false, help = false;
 };
 
-Result<Options> parse(const std::vector<std::string>& words);
 // What cannot be known before the number of ranks is.
 Status check(const Options& options, Rank size);
 Effort effort(const Options& options, uint64_t nbytes);
-std::string usage();
 
 }  // namespace pc::bench

@@ -39,7 +39,7 @@ std::string describe(const MessageId& id) {
   return text;
 }
 
-Link::State::State(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, Mover* mover_)
+LinkState::LinkState(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, Mover* mover_)
     : me(me_),
       peer(peer_),
       epoch(epoch_),
@@ -47,18 +47,18 @@ Link::State::State(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limi
       mover(mover_),
       credit(limits_.credit_bytes) {}
 
-Status Link::State::about(Code code, std::string message) const {
+Status LinkState::about(Code code, std::string message) const {
   return Status(code, std::move(message)).with_rank(me).with_peer(peer);
 }
 
-Status Link::State::mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+Status LinkState::mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
                              uint64_t their_nbytes) const {
   return about(Code::kMismatch, "rank " + std::to_string(me) + " and rank " + std::to_string(peer) +
                                     " disagree about " + describe(ours) + ": here " +
                                     extent(ours, our_nbytes) + ", there " + extent(theirs, their_nbytes));
 }
 
-Status Link::State::why_ended(const MessageId& id) const {
+Status LinkState::why_ended(const MessageId& id) const {
   if (!failed.is_ok()) return failed;
   if (goodbye_wanted) return about(Code::kAborted, "this rank has shut down");
   if (goodbye_received) {
@@ -69,7 +69,7 @@ Status Link::State::why_ended(const MessageId& id) const {
   return Status::ok();
 }
 
-void Link::State::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id,
+void LinkState::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id,
                        uint64_t nbytes, uint64_t offset) {
   if (goodbye_sent || !failed.is_ok()) return;  // nothing follows a goodbye
   FrameHeader header;
@@ -82,7 +82,7 @@ void Link::State::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, 
   queue.push(header);
 }
 
-void Link::State::finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found,
+void LinkState::finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found,
                          uint64_t nbytes) {
   const SendOp op = send->op;
   from.remove(send);
@@ -90,7 +90,7 @@ void Link::State::finish(Send* send, NodeList<Send>& from, Status status, const 
   complete(op.completions, op.token, std::move(status), found, nbytes);
 }
 
-void Link::State::finish(Recv* recv, Status status, const MessageId& found, uint64_t nbytes) {
+void LinkState::finish(Recv* recv, Status status, const MessageId& found, uint64_t nbytes) {
   const RecvOp op = recv->op;
   forget_early(*recv);
   recvs.remove(recv);
@@ -100,7 +100,7 @@ void Link::State::finish(Recv* recv, Status status, const MessageId& found, uint
 
 // ---- Sending.
 
-void Link::State::post_send(const SendOp& op) {
+void LinkState::post_send(const SendOp& op) {
   const uint64_t nbytes = op.message_nbytes != 0 ? op.message_nbytes : op.payload.size();
   if (Status ended = why_ended(op.id); !ended.is_ok())
     return complete(op.completions, op.token, std::move(ended), op.id, 0);
@@ -137,7 +137,7 @@ void Link::State::post_send(const SendOp& op) {
   }
 }
 
-void Link::State::announce_waiting() {
+void LinkState::announce_waiting() {
   while (held_back > 0 && unanswered < limits.max_requests) {
     Send* send = waiting.find([](const Send& s) { return !s.announced; });
     send->announced = true;
@@ -147,7 +147,7 @@ void Link::State::announce_waiting() {
   }
 }
 
-std::optional<Link::OutFrame> Link::State::next_frame(std::size_t room) {
+std::optional<Link::OutFrame> LinkState::next_frame(std::size_t room) {
   if (!failed.is_ok()) return std::nullopt;
   std::optional<OutFrame> out(std::in_place);
   FrameHeader& header = out->header;
@@ -179,14 +179,14 @@ std::optional<Link::OutFrame> Link::State::next_frame(std::size_t room) {
 }
 
 // A REQUEST that only answers a CLEAR needs none.
-std::span<const std::byte> Link::State::description_of_request(const FrameHeader& header) const {
+std::span<const std::byte> LinkState::description_of_request(const FrameHeader& header) const {
   if (header.type != FrameType::kRequest || header.id.stream.klass != StreamClass::kPointToPoint) return {};
   const Send* const send = waiting.find([&](const Send& s) { return same_place(s.op.id, header.id); });
   return send == nullptr ? std::span<const std::byte>{} : send->op.description;
 }
 
 // How many bytes of it go next. Small cuts would stay small: what they free is as small.
-std::size_t Link::State::next_segment(const Send& send, std::size_t room) const {
+std::size_t LinkState::next_segment(const Send& send, std::size_t room) const {
   const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, limits.segment_bytes);
   if (send.eager) return most;
@@ -196,7 +196,7 @@ std::size_t Link::State::next_segment(const Send& send, std::size_t room) const 
   return count < rest ? count / 64 * 64 : count;
 }
 
-Gather Link::State::give_segment(Send& send, std::size_t count, FrameHeader& header) {
+Gather LinkState::give_segment(Send& send, std::size_t count, FrameHeader& header) {
   const Gather payload = send.op.payload.subgather(send.given, count);
   header.flags = send.eager ? kFlagEager : uint8_t{0};
   header.epoch = epoch;
@@ -211,7 +211,7 @@ Gather Link::State::give_segment(Send& send, std::size_t count, FrameHeader& hea
   return payload;
 }
 
-void Link::State::written() {
+void LinkState::written() {
   if (frames_out.empty()) return;
   Send* const send = frames_out.pop();
   if (send == nullptr || --send->out > 0 || send->given < send->part_nbytes()) return;
@@ -220,7 +220,7 @@ void Link::State::written() {
 
 // ---- Receiving: what is posted. link_incoming.cc has what arrives, link_end.cc how it ends.
 
-void Link::State::post_recv(const RecvOp& op) {
+void LinkState::post_recv(const RecvOp& op) {
   const uint64_t wanted = op.part_nbytes != 0 ? op.part_nbytes : op.nbytes;
   if (op.consumer == nullptr && op.payload.size() < wanted) {
     Status status =
@@ -269,7 +269,7 @@ void Link::State::post_recv(const RecvOp& op) {
 // earlier one was sent for another call than was made here, with another root for example. That call is over; this one
 // goes on, but somebody must be told. Looked for when a receive is posted, and when its message comes: frames are in order,
 // so whatever the peer has sent before is here then.
-void Link::State::report_strays(const RecvOp& op) {
+void LinkState::report_strays(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
   const auto is_stray = [&](const Unexpected& message) {
     const MessageId& theirs = message.id;
@@ -291,7 +291,7 @@ void Link::State::report_strays(const RecvOp& op) {
 
 // A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early CLEAR of
 // small ones too when that is so.
-void Link::State::clear_early(Recv& recv) {
+void LinkState::clear_early(Recv& recv) {
   if (recv.cleared || recv.started || early_clears >= limits.max_requests) return;
   recv.cleared = recv.early = true;
   ++early_clears;
@@ -299,16 +299,16 @@ void Link::State::clear_early(Recv& recv) {
 }
 
 // An eager message has crossed the early CLEAR.
-void Link::State::withdraw_clear(const Recv& recv) {
+void LinkState::withdraw_clear(const Recv& recv) {
   push_control(FrameType::kClear, recv.op.id, recv.op.nbytes, kFlagWithdrawn);
 }
 
-void Link::State::forget_early(Recv& recv) {
+void LinkState::forget_early(Recv& recv) {
   if (recv.early) --early_clears;
   recv.early = false;
 }
 
-void Link::State::deliver(const RecvOp& op, Unexpected* message) {
+void LinkState::deliver(const RecvOp& op, Unexpected* message) {
   const MessageId theirs = message->id;
   const uint64_t nbytes = message->nbytes;
   Status status;
@@ -328,7 +328,7 @@ void Link::State::deliver(const RecvOp& op, Unexpected* message) {
 
 // ---- Looking for what can be received.
 
-void Link::State::post_probe(const ProbeOp& op) {
+void LinkState::post_probe(const ProbeOp& op) {
   const auto is_it = [&](const auto& item) { return same_place(item.id, op.id); };
   const auto found = [&op](const auto& item) {
     if (op.description != nullptr) *op.description = item.description;
@@ -343,7 +343,7 @@ void Link::State::post_probe(const ProbeOp& op) {
   probes.push_back(probe);
 }
 
-void Link::State::tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description) {
+void LinkState::tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description) {
   while (Probe* const probe = probes.find([&](const Probe& p) { return same_place(p.op.id, id); })) {
     const ProbeOp op = probe->op;
     probes.remove(probe);
@@ -353,18 +353,18 @@ void Link::State::tell_probes(const MessageId& id, uint64_t nbytes, const std::s
   }
 }
 
-void Link::State::release(Unexpected* message) {
+void LinkState::release(Unexpected* message) {
   message->large.reset();
   message->description = std::string();
   unexpected_pool.give_back(message);
 }
 
-void Link::State::consumed(uint64_t cost) {
+void LinkState::consumed(uint64_t cost) {
   returnable += cost;
   if (returnable >= limits.credit_bytes / 2) push_credit();
 }
 
-void Link::State::push_credit() {
+void LinkState::push_credit() {
   if (goodbye_sent || !failed.is_ok()) return;
   FrameHeader header;
   header.type = FrameType::kCredit;
@@ -378,7 +378,7 @@ void Link::State::push_credit() {
 
 // ---- The short way.
 
-bool Link::State::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t cost) {
+bool LinkState::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t cost) {
   const bool idle =
       control.empty() && answers.empty() && active.empty() && frames_out.empty() && clears.empty();
   const bool lives = failed.is_ok() && !goodbye_wanted && !goodbye_received;
@@ -389,7 +389,7 @@ bool Link::State::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t co
   return true;
 }
 
-bool Link::State::can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const {
+bool LinkState::can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const {
   const bool idle = recvs.empty() && unexpected.empty() && requests.empty() && probes.empty() &&
                     withdrawn_recvs.empty() && incoming.kind == Incoming::Kind::kNothing;
   const bool lives = failed.is_ok() && !goodbye_received;
@@ -403,7 +403,7 @@ bool Link::State::can_receive_at_once(const FrameHeader& header, const MessageId
 // ---- The public face.
 
 Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover)
-    : state_(std::make_unique<State>(me, peer, epoch, limits, mover)) {}
+    : state_(std::make_unique<LinkState>(me, peer, epoch, limits, mover)) {}
 Link::~Link() = default;
 void Link::post_send(const SendOp& op) { state_->post_send(op); }
 void Link::post_recv(const RecvOp& op) { state_->post_recv(op); }
@@ -419,17 +419,17 @@ bool Link::can_receive_at_once(const FrameHeader& header, const MessageId& id, u
   return state_->can_receive_at_once(header, id, nbytes);
 }
 void Link::received_at_once(const FrameHeader& header) {
-  state_->charged += State::cost(header);
-  state_->consumed(State::cost(header));
+  state_->charged += LinkState::cost(header);
+  state_->consumed(LinkState::cost(header));
 }
 void Link::written() { state_->written(); }
 bool Link::has_posted() const {
-  const State& s = *state_;
+  const LinkState& s = *state_;
   return !s.recvs.empty() || !s.probes.empty() || !s.active.empty() || !s.leaving.empty() ||
          !s.waiting.empty();
 }
 bool Link::has_output() const {
-  const State& s = *state_;
+  const LinkState& s = *state_;
   return s.failed.is_ok() && (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() ||
                               !s.active.empty() || s.goodbye_is_next());
 }
@@ -446,7 +446,7 @@ bool Link::says_goodbye() const { return state_->goodbye_wanted; }
 void Link::say_goodbye() { state_->goodbye_wanted = true; }
 void Link::fail(const Status& why) { state_->fail(why); }
 Link::Counts Link::counts() const {
-  const State& s = *state_;
+  const LinkState& s = *state_;
   return {.posted_sends = s.active.size() + s.leaving.size() + s.waiting.size(),
           .posted_recvs = s.recvs.size(),
           .unexpected = s.unexpected.size(),

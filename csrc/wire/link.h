@@ -10,29 +10,13 @@
 
 #include "base/status.h"
 #include "wire/frame.h"
+#include "wire/link_limits.h"
 #include "wire/message.h"
+#include "wire/mover.h"
 
 namespace pc {
 
-struct LinkLimits {                              // equal on both sides; part of the protocol version
-  std::size_t segment_bytes = kMaxSegmentBytes;  // at most kMaxSegmentBytes, a multiple of 64
-  std::size_t eager_bytes = kEagerBytes;
-  std::size_t credit_bytes =
-      1024UL * 1024;  // unexpected eager bytes (headers counted) that a peer may have in our memory
-  uint32_t max_requests = 4096;  // unanswered REQUESTs a peer may have with us
-};
-
-// What a Link needs of a mover that is asked to stop in the middle of a frame. Called from inside the Link's methods.
-class Mover {
- public:
-  // Payloads of frames that are out and not yet written: their memory is about to go. Copies what is still needed.
-  virtual void keep_unsent() = 0;
-  // The payload that is arriving belongs `there` from its next byte on (same size): it will not be used, only checked.
-  virtual void redirect(std::span<std::byte> there) = 0;
-
- protected:
-  ~Mover() = default;
-};
+struct LinkState;
 
 // Thread-safety: none; its transport's lock guards it.
 class Link {
@@ -120,8 +104,7 @@ class Link {
   Counts counts() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<LinkState> state_;
 };
 
 }  // namespace pc

@@ -21,7 +21,7 @@ auto posted_as(const MessageId& id) {
 
 // ---- By us.
 
-bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
+bool LinkState::cancel(const CompletionSink* sink, const Status& why) {
   bool untold = true;
   const auto withdraw_from = [&](auto& list, auto& pool) {
     for (auto *item = list.front(), *next = item; item != nullptr; item = next) {
@@ -48,7 +48,7 @@ bool Link::State::cancel(const CompletionSink* sink, const Status& why) {
   return untold;
 }
 
-bool Link::State::take_back(Send& send, const Status& why) {
+bool LinkState::take_back(Send& send, const Status& why) {
   const MessageId& id = send.op.id;
   if (send.eager && send.out == 0) {
     credit += send.cost();
@@ -76,7 +76,7 @@ bool Link::State::take_back(Send& send, const Status& why) {
   return false;
 }
 
-bool Link::State::take_back(Recv& recv, const Status& why) {
+bool LinkState::take_back(Recv& recv, const Status& why) {
   const MessageId& id = recv.op.id;
   const bool eager_is_arriving = incoming.recv == &recv && incoming.kind == Incoming::Kind::kEagerReceive;
   if (incoming.recv == &recv) swallow_incoming();
@@ -97,17 +97,17 @@ bool Link::State::take_back(Recv& recv, const Status& why) {
   return false;
 }
 
-bool Link::State::drop_queued(FrameType type, const MessageId& id) {
+bool LinkState::drop_queued(FrameType type, const MessageId& id) {
   return control.remove([&](const FrameHeader& h) { return h.type == type && same_place(h.id, id); });
 }
 
-void Link::State::detach(Send& send) {
+void LinkState::detach(Send& send) {
   if (send.out == 0) return;
   if (mover != nullptr) mover->keep_unsent();
   frames_out.replace(&send, nullptr);
 }
 
-void Link::State::swallow_incoming() {
+void LinkState::swallow_incoming() {
   using Kind = Incoming::Kind;
   const bool is_in_staging = incoming.recv->op.consumer != nullptr;
   incoming.recv = nullptr;
@@ -117,18 +117,18 @@ void Link::State::swallow_incoming() {
   if (mover != nullptr) mover->redirect(incoming.where);
 }
 
-void Link::State::discard(uint32_t group, uint64_t sequence) {
+void LinkState::discard(uint32_t group, uint64_t sequence) {
   raise_fence(group, sequence);
   drop_fenced();
 }
 
-void Link::State::close_group(uint32_t group) {
+void LinkState::close_group(uint32_t group) {
   std::erase_if(fences, [&](const Fence& fence) { return fence.group == group; });
   closed_groups.add(group);
   drop_fenced();
 }
 
-void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
+void LinkState::raise_fence(uint32_t group, uint64_t sequence) {
   for (Fence& fence : fences) {
     if (fence.group != group) continue;
     fence.through = std::max(fence.through, sequence);
@@ -137,7 +137,7 @@ void Link::State::raise_fence(uint32_t group, uint64_t sequence) {
   fences.push_back({group, sequence});
 }
 
-bool Link::State::fenced(const MessageId& id) const {
+bool LinkState::fenced(const MessageId& id) const {
   if (closed_groups.contains(id.stream.group)) return true;
   if (fences.empty() || id.stream.klass != StreamClass::kCollective) return false;
   return std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
@@ -147,7 +147,7 @@ bool Link::State::fenced(const MessageId& id) const {
 
 // Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them. What the peer
 // has given up meanwhile, which only messages can be, is answered by a CANCEL.
-void Link::State::drop_fenced() {
+void LinkState::drop_fenced() {
   const auto is_fenced = [this](const auto& item) { return fenced(item.id); };
   while (Unexpected* message = unexpected.find(is_fenced)) {
     unexpected.remove(message);
@@ -173,7 +173,7 @@ void Link::State::drop_fenced() {
 
 // ---- By the peer.
 
-Status Link::State::cancel_arrived(const FrameHeader& header) {
+Status LinkState::cancel_arrived(const FrameHeader& header) {
   if (!is_point_to_point(header.id)) return violation(header, "it belongs on a control connection");
   const bool by_receiver = (header.flags & kFlagByReceiver) != 0;
   if ((header.flags & kFlagAnswer) == 0)
@@ -198,7 +198,7 @@ Code code_for(const FrameHeader& cancel) {
 
 }  // namespace
 
-Status Link::State::sender_gave_up(const FrameHeader& header) {
+Status LinkState::sender_gave_up(const FrameHeader& header) {
   if (Announcement* ours = withdrawn_recvs.find(names(header.id)); ours != nullptr) {
     settle_recv(ours);  // both gave up at once: each CANCEL answers the other
     return Status::ok();
@@ -217,7 +217,7 @@ Status Link::State::sender_gave_up(const FrameHeader& header) {
 }
 
 // An eager send is not affected: its message is discarded over there, and then its CLEAR here.
-Status Link::State::receiver_gave_up(const FrameHeader& header) {
+Status LinkState::receiver_gave_up(const FrameHeader& header) {
   if (Announcement* ours = withdrawn_sends.find(names(header.id)); ours != nullptr) {
     settle_send(ours);
     return Status::ok();
@@ -238,7 +238,7 @@ Status Link::State::receiver_gave_up(const FrameHeader& header) {
   return answer(header, FrameType::kCancel, kFlagByReceiver | kFlagAnswer);
 }
 
-Status Link::State::given_up(const MessageId& id, Code code, bool by_receiver) const {
+Status LinkState::given_up(const MessageId& id, Code code, bool by_receiver) const {
   const char* const reason = code == Code::kPeerInterrupted ? "it was interrupted"
                              : code == Code::kTimeout       ? "its deadline passed"
                                                             : "the call there was ended";
@@ -246,12 +246,12 @@ Status Link::State::given_up(const MessageId& id, Code code, bool by_receiver) c
                          (by_receiver ? "receiving " : "sending ") + describe(id) + ": " + reason);
 }
 
-void Link::State::answer_cancel(const MessageId& id, uint8_t direction) {
+void LinkState::answer_cancel(const MessageId& id, uint8_t direction) {
   push(answers, FrameType::kCancel, direction | kFlagAnswer, id, 0, 0);
 }
 
 // To a frame that concerns no operation of ours: only the peer decides how many there are.
-Status Link::State::answer(const FrameHeader& header, FrameType type, uint8_t flags) {
+Status LinkState::answer(const FrameHeader& header, FrameType type, uint8_t flags) {
   if (answers.size() >= std::size_t{4} * limits.max_requests) {
     return violation(header, "it takes none of our " + std::to_string(answers.size()) + " answers");
   }
@@ -261,7 +261,7 @@ Status Link::State::answer(const FrameHeader& header, FrameType type, uint8_t fl
 
 // ---- What is remembered.
 
-Link::State::Announcement* Link::State::remember(NodeList<Announcement>& list, const MessageId& id,
+LinkState::Announcement* LinkState::remember(NodeList<Announcement>& list, const MessageId& id,
                                                  uint64_t nbytes) {
   Announcement* const item = announcement_pool.take();
   item->id = id;
@@ -270,23 +270,23 @@ Link::State::Announcement* Link::State::remember(NodeList<Announcement>& list, c
   return item;
 }
 
-void Link::State::forget(NodeList<Announcement>& list, Announcement* item) {
+void LinkState::forget(NodeList<Announcement>& list, Announcement* item) {
   list.remove(item);
   announcement_pool.give_back(item);
 }
 
-void Link::State::settle_send(Announcement* withdrawn) {
+void LinkState::settle_send(Announcement* withdrawn) {
   if (withdrawn->counted) --unanswered;
   forget(withdrawn_sends, withdrawn);
   announce_waiting();
 }
 
-void Link::State::settle_recv(Announcement* withdrawn) {
+void LinkState::settle_recv(Announcement* withdrawn) {
   if (withdrawn->counted) --early_clears;
   forget(withdrawn_recvs, withdrawn);
 }
 
-bool Link::State::unwanted(const FrameHeader& header) {
+bool LinkState::unwanted(const FrameHeader& header) {
   Announcement* const ours = withdrawn_recvs.find(names(header.id));
   if (ours == nullptr) return fenced(header.id);
   const bool eager = (header.flags & kFlagEager) != 0;

@@ -3,15 +3,15 @@
 
 namespace pc {
 
-void Link::State::complete_all(NodeList<Send>& list, const Status& why) {
+void LinkState::complete_all(NodeList<Send>& list, const Status& why) {
   while (!list.empty()) finish(list.front(), list, why, list.front()->op.id, 0);
 }
 
-void Link::State::complete_recvs(const Status& why) {
+void LinkState::complete_recvs(const Status& why) {
   while (!recvs.empty()) finish(recvs.front(), why, recvs.front()->op.id, 0);
 }
 
-void Link::State::complete_probes(const Status& why) {
+void LinkState::complete_probes(const Status& why) {
   while (Probe* const probe = probes.front()) {
     const ProbeOp op = probe->op;
     probes.remove(probe);
@@ -20,7 +20,7 @@ void Link::State::complete_probes(const Status& why) {
   }
 }
 
-void Link::State::fail(const Status& why) {
+void LinkState::fail(const Status& why) {
   if (!failed.is_ok()) return;
   failed = why.is_ok() ? about(Code::kInternal, "the link was ended without a reason") : why;
   frames_out.clear();

@@ -28,12 +28,12 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Status Link::State::violation(const FrameHeader& header, const std::string& what) const {
+Status LinkState::violation(const FrameHeader& header, const std::string& what) const {
   return about(Code::kPeerFailure, "rank " + std::to_string(peer) + " broke the protocol: " +
                                        name_of(header.type) + " for " + describe(header.id) + ": " + what);
 }
 
-Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header,
+Result<Link::Destination> LinkState::header_arrived(const FrameHeader& header,
                                                       std::span<const std::byte> description) {
   if (!failed.is_ok()) return failed;
   if (incoming.kind != Incoming::Kind::kNothing) {
@@ -76,7 +76,7 @@ Result<Link::Destination> Link::State::header_arrived(const FrameHeader& header,
   return destination;
 }
 
-Status Link::State::request_arrived(const FrameHeader& header, std::span<const std::byte> description) {
+Status LinkState::request_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   const auto is_it = [&](const MessageId& id) { return same_place(id, header.id); };
   Announcement* const ours = withdrawn_recvs.find([&](const Announcement& w) { return is_it(w.id); });
   if ((header.flags & kFlagWithdrawn) != 0) {  // there will be no message, and the peer holds no CLEAR for it
@@ -112,7 +112,7 @@ Status Link::State::request_arrived(const FrameHeader& header, std::span<const s
   return Status::ok();
 }
 
-void Link::State::keep_request(const MessageId& id, uint64_t nbytes, std::string description) {
+void LinkState::keep_request(const MessageId& id, uint64_t nbytes, std::string description) {
   Announcement* const request = remember(requests, id, nbytes);
   request->description = std::move(description);
   if (!probes.empty()) tell_probes(id, nbytes, request->description);
@@ -123,7 +123,7 @@ void Link::State::keep_request(const MessageId& id, uint64_t nbytes, std::string
   });
 }
 
-Status Link::State::clear_arrived(const FrameHeader& header) {
+Status LinkState::clear_arrived(const FrameHeader& header) {
   const auto is_it = [&](const Announcement& c) { return same_place(c.id, header.id); };
   if ((header.flags & kFlagWithdrawn) != 0) {
     if (Announcement* clear = clears.find(is_it); clear != nullptr) forget(clears, clear);
@@ -167,7 +167,7 @@ Status Link::State::clear_arrived(const FrameHeader& header) {
   return Status::ok();
 }
 
-Status Link::State::credit_arrived(const FrameHeader& header) {
+Status LinkState::credit_arrived(const FrameHeader& header) {
   if (header.offset > limits.credit_bytes || credit + header.offset > limits.credit_bytes) {
     return violation(header, "it returns " + std::to_string(header.offset) + " bytes, more than were spent");
   }
@@ -175,7 +175,7 @@ Status Link::State::credit_arrived(const FrameHeader& header) {
   return Status::ok();
 }
 
-void Link::State::goodbye_arrived() {
+void LinkState::goodbye_arrived() {
   goodbye_received = true;
   const Status why =
       about(Code::kPeerExited, "rank " + std::to_string(peer) + " shut down while this was waiting for it");
@@ -186,11 +186,11 @@ void Link::State::goodbye_arrived() {
   complete_probes(why);
 }
 
-Status Link::State::data_arrived(const FrameHeader& header, std::span<const std::byte> description) {
+Status LinkState::data_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   return (header.flags & kFlagEager) != 0 ? eager_arrived(header, description) : segment_arrived(header);
 }
 
-Status Link::State::eager_arrived(const FrameHeader& header, std::span<const std::byte> description) {
+Status LinkState::eager_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   const uint64_t nbytes = header.message_nbytes;
   if (header.offset != 0 || header.segment_nbytes != nbytes || nbytes > limits.eager_bytes) {
     return violation(header, "eager message of " + std::to_string(nbytes) + " bytes, at most " +
@@ -234,7 +234,7 @@ Status Link::State::eager_arrived(const FrameHeader& header, std::span<const std
   return Status::ok();
 }
 
-Status Link::State::segment_arrived(const FrameHeader& header) {
+Status LinkState::segment_arrived(const FrameHeader& header) {
   Recv* recv = recvs.find([&](const Recv& r) { return same_place(r.op.id, header.id); });
   if (recv == nullptr && unwanted(header)) {
     incoming.kind = Incoming::Kind::kSwallow;
@@ -261,13 +261,13 @@ Status Link::State::segment_arrived(const FrameHeader& header) {
   return Status::ok();
 }
 
-std::span<std::byte> Link::State::staging(std::size_t nbytes) {
+std::span<std::byte> LinkState::staging(std::size_t nbytes) {
   if (nbytes == 0) return {};
   if (!staging_memory) staging_memory = std::make_unique_for_overwrite<std::byte[]>(limits.segment_bytes);
   return {staging_memory.get(), nbytes};
 }
 
-Status Link::State::payload_arrived(std::span<const std::byte> at) {
+Status LinkState::payload_arrived(std::span<const std::byte> at) {
   using Kind = Incoming::Kind;
   if (at.size() != incoming.where.size())
     return about(Code::kInternal, "a payload of another length than its header said");
@@ -293,7 +293,7 @@ Status Link::State::payload_arrived(std::span<const std::byte> at) {
 }
 
 // Its receive may have been posted between header and payload, or its collective given up.
-void Link::State::store_unexpected(Unexpected* message) {
+void LinkState::store_unexpected(Unexpected* message) {
   if (fenced(message->id)) {
     consumed(message->cost());
     return release(message);

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "wire/closed_groups.h"
-#include "wire/link.h"
+#include "wire/link_limits.h"
+#include "wire/message.h"
+#include "wire/mover.h"
 #include "wire/node_list.h"
 
 namespace pc {
@@ -18,7 +20,7 @@ inline bool same_place(const MessageId& a, const MessageId& b) {
   return a.sequence == b.sequence && a.index == b.index && a.stream == b.stream;
 }
 
-struct Link::State {
+struct LinkState {
   struct Send {
     Send *previous = nullptr, *next = nullptr;
     SendOp op;
@@ -79,7 +81,7 @@ struct Link::State {
     std::span<std::byte> where;
   };
 
-  State(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover);
+  LinkState(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover);
 
   // link.cc: posting and outgoing
   void post_send(const SendOp& op);

@@ -32,19 +32,6 @@ Config config_for(const Api& api, const std::string& name, const Options& option
 
 }  // namespace
 
-std::string_view name_of(State state) {
-  switch (state) {
-    case State::kInit: return "init";
-    case State::kReady: return "ready";
-    case State::kFailed: return "failed";
-    case State::kFinalizing: return "finalizing";
-    case State::kAborting: return "aborting";
-    case State::kDead: return "dead";
-    case State::kLeaked: return "leaked";
-  }
-  return "unknown";
-}
-
 Result<UniqueId> make_unique_id(const Api& api) {
   UniqueId id = {};
   const ReturnCode code = api.get_unique_id(&id);
@@ -52,7 +39,7 @@ Result<UniqueId> make_unique_id(const Api& api) {
   return id;
 }
 
-Status Communicator::Core::fail(const Status& why) {
+Status CommunicatorCore::fail(const Status& why) {
   const std::lock_guard lock(cause_mutex);
   if (cause.is_ok()) cause = why;
   const State now = state.load();
@@ -60,12 +47,12 @@ Status Communicator::Core::fail(const Status& why) {
   return why;
 }
 
-Status Communicator::Core::why_aborted() const {
+Status CommunicatorCore::why_aborted() const {
   const std::lock_guard lock(cause_mutex);
   return Status(Code::kAborted, "the NCCL communicator was aborted: " + cause.to_string());
 }
 
-Status Communicator::Core::why_unusable() const {
+Status CommunicatorCore::why_unusable() const {
   const State now = state.load();
   if (now == State::kReady) return Status::ok();
   if (now == State::kAborting) return why_aborted();
@@ -75,7 +62,7 @@ Status Communicator::Core::why_unusable() const {
   return Status(cause.code(), text + ": " + cause.to_string());
 }
 
-bool Communicator::Core::begin_abort(const Status& why) {
+bool CommunicatorCore::begin_abort(const Status& why) {
   const std::lock_guard lock(cause_mutex);
   const State now = state.load();
   if (now == State::kAborting || now == State::kDead || now == State::kLeaked) return false;
@@ -85,7 +72,7 @@ bool Communicator::Core::begin_abort(const Status& why) {
   return true;
 }
 
-Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
+Status CommunicatorCore::ended(std::string_view call, WaitEnd end) {
   const std::string text(call);
   switch (end) {
     case WaitEnd::kReady: break;
@@ -105,7 +92,7 @@ Status Communicator::Core::ended(std::string_view call, WaitEnd end) {
 // Makes a call that waits for other ranks, on a thread of its own, which lives until the call has settled or the communicator is
 // gone: up to 2.25 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
 // call is not made any more, or that thread is left in it, and `late` gets its answer; what it writes to lives as long as this.
-Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
+Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                                  const WaitContext& context) {
   enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
   struct Aside {
@@ -145,7 +132,7 @@ Status Communicator::Core::aside(std::string_view call, std::function<ReturnCode
 }
 
 // How a call ends that NCCL has answered.
-Status Communicator::Core::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
+Status CommunicatorCore::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
   const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
   if (!accepted) return refused(call, answer, context);
   if (handle == nullptr) return Status::ok();  // it has been destroyed
@@ -156,7 +143,7 @@ Status Communicator::Core::outcome(std::string_view call, ReturnCode answer, con
   return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
 }
 
-Status Communicator::Core::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
+Status CommunicatorCore::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
   ReturnCode question = ReturnCode::kSuccess;
   if (code == ReturnCode::kInProgress || code == ReturnCode::kSuccess) {
     const WaitEnd end = poll_until(*means.clock, context, stop, [&] {
@@ -171,7 +158,7 @@ Status Communicator::Core::settle(std::string_view call, ReturnCode code, const 
 }
 
 // A call that was refused at once. A wrong argument may have left everything as it was: NCCL knows.
-Status Communicator::Core::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
+Status CommunicatorCore::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
   const Status why = call_error(api(), handle, call, code);
   if (code != ReturnCode::kInvalidArgument) return fail(why);
   ReturnCode now = ReturnCode::kSuccess;
@@ -183,7 +170,7 @@ Status Communicator::Core::refused(std::string_view call, ReturnCode code, const
   return fail(why);
 }
 
-Status Communicator::Core::find_place() {
+Status CommunicatorCore::find_place() {
   int rank_there = -1, size_there = 0;
   const ReturnCode first = api().comm_user_rank(handle, &rank_there);
   if (first != ReturnCode::kSuccess) return fail(call_error(api(), handle, "ncclCommUserRank", first));
@@ -215,7 +202,7 @@ Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const
 // What the ranks meet in: non-blocking, so that a rank that does not come costs the others no more than their deadline.
 Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, const Membership& membership,
                                                          const Options& options, const WaitContext& context) {
-  const auto core = std::make_shared<Core>(means, options);
+  const auto core = std::make_shared<CommunicatorCore>(means, options);
   std::unique_ptr<Communicator> made(new Communicator(core));
   Status status;
   bool exists = false;
@@ -249,7 +236,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
 }
 
 // What a call has made that nobody waits for any more.
-void Communicator::Core::abort_newborn(CommHandle& its) {
+void CommunicatorCore::abort_newborn(CommHandle& its) {
   if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
     (void)api().comm_abort(newborn);
 }
@@ -294,7 +281,7 @@ Status Communicator::cause() const {
 }
 
 Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
@@ -318,7 +305,7 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
 }
 
 Status Communicator::check() {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
   const std::unique_lock lock(core.issue, std::try_to_lock);
   if (!lock.owns_lock()) return Status::ok();
@@ -332,7 +319,7 @@ Status Communicator::check() {
 }
 
 Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, const WaitContext& context) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
@@ -345,7 +332,7 @@ Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, 
 }
 
 Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
@@ -356,7 +343,7 @@ Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
   return code == ReturnCode::kSuccess ? Status::ok() : core.refused("ncclRedOpDestroy", code, context);
 }
 
-std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<Core>& child) {
+std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<CommunicatorCore>& child) {
   return [child](ReturnCode answer) {
     if (answer == ReturnCode::kSuccess) child->abort_newborn(child->handle);
   };
@@ -364,11 +351,11 @@ std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<C
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, const Options& options,
                                                           const WaitContext& context) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   PC_TRY(core.why_unusable());
-  const auto child = std::make_shared<Core>(core.means, options);
+  const auto child = std::make_shared<CommunicatorCore>(core.means, options);
   core.unsettled.push_back(child);
   const auto cut = [api = core.means.api, parent = core.handle, child, color = color < 0 ? kNoColor : color,
                     key, config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
@@ -380,7 +367,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank> excluded,
                                                            const Options& options,
                                                            const WaitContext& context) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   if (!core.api().supports(Feature::kShrink)) {
     return Status(Code::kUnsupported, lacks(core.api(), Feature::kShrink).message() +
                                           ". Abort this communicator and init a new one without the dead");
@@ -389,7 +376,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
   const bool failed = core.state.load() == State::kFailed;
   if (!failed) PC_TRY(core.why_unusable());
-  const auto child = std::make_shared<Core>(core.means, options);
+  const auto child = std::make_shared<CommunicatorCore>(core.means, options);
   core.unsettled.push_back(child);
   const auto cut = [api = core.means.api, parent = core.handle, child, failed,
                     list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
@@ -407,7 +394,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
 }
 
 // The child of a call that this communicator has to settle. Under the issue mutex.
-Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<Core>& child,
+Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<CommunicatorCore>& child,
                                                           std::string_view call, const Status& settled,
                                                           const WaitContext& context) {
   PC_TRY(settled);
@@ -428,7 +415,7 @@ Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<
 }
 
 // Under the issue mutex.
-Status Communicator::Core::finalize(const WaitContext& context) {
+Status CommunicatorCore::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
   const auto finalize = [api = means.api, comm = handle] { return api->comm_finalize(comm); };
   PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
@@ -447,7 +434,7 @@ Status Communicator::Core::finalize(const WaitContext& context) {
 }
 
 Status Communicator::close(const WaitContext& context) {
-  Core& core = *core_;
+  CommunicatorCore& core = *core_;
   if (core.has_ended()) return Status::ok();
   Status status = core.why_unusable();
   if (status.is_ok()) {

@@ -27,38 +27,16 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "base/waiter.h"
 #include "gpu/nccl/api.h"
-#include "gpu/nccl/clock.h"
+#include "gpu/nccl/means.h"
 
 namespace pc::nccl {
 
-// What a communicator works with. The clock outlives it.
-struct Means {
-  std::shared_ptr<const Api> api;
-  Clock* clock = nullptr;
-  Logger log = Logger();
-  double abort_patience_s = 10;  // how long an abort may take before it is given up
-  // Makes the GPU's context current in a thread of the communicator's own, for as long as that lives; NCCL puts back whatever is
-  // current when it is called, which would open another context on the first GPU. May be empty, for tests.
-  std::function<Result<std::shared_ptr<void>>()> enter_thread = {};
-};
+struct CommunicatorCore;
 
-struct Options {
-  std::string name = {};                             // in NCCL's own log, from 2.27.3 on
-  int min_ctas = kUndefined, max_ctas = kUndefined;  // how many of the GPU's multiprocessors it may keep busy
-};
-
-struct Membership {
-  UniqueId id = {};  // of make_unique_id() at one rank, told to all
-  Rank rank = 0, size = 1;
-};
 Result<UniqueId> make_unique_id(const Api& api);
-
-enum class State : uint8_t { kInit, kReady, kFailed, kFinalizing, kAborting, kDead, kLeaked };
-std::string_view name_of(State state);
 
 // The calls of one group. Only inside Communicator::grouped().
 class Issue {
@@ -149,17 +127,16 @@ class Communicator {
   static Status abort_all(std::span<Communicator* const> communicators, const Status& why);
 
  private:
-  struct Core;
-  explicit Communicator(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  explicit Communicator(std::shared_ptr<CommunicatorCore> core) : core_(std::move(core)) {}
   Status grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each);
   static Result<std::unique_ptr<Communicator>> join(const Means& means, const Membership& membership,
                                                     const Options& options, const WaitContext& context);
   Status give_up(const Status& why);
-  static std::function<void(ReturnCode)> abort_late(const std::shared_ptr<Core>& child);
-  Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<Core>& child, std::string_view call,
+  static std::function<void(ReturnCode)> abort_late(const std::shared_ptr<CommunicatorCore>& child);
+  Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<CommunicatorCore>& child, std::string_view call,
                                               const Status& settled, const WaitContext& context);
 
-  std::shared_ptr<Core> core_;
+  std::shared_ptr<CommunicatorCore> core_;
 };
 
 }  // namespace pc::nccl

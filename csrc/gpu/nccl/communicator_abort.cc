@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "gpu/nccl/call_error.h"
+#include "gpu/nccl/communicator.h"
 #include "gpu/nccl/communicator_core.h"
 #include "gpu/nccl/poll.h"
 
@@ -18,8 +19,7 @@ constexpr std::chrono::milliseconds kStuck{20};
 
 // The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
 // lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
-template <class Core>
-std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
+std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
   std::unique_lock lock(core.issue, std::try_to_lock);
   TimePoint since = now();
   while (!lock.owns_lock() && now() - since < kStuck) {
@@ -31,9 +31,8 @@ std::unique_lock<std::mutex> lock_unless_stuck(Core& core) {
 }
 
 // An abort on a thread of its own, and what has become of it. Shared with that thread.
-template <class Core>
 struct Abortion {
-  std::vector<std::shared_ptr<Core>> cores;
+  std::vector<std::shared_ptr<CommunicatorCore>> cores;
   std::atomic<bool> done{false};
   ReturnCode code = ReturnCode::kSuccess;  // the first that is no success; read when done
 
@@ -55,7 +54,7 @@ struct Abortion {
     const Api& api = cores.front()->api();
     const bool together = cores.size() > 1;
     if (together) take_code(api.group_start());
-    std::vector<std::shared_ptr<Core>> freed;
+    std::vector<std::shared_ptr<CommunicatorCore>> freed;
     for (const auto& core : cores) {
       if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
         take_code(api.comm_abort(handle));
@@ -75,14 +74,13 @@ struct Abortion {
 }  // namespace
 
 Status Communicator::abort_all(std::span<Communicator* const> communicators, const Status& why) {
-  using Aborting = Abortion<Core>;
-  std::vector<std::shared_ptr<Aborting>> all;
+  std::vector<std::shared_ptr<Abortion>> all;
   for (const Communicator* each : communicators) {
-    const std::shared_ptr<Core>& core = each->core_;
+    const std::shared_ptr<CommunicatorCore>& core = each->core_;
     if (!core->begin_abort(why)) continue;
     const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
                        all.back()->cores.front()->means.api == core->means.api;
-    if (!joins) all.push_back(std::make_shared<Aborting>());
+    if (!joins) all.push_back(std::make_shared<Abortion>());
     all.back()->cores.push_back(core);
   }
   if (all.empty()) return Status::ok();
@@ -104,7 +102,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   const double patience = means.abort_patience_s;
   const WaitContext context{Deadline::after(patience, means.clock->now())};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    Aborting& each = *all[i];
+    Abortion& each = *all[i];
     const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
     if (end == WaitEnd::kReady) {
       if (threads[i].joinable()) threads[i].join();

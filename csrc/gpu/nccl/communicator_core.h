@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "gpu/nccl/communicator.h"
+#include "gpu/nccl/means.h"
 
 namespace pc::nccl {
 
 // What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
-struct Communicator::Core : std::enable_shared_from_this<Core> {
-  Core(const Means& means_, const Options& options) : means(means_), name(options.name) {}
+struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
+  CommunicatorCore(const Means& means_, const Options& options) : means(means_), name(options.name) {}
 
   const Api& api() const { return *means.api; }
   Result<std::shared_ptr<void>> enter_thread() const {
@@ -58,11 +58,11 @@ struct Communicator::Core : std::enable_shared_from_this<Core> {
   bool left_inside = false, left_out = false;
   std::vector<RedOp> ops;
   // Whose handle NCCL may still write, because making them did not settle.
-  std::vector<std::shared_ptr<Core>> unsettled;
+  std::vector<std::shared_ptr<CommunicatorCore>> unsettled;
 
   mutable std::mutex cause_mutex;  // guards what follows
   Status cause;
-  std::shared_ptr<Core> kept;  // itself, if it was not closed: NCCL goes on using it
+  std::shared_ptr<CommunicatorCore> kept;  // itself, if it was not closed: NCCL goes on using it
 };
 
 }  // namespace pc::nccl

@@ -1,5 +1,5 @@
 // What the command line means.
-#include "bench/options.h"
+#include "bench/command_line.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,197 @@
+#include "bindings/calls/arguments.h"
+
+#include <cmath>
+#include <string>
+
+#include "bindings/state/errors.h"
+#include "bindings/calls/bind_ops.h"
+#include "bindings/python/ref.h"
+
+namespace pc {
+namespace {
+
+// Index of the parameter that `keyword` names, or -1.
+int find(const State& state, const Signature& signature, PyObject* keyword) {
+  for (int i = 0; i < signature.count; ++i) {
+    if (state.names[signature.names[static_cast<std::size_t>(i)]] == keyword) return i;
+  }
+  for (int i = 0; i < signature.count; ++i) {  // not interned: built at run time
+    if (PyUnicode_Compare(state.names[signature.names[static_cast<std::size_t>(i)]], keyword) == 0) return i;
+  }
+  return -1;
+}
+
+// What to write for a keyword that is called otherwise here, from Python's part, which has the table. Null with an error
+// set if that cannot be had.
+Ref advice_on(const State& state, const Signature& signature, PyObject* keyword) {
+  const Ref module(PyImport_ImportModule("pycollective.foreign_words"));
+  if (!module) return Ref(nullptr);
+  const Ref own(PyTuple_New(signature.count));
+  if (!own) return Ref(nullptr);
+  for (int i = 0; i < signature.count; ++i)
+    PyTuple_SET_ITEM(own.get(), i, Py_NewRef(state.names[signature.names[static_cast<std::size_t>(i)]]));
+  return Ref(PyObject_CallMethod(module.get(), "of_argument", "OO", keyword, own.get()));
+}
+
+[[gnu::cold, gnu::noinline]] void unexpected(const State& state, const Signature& signature,
+                                             PyObject* keyword) {
+  const Ref advice = advice_on(state, signature, keyword);
+  if (!advice) {
+    // The error of the call stands for what went wrong with the advice, but not for Ctrl-C or the end of the memory.
+    const bool is_of_the_advice =
+        PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_MemoryError) == 0;
+    if (!is_of_the_advice) return;
+    PyErr_Clear();
+  }
+  const bool knows = advice && PyUnicode_Check(advice.get()) && PyUnicode_GET_LENGTH(advice.get()) > 0;
+  if (knows)
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U': %U", signature.function,
+                 keyword, advice.get());
+  else
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature.function,
+                 keyword);
+}
+
+// Users of other systems give a list for the results first, a root or a group by position.
+[[gnu::cold, gnu::noinline]] void too_many(const State& state, const Signature& signature, Py_ssize_t given) {
+  std::string keywords;
+  for (int i = signature.positional; i < signature.count; ++i) {
+    const char* const name = PyUnicode_AsUTF8(state.names[signature.names[static_cast<std::size_t>(i)]]);
+    if (name == nullptr) return;
+    keywords += std::string(i == signature.positional ? ". By keyword: " : ", ") + name + "=";
+  }
+  PyErr_Format(PyExc_TypeError, "%s() takes %s%d positional argument%s but %zd were given%s",
+               signature.function, signature.required == signature.positional ? "" : "at most ",
+               signature.positional, signature.positional == 1 ? "" : "s", given, keywords.c_str());
+}
+
+// What "SUM", "PRODUCT" or "Average" means, as other systems have it.
+std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
+  std::string lower(name);
+  for (char& each : lower) {
+    if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
+  }
+  if (lower == "product") return ReduceOp::kProd;
+  if (lower == "average") return ReduceOp::kAvg;
+  return op_from_name(lower);
+}
+
+}  // namespace
+
+bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
+           PyObject* kwnames, PyObject** slots) {
+  if (nargs > signature.positional) return too_many(state, signature, nargs), false;
+  for (int i = 0; i < signature.count; ++i) slots[i] = i < nargs ? args[i] : nullptr;
+  const Py_ssize_t keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t k = 0; k < keywords; ++k) {
+    PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
+    const int at = find(state, signature, keyword);
+    if (at < 0) {
+      unexpected(state, signature, keyword);
+      return false;
+    }
+    if (slots[at] != nullptr) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", signature.function,
+                   keyword);
+      return false;
+    }
+    slots[at] = args[nargs + k];
+  }
+  for (int i = 0; i < signature.required; ++i) {
+    if (slots[i] != nullptr) continue;
+    PyErr_Format(PyExc_TypeError, "%s() missing required argument '%U'", signature.function,
+                 state.names[signature.names[static_cast<std::size_t>(i)]]);
+    return false;
+  }
+  return true;
+}
+
+bool to_op(const State& state, const char* function, PyObject* value, Reduction* out) {
+  if (value == nullptr) return true;
+  for (std::size_t i = 0; i < state.ops.size(); ++i) {
+    if (state.ops[i] == value) {
+      *out = static_cast<ReduceOp>(i);
+      return true;
+    }
+  }
+  if (const Reduction* scaled = scaled_reduction(state, value)) {
+    *out = *scaled;
+    return true;
+  }
+  if (!PyUnicode_Check(value)) {
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s(): op must be a string or what scaled() gives, not %s: write op=\"sum\", \"prod\", \"min\", "
+        "\"max\" or \"avg\"",
+        function, Py_TYPE(value)->tp_name);
+    return false;
+  }
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &length);
+  if (text == nullptr) {  // a lone surrogate
+    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) return false;
+    PyErr_Clear();
+    text = "?";
+    length = 1;
+  }
+  const std::string_view name(text, static_cast<std::size_t>(length));
+  if (const std::optional<ReduceOp> op = op_from_name(name)) {
+    *out = *op;
+    return true;
+  }
+  std::string message = std::string(function) + ": op \"" + std::string(name) + "\" is not one of";
+  for (int i = 0; i < kNamedOpCount; ++i)
+    message += std::string(i == 0 ? " " : ", ") + std::string(name_of(static_cast<ReduceOp>(i)));
+  if (const std::optional<ReduceOp> meant = op_of_elsewhere(name))
+    message += ": write op=\"" + std::string(name_of(*meant)) + "\"";
+  return refuse(state, std::move(message));
+}
+
+bool to_timeout(const State& state, const char* function, PyObject* value, double* out) {
+  if (value == nullptr || value == Py_None) return true;
+  const double seconds = PyFloat_AsDouble(value);
+  if (seconds == -1.0 && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+      PyErr_Format(PyExc_TypeError, "%s(): timeout must be a number of seconds or None, not %s", function,
+                   Py_TYPE(value)->tp_name);
+    }
+    return false;
+  }
+  if (std::isnan(seconds) || seconds < 0) {
+    return refuse(state, std::string(function) + ": timeout must be a number of seconds, 0 or more, not " +
+                             std::to_string(seconds));
+  }
+  *out = seconds;
+  return true;
+}
+
+bool to_reproducible(const State& state, const char* function, PyObject* value, bool* fixed, bool* world) {
+  if (value == nullptr || value == Py_None) return true;
+  *fixed = PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "shape") == 0;
+  *world = PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "world") == 0;
+  if (*fixed || *world) return true;
+  return refuse(state, std::string(function) + ": reproducible must be \"shape\", \"world\" or None");
+}
+
+bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
+                int64_t* out) {
+  if (value == nullptr) return true;
+  if (PyIndex_Check(value) == 0) {
+    PyErr_Format(PyExc_TypeError, "%s(): %s must be an integer, not %s", function, name,
+                 Py_TYPE(value)->tp_name);
+    return false;
+  }
+  PyObject* index = PyNumber_Index(value);
+  if (index == nullptr) return false;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
+  Py_DECREF(index);
+  if (overflow != 0 || number < 0 || number > most) {
+    return refuse(state, std::string(function) + ": " + name + " must be between 0 and " +
+                             std::to_string(most) + (overflow != 0 ? "" : ", not " + std::to_string(number)));
+  }
+  *out = number;
+  return true;
+}
+
+}  // namespace pc

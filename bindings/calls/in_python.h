@@ -1,0 +1,16 @@
+// Calls whose work is done in Python, in a module that is imported by the first of them.
+#pragma once
+
+#include "bindings/state/group_object.h"
+
+namespace pc {
+
+// `function` of pycollective.`module`, called with the group in front of the arguments. nullptr: a Python error is set.
+PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
+                    Py_ssize_t nargs, PyObject* kwnames);
+
+// The same call in pycollective/staged.py, after a view has failed and is stageable().
+PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
+                 PyObject* kwnames);
+
+}  // namespace pc

@@ -1,0 +1,363 @@
+#include "bindings/calls/part_calls.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "bindings/calls/arguments.h"
+#include "bindings/state/errors.h"
+#include "bindings/calls/in_python.h"
+#include "bindings/arrays/new_array.h"
+#include "bindings/calls/forms.h"
+#include "bindings/calls/prepared_call.h"
+#include "bindings/python/ref.h"
+#include "bindings/calls/running_call.h"
+#include "bindings/arrays/view_builder.h"
+
+namespace pc {
+namespace {
+
+struct Given {  // borrowed; null: left out
+  PyObject *x = nullptr, *op = nullptr, *root = nullptr, *out = nullptr, *counts = nullptr,
+           *recv_counts = nullptr, *axis = nullptr, *timeout = nullptr, *reproducible = nullptr;
+};
+struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
+  PyObject* const* args;
+  Py_ssize_t nargs;
+  PyObject* kwnames;
+};
+
+// Like x's but for the length of the first axis. Good as long as the view of x.
+struct ResultShape {
+  int ndim = 0;
+  int64_t first = 0;
+  const int64_t* tail = nullptr;
+
+  std::vector<int64_t> lengths() const {
+    std::vector<int64_t> all = {first};
+    all.insert(all.end(), tail, tail + ndim - 1);
+    return all;
+  }
+  bool is_of(const View& view) const {
+    return view.ndim() == ndim && view.length(0) == first &&
+           std::equal(tail, tail + ndim - 1, view.shape() + 1);
+  }
+};
+
+// False: x cannot be cut; the error is set.
+bool result_shape(const GroupObject& group, Collective collective, const View& x, ResultShape& result) {
+  static constexpr int64_t kNumber = 1;  // numbers make a vector
+  const bool gathers = collective == Collective::kAllgather || collective == Collective::kGather;
+  const bool is_number = x.ndim() == 0;
+  const int64_t* const shape = is_number ? &kNumber : x.shape();
+  result = {is_number ? 1 : x.ndim(), shape[0], shape + 1};
+  if (gathers) return result.first *= group.size, true;
+  const std::string_view function = name_of(collective);
+  if (is_number)
+    return refuse(*group.state, std::string(function) + ": x has no axis to cut: it is a 0-d array");
+  if (result.first % group.size != 0) {
+    return refuse(*group.state, std::string(function) + ": x of shape " + shape_text(x.shape(), x.ndim()) +
+                                    " cannot be cut into " + std::to_string(group.size) +
+                                    " equal parts along axis 0: give counts=, a list or \"auto\"");
+  }
+  if (collective != Collective::kAlltoall) result.first /= group.size;
+  return true;
+}
+
+bool is_zero(PyObject* axis) {
+  if (axis == nullptr) return true;
+  return PyLong_CheckExact(axis) && PyLong_AsLong(axis) == 0;
+}
+
+enum class Prepared : uint8_t {
+  kYes,
+  kNo,
+  kStaged
+};  // no: a Python error is set; staged: pycollective.staged can
+
+class PartCall {
+ public:
+  PartCall(GroupObject& group, PreparedCall& call) : group_(group), state_(*group.state), call_(call) {}
+
+  // `order`: where each parameter of the signature goes.
+  template <std::size_t n>
+  Prepared prepare(const Signature& signature, PyObject* Given::*const (&order)[n],
+                   const Arguments& arguments) {
+    PyObject* slots[n];
+    if (!parse(state_, signature, arguments.args, arguments.nargs, arguments.kwnames, slots))
+      return Prepared::kNo;
+    for (std::size_t i = 0; i < n; ++i) given_.*order[i] = slots[i];
+    Request& request = call_.request;
+    call_.function = signature.function;
+    request.site = site_of(group_);
+    int64_t root = 0;
+    bool by_world = false;
+    if (!to_op(state_, call_.function, given_.op, &request.op) ||
+        !to_timeout(state_, call_.function, given_.timeout, &call_.timeout_s) ||
+        !to_integer(state_, call_.function, "root", given_.root, group_.size - 1, &root) ||
+        !to_reproducible(state_, call_.function, given_.reproducible, &request.fixed_order, &by_world)) {
+      return Prepared::kNo;
+    }
+    request.root = static_cast<Rank>(root);
+    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis) || by_world)
+      return Prepared::kStaged;
+    return at_root() ? with_whole() : without_whole();
+  }
+
+ private:
+  bool at_root() const { return !is_rooted(call_.request.collective) || call_.request.root == group_.rank; }
+  static Prepared refused(const View& view) { return view.stageable() ? Prepared::kStaged : Prepared::kNo; }
+
+  // This rank has the array of all parts, or gets it.
+  Prepared with_whole() {
+    const Collective collective = call_.request.collective;
+    if (!is_given(given_.out)) {
+      const Prepared made = make_result();
+      if (made != Prepared::kYes) return made;
+    }
+    PyObject* const result = call_.made != nullptr ? call_.made->get() : given_.out;
+    const Use in_use = {call_.function, "x", false, true, true},
+              out_use = {call_.function, "out", true, true, true};
+    View &in = call_.in_view, &out = call_.out_view;
+    // A NumPy array last (see prepare_elementwise in calls.cc).
+    const bool x_is_numpy =
+        PyObject_TypeCheck(given_.x, reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
+    if (x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
+    if (!in.take(state_, given_.x, in_use)) return refused(in);
+    if (!x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
+    ResultShape shape;
+    if (!result_shape(group_, collective, in, shape)) return Prepared::kNo;
+    if (reduces(collective) && !in.fits(state_, call_.request.op, in_use)) return Prepared::kNo;
+    if (!out.same_dtype(state_, in, out_use) || !has_shape(out, shape)) return Prepared::kNo;
+    call_.request.in = in.buffer();
+    call_.request.out = out.buffer();
+    call_.written = &out;
+    call_.arrays[0] = given_.x;
+    call_.arrays[1] = call_.result = result;
+    return Prepared::kYes;
+  }
+
+  Prepared make_result() {
+    const Collective collective = call_.request.collective;
+    if (collective == Collective::kScatter) return Prepared::kStaged;
+    View x;  // looked at once more afterwards: making an array may run code
+    if (!x.take(state_, given_.x, {call_.function, "x", false, true, true})) return refused(x);
+    ResultShape shape;
+    if (!result_shape(group_, collective, x, shape)) return Prepared::kNo;
+    PyObject* const result = new_array(state_, given_.x, shape.lengths());
+    if (result == nullptr) return PyErr_Occurred() == nullptr ? Prepared::kStaged : Prepared::kNo;
+    call_.made = std::make_unique<Ref>(result);
+    return Prepared::kYes;
+  }
+
+  bool has_shape(const View& out, const ResultShape& shape) const {
+    if (shape.is_of(out)) return true;
+    const std::vector<int64_t> lengths = shape.lengths();
+    return refuse(state_, std::string(call_.function) + ": out has shape " +
+                              shape_text(out.shape(), out.ndim()) + ", but the result " +
+                              shape_text(lengths.data(), shape.ndim));
+  }
+
+  // This rank gives a part to the root, or gets one from it.
+  Prepared without_whole() {
+    const bool gathers = call_.request.collective == Collective::kGather;
+    if (!gathers && !is_given(given_.out)) return Prepared::kStaged;  // its shape must come from the root
+    PyObject* const array = gathers ? given_.x : given_.out;
+    View& view = call_.in_view;
+    if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true, true}))
+      return refused(view);
+    if (gathers)
+      call_.request.in = view.buffer();
+    else
+      call_.request.out = view.buffer();
+    call_.written = gathers ? nullptr : &view;
+    call_.arrays[0] = array;
+    call_.result = gathers ? Py_None : array;
+    return Prepared::kYes;
+  }
+
+  GroupObject& group_;
+  State& state_;
+  PreparedCall& call_;
+  Given given_;
+};
+
+template <Collective collective>
+Prepared prepare(Form form, GroupObject& group, const Arguments& arguments, PreparedCall& call) {
+  call.request.collective = collective;
+  PartCall part(group, call);
+  const bool blocks = form == Form::kBlocking;
+  using G = Given;
+  if constexpr (collective == Collective::kAllgather) {
+    const Signature signature = {
+        blocks ? "allgather" : "allgather_async", 1, 1, 5, {kX, kOut, kCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+  } else if constexpr (collective == Collective::kReduceScatter) {
+    const Signature signature = {blocks ? "reduce_scatter" : "reduce_scatter_async",
+                                 1,
+                                 2,
+                                 7,
+                                 {kX, kOp, kOut, kCounts, kAxis, kTimeout, kReproducible}};
+    return part.prepare(
+        signature, {&G::x, &G::op, &G::out, &G::counts, &G::axis, &G::timeout, &G::reproducible}, arguments);
+  } else if constexpr (collective == Collective::kAlltoall) {
+    const Signature signature = {
+        blocks ? "alltoall" : "alltoall_async", 1, 1, 6, {kX, kOut, kCounts, kRecvCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::recv_counts, &G::axis, &G::timeout},
+                        arguments);
+  } else {
+    constexpr bool kGathers = collective == Collective::kGather;
+    const Signature signature = {
+        kGathers ? (blocks ? "gather" : "gather_async") : (blocks ? "scatter" : "scatter_async"),
+        1,
+        2,
+        6,
+        {kX, kRoot, kOut, kCounts, kAxis, kTimeout}};
+    return part.prepare(signature, {&G::x, &G::root, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
+  }
+}
+
+template <Collective collective>
+PyObject* blocking_parts(GroupObject& group, const Arguments& arguments) {
+  PreparedCall call;
+  switch (prepare<collective>(Form::kBlocking, group, arguments, call)) {
+    case Prepared::kYes: return run_prepared(group, call);
+    case Prepared::kStaged:
+      return staged(call.function, group, arguments.args, arguments.nargs, arguments.kwnames);
+    case Prepared::kNo: break;
+  }
+  return nullptr;
+}
+
+template <Collective collective>
+PyObject* background_parts(GroupObject& group, const Arguments& arguments) {
+  auto call = std::make_unique<PreparedCall>();
+  const std::string name(name_of(collective));
+  switch (prepare<collective>(Form::kAsync, group, arguments, *call)) {
+    case Prepared::kYes: return launch_prepared(group, std::move(call));
+    case Prepared::kStaged:
+      if (clear_python_error()) {
+        refuse(*group.state, Code::kUnsupported,
+               name +
+                   "_async takes equal parts along axis 0, arrays that lie in one block, and for scatter "
+                   "out=: call " +
+                   name + "() for others");
+      }
+      break;
+    case Prepared::kNo: break;
+  }
+  return nullptr;
+}
+
+// Sizes from a Python sequence of integers. False: the error is set.
+bool to_counts(const State& state, const char* function, const char* name, PyObject* value,
+               std::vector<uint64_t>& counts) {
+  if (!is_given(value)) return true;
+  const Ref items(PySequence_Fast(value, "counts must be a list of integers"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    int64_t count = 0;
+    if (!to_integer(state, function, name, PySequence_Fast_GET_ITEM(items.get(), i), INT64_MAX, &count))
+      return false;
+    counts.push_back(static_cast<uint64_t>(count));
+  }
+  return true;
+}
+
+// The arguments of _run() and _begin(): collective, x, out, op, root, counts, recv_counts, timeout, fixed_order.
+bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& call) {
+  State& state = *group.state;
+  const char* const name = PyUnicode_AsUTF8(args[0]);
+  if (name == nullptr) return false;
+  const std::optional<Collective> collective = collective_from_name(name);
+  if (!collective) return refuse(state, "no collective is called \"" + std::string(name) + "\"");
+  const char* const function = call.function = name_of(*collective).data();
+  Request& request = call.request;
+  request.collective = *collective;
+  request.site = site_of(group);
+  int64_t root = 0;
+  if ((is_given(args[3]) && !to_op(state, function, args[3], &request.op)) ||
+      !to_integer(state, function, "root", args[4], group.size - 1, &root) ||
+      !to_counts(state, function, "counts", args[5], call.counts) ||
+      !to_counts(state, function, "recv_counts", args[6], call.recv_counts) ||
+      !to_timeout(state, function, args[7], &call.timeout_s)) {
+    return false;
+  }
+  request.root = static_cast<Rank>(root);
+  request.fixed_order = args[8] == Py_True;
+  const bool has_in = is_given(args[1]), has_out = is_given(args[2]), in_place = args[1] == args[2];
+  View &in = call.in_view, &out = call.out_view;
+  if (has_in && !in.take(state, args[1], {function, "x", in_place, true, true})) return false;
+  if (has_out && !in_place && !out.take(state, args[2], {function, "out", true, true, true})) return false;
+  const View& written = in_place ? in : out;
+  request.in = in.buffer();
+  if (has_out) {
+    request.out = written.buffer();
+    call.written = &written;
+    call.arrays[1] = args[2];
+  }
+  if (has_in) call.arrays[0] = args[1];
+  if (!has_parts(*collective)) note_shape(group, has_in ? in : out, request);
+  // The core counts elements it knows only as bytes in bytes.
+  const Layout* const layout = has_in ? in.buffer().layout : out.buffer().layout;
+  for (std::vector<uint64_t>* list : {&call.counts, &call.recv_counts}) {
+    for (uint64_t& count : *list) count *= layout == nullptr ? 1 : layout->item_nbytes;
+  }
+  request.counts = call.counts;
+  request.recv_counts = call.recv_counts;
+  call.result = Py_None;
+  return true;
+}
+
+}  // namespace
+
+PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
+}
+PyObject* allgather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
+}
+
+PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
+}
+PyObject* reduce_scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
+                               PyObject* kwnames) {
+  return background_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
+}
+
+PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
+}
+PyObject* alltoall_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
+}
+
+PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking_parts<Collective::kGather>(group, {args, nargs, kwnames});
+}
+PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kGather>(group, {args, nargs, kwnames});
+}
+
+PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return blocking_parts<Collective::kScatter>(group, {args, nargs, kwnames});
+}
+PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return background_parts<Collective::kScatter>(group, {args, nargs, kwnames});
+}
+
+PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs != 9 || kwnames != nullptr)
+    return PyErr_Format(PyExc_TypeError, "_run() takes nine arguments by position");
+  PreparedCall call;
+  return prepare_as_it_is(group, args, call) ? run_prepared(group, call) : nullptr;
+}
+
+PyObject* begin_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs != 9 || kwnames != nullptr)
+    return PyErr_Format(PyExc_TypeError, "_begin() takes nine arguments by position");
+  auto call = std::make_unique<PreparedCall>();
+  return prepare_as_it_is(group, args, *call) ? launch_prepared(group, std::move(call)) : nullptr;
+}
+
+}  // namespace pc

@@ -1,0 +1,18 @@
+// Making groups of some ranks. Who is in them and under which number is settled in pycollective/groups.py.
+#pragma once
+
+#include "bindings/state/group_object.h"
+
+namespace pc {
+
+// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// Group._make(id, world_ranks), Group._reserve_group_ids(count): see Runtime.
+PyObject* make_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* reserve_group_ids(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+PyObject* close_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// Group._quit(): see Communicator::quit().
+PyObject* quit_group(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace pc

@@ -1,0 +1,367 @@
+#include "bindings/calls/work.h"
+
+#include <cmath>
+
+#include "bindings/calls/arguments.h"
+#include "bindings/docs/async_docs.h"
+#include "bindings/calls/background_call.h"
+#include "bindings/state/errors.h"
+#include "bindings/calls/gpu_call.h"
+#include "bindings/state/guarded.h"
+#include "bindings/python/ref.h"
+#include "bindings/calls/running_call.h"
+
+namespace pc {
+namespace {
+
+// Layout of a Work in Python.
+struct WorkObject {
+  PyObject ob_base;
+  State* state;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<BackgroundCall> call;  // or null, and
+  std::shared_ptr<GpuCall> gpu;          // of arrays on a GPU
+  PyObject* result;
+  Rank rank, size;
+  bool heard;  // its error, if any, has been handed out
+};
+
+WorkObject& work_of(PyObject* self) { return *reinterpret_cast<WorkObject*>(self); }
+
+// False with a Python error set if this process has no threads of ours.
+bool is_here(const WorkObject& work) {
+  if (!work.session->forked) return true;
+  PyErr_SetString(
+      work.state->forked_error,
+      "this Work belongs to the process that this one was forked from: only that one can wait for it");
+  return false;
+}
+
+PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call,
+                   const std::shared_ptr<GpuCall>& gpu, PyObject* result) {
+  PyTypeObject* const type = group.state->work_type;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  WorkObject& work = work_of(self);
+  work.state = group.state;
+  new (&work.session) std::shared_ptr<Session>(group.session);
+  new (&work.call) std::shared_ptr<BackgroundCall>(call);
+  new (&work.gpu) std::shared_ptr<GpuCall>(gpu);
+  work.result = Py_NewRef(result);
+  work.rank = group.rank;
+  work.size = group.size;
+  work.heard = true;  // until it has begun
+  return self;
+}
+
+// In a forked child its locks may be held by threads that are not there.
+void work_dealloc(PyObject* self) {
+  WorkObject& work = work_of(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (work.session->forked) {
+    static_cast<void>(new std::shared_ptr<BackgroundCall>(std::move(work.call)));
+    static_cast<void>(new std::shared_ptr<GpuCall>(std::move(work.gpu)));
+  } else if (!work.heard && work.call != nullptr) {
+    work.call->call().leave_alone();
+  } else if (!work.heard && work.gpu != nullptr) {
+    work.gpu->started().leave_alone();
+  }
+  work.gpu.~shared_ptr();
+  work.call.~shared_ptr();
+  work.session.~shared_ptr();
+  Py_DECREF(work.result);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// `call`: an AsyncCall or a StartedDeviceCall.
+template <class Call>
+Status gave_up_waiting(const WorkObject& work, const Call& call, double seconds) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began();
+  return Status(Code::kTimeout, "Work.wait() gave up after " + std::to_string(seconds) +
+                                    " s. The call goes on, and can be waited for again")
+      .with_rank(work.rank)
+      .with_operation(call.operation())
+      .with_elapsed(elapsed.count())
+      .with_sequence(call.sequence());
+}
+
+// The same as wait_for_end(), on a GPU.
+std::optional<Status> wait_for_gpu(WorkObject& work, double timeout_s) {
+  const StartedDeviceCall& call = work.gpu->started();
+  std::optional<Status> outcome = work.gpu->wait_on_host(*work.session, timeout_s);
+  if (outcome && !outcome->is_ok() && call.state() == StartedDeviceCall::State::kRunning) {
+    raise_status(*work.state,
+                 outcome->code() == Code::kTimeout ? gave_up_waiting(work, call, timeout_s) : *outcome);
+    outcome.reset();
+  }
+  work.heard = work.heard || outcome.has_value();
+  return outcome;
+}
+
+// Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
+std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
+                                   AsyncCall::Part part = AsyncCall::Part::kDrives) {
+  if (work.gpu != nullptr) return wait_for_gpu(work, timeout_s);
+  AsyncCall& call = work.call->call();
+  std::optional<Status> outcome = call.outcome();
+  if (!outcome) {
+    std::shared_ptr<Runtime> runtime = work.session->alive.lock();
+    if (runtime == nullptr) part = AsyncCall::Part::kLooksOn;
+    const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+    PyThreadState* thread = PyEval_SaveThread();
+    outcome = call.wait({deadline, nullptr, &work.session->interrupted}, part);
+    PyEval_RestoreThread(thread);
+    if (work.session->runtime == nullptr) let_go(std::move(runtime));
+    if (PyErr_Occurred() != nullptr)
+      return std::nullopt;  // a signal handler raised; the end can be asked for again
+  }
+  if (!outcome) {
+    raise_status(*work.state, gave_up_waiting(work, call, timeout_s));
+  } else if (!call.outcome()) {
+    raise_status(*work.state, *outcome);  // refused
+    outcome.reset();
+  } else {
+    work.heard = true;
+    work.call->settle();
+  }
+  return outcome;
+}
+
+// The arguments of wait() and exception(), which has no `host`. False: a Python error is set.
+bool take_timeout(WorkObject& work, const char* function, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* kwnames, double* seconds, bool* host = nullptr) {
+  const Signature signature = {function, 0, 1, host == nullptr ? 1 : 2, {kTimeout, kHost}};
+  PyObject* given[2] = {};
+  if (!is_here(work) || !parse(*work.state, signature, args, nargs, kwnames, given)) return false;
+  work.state->ended_calls->settle();
+  if (given[1] != nullptr) {
+    const int truth = PyObject_IsTrue(given[1]);
+    if (truth < 0) return false;
+    *host = truth == 1;
+  }
+  return to_timeout(*work.state, function, given[0], seconds);
+}
+
+// Of arrays on a GPU. Null: a Python error is set, and the call goes on.
+std::optional<Status> put_behind(WorkObject& work, double timeout_s, void* stream) {
+  std::optional<Status> outcome = work.gpu->precede(*work.session, timeout_s, stream);
+  work.heard = work.heard || outcome.has_value();
+  if (!outcome && PyErr_Occurred() == nullptr)
+    raise_status(*work.state, gave_up_waiting(work, work.gpu->started(), timeout_s));
+  return outcome;
+}
+
+PyObject* wait(WorkObject& work, double timeout_s, bool host) {
+  const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
+  std::optional<void*> stream;
+  if (work.gpu != nullptr && !host && !work.gpu->ask_stream(&stream)) return nullptr;
+  const std::optional<Status> outcome =
+      stream ? put_behind(work, timeout_s, *stream) : wait_for_end(work, timeout_s);
+  if (!outcome) return nullptr;
+  if (outcome->is_ok()) return Py_NewRef(work.result);
+  return raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
+}
+
+PyObject* work_wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    double seconds = -1;
+    bool host = false;
+    if (!take_timeout(work_of(self), "wait", args, nargs, kwnames, &seconds, &host)) return nullptr;
+    return wait(work_of(self), seconds, host);
+  });
+}
+
+PyObject* work_result(PyObject* self, PyObject*) {
+  return guarded([&] { return is_here(work_of(self)) ? wait(work_of(self), -1, false) : nullptr; });
+}
+
+PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    double seconds = -1;
+    if (!take_timeout(work, "exception", args, nargs, kwnames, &seconds)) return nullptr;
+    const std::optional<Status> outcome = wait_for_end(work, seconds);
+    if (!outcome) return nullptr;
+    if (outcome->is_ok()) return Py_NewRef(Py_None);
+    raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+  });
+}
+
+// A rank that waits for others that still compute, on cores that it may share with them, leaves its calls to the progress
+// thread, which sleeps: a waiting thread that drives stays awake and yields, and takes their time (4 ranks on 2 cores: half
+// of a training step).
+PyObject* work_look_on(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    work.state->ended_calls->settle();
+    if (!wait_for_end(work, -1, AsyncCall::Part::kLooksOn)) return nullptr;
+    return Py_NewRef(Py_None);
+  });
+}
+
+// Whether the call is done, or what is asked of one on a GPU: without the GIL, since the driver may not answer while a thread is
+// stuck inside NCCL.
+template <class Ask>
+bool at_once(const WorkObject& work, Ask&& ask) {
+  if (work.gpu == nullptr) return work.call->call().done();
+  const auto gpu = work.gpu;  // the object may be cleared meanwhile
+  const WithoutGil released;
+  return ask(gpu->started());
+}
+
+PyObject* work_done(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    work.state->ended_calls->settle();
+    const bool done = at_once(work, [](const StartedDeviceCall& call) { return call.done(); });
+    return PyBool_FromLong(done ? 1 : 0);
+  });
+}
+
+PyObject* work_is_queued(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    const bool queued = at_once(work, [](const StartedDeviceCall& call) { return call.precedes_at_once(); });
+    return PyBool_FromLong(queued ? 1 : 0);
+  });
+}
+
+// What a Work says of its call, wherever that runs.
+struct Facts {
+  const char* state;
+  std::string operation;
+  uint64_t sequence;
+  std::chrono::duration<double> elapsed;
+  std::size_t nbytes;
+};
+Facts facts_of(const WorkObject& work) {
+  if (work.gpu != nullptr) {
+    const StartedDeviceCall& call = work.gpu->started();
+    static constexpr const char* kStates[] = {"running", "done", "failed"};
+    return {kStates[static_cast<int>(call.state())],
+            call.operation().empty() ? work.gpu->function() : call.operation(), call.sequence(),
+            call.ended_at() - call.began(), work.gpu->nbytes()};
+  }
+  const AsyncCall& call = work.call->call();
+  const std::optional<Status> outcome = call.outcome();
+  return {!outcome           ? "running"
+          : outcome->is_ok() ? "done"
+                             : "failed",
+          call.operation().empty() ? work.call->function() : call.operation(), call.sequence(),
+          call.ended_at() - call.began(), work.call->nbytes()};
+}
+
+PyObject* work_info(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (!is_here(work)) return nullptr;
+    const Facts facts = facts_of(work);
+    const Ref sequence(facts.sequence == 0 ? Py_NewRef(Py_None)
+                                           : PyLong_FromUnsignedLongLong(facts.sequence));
+    if (!sequence) return nullptr;
+    return Py_BuildValue("{sssssisisOsnsd}", "operation", facts.operation.c_str(), "state", facts.state,
+                         "rank", work.rank, "size", work.size, "sequence", sequence.get(), "nbytes",
+                         static_cast<Py_ssize_t>(facts.nbytes), "elapsed_s", facts.elapsed.count());
+  });
+}
+
+PyObject* work_repr(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const WorkObject& work = work_of(self);
+    if (work.session->forked) return PyUnicode_FromString("<pycollective.Work of the parent process>");
+    const Facts facts = facts_of(work);
+    return PyUnicode_FromFormat("<pycollective.Work %s, %s>", facts.operation.c_str(), facts.state);
+  });
+}
+
+PyObject* work_await(PyObject* self) {
+  const Ref module(PyImport_ImportModule("pycollective.work"));
+  return module ? PyObject_CallMethod(module.get(), "wait_in_loop", "O", self) : nullptr;
+}
+
+EndBell& bell_of(const WorkObject& work) {
+  return work.gpu != nullptr ? work.gpu->bell() : work.call->bell();
+}
+
+PyObject* work_watch(PyObject* self, PyObject* fd) {
+  return guarded([&]() -> PyObject* {
+    const int event = PyObject_AsFileDescriptor(fd);
+    if (event < 0 || !is_here(work_of(self))) return nullptr;
+    const WorkObject& work = work_of(self);
+    const bool ended = work.gpu == nullptr && work.call->call().outcome().has_value();
+    return PyBool_FromLong(!ended && bell_of(work).watch(event) ? 1 : 0);
+  });
+}
+
+PyObject* work_unwatch(PyObject* self, PyObject* fd) {
+  return guarded([&]() -> PyObject* {
+    const int event = PyObject_AsFileDescriptor(fd);
+    if (event < 0 || !is_here(work_of(self))) return nullptr;
+    bell_of(work_of(self)).unwatch(event);
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyTypeObject* make_work_type(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"done", work_done, METH_NOARGS, docs::kDone},
+      {"wait", fast(work_wait), kFast, docs::kWait},
+      {"result", work_result, METH_NOARGS, docs::kResult},
+      {"exception", fast(work_exception), kFast, docs::kException},
+      {"info", work_info, METH_NOARGS, docs::kInfo},
+      {"_look_on", work_look_on, METH_NOARGS, docs::kLookOn},
+      {"_is_queued", work_is_queued, METH_NOARGS, docs::kIsQueued},
+      {"_watch", work_watch, METH_O, docs::kWatch},
+      {"_unwatch", work_unwatch, METH_O, docs::kUnwatch},
+      {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, docs::kClassGetItem},
+      {},
+  };
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(work_dealloc)},
+      {Py_tp_methods, methods},
+      {Py_tp_repr, reinterpret_cast<void*>(work_repr)},
+      {Py_am_await, reinterpret_cast<void*>(work_await)},
+      {Py_tp_doc, const_cast<char*>(docs::kWork)},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {"pycollective.Work", static_cast<int>(sizeof(WorkObject)), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
+}
+
+}  // namespace
+
+bool add_work(PyObject* module, State* state) {
+  state->work_type = make_work_type(module);
+  return state->work_type != nullptr &&
+         PyModule_AddObjectRef(module, "Work", reinterpret_cast<PyObject*>(state->work_type)) == 0;
+}
+
+PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prepared) {
+  group.state->ended_calls->settle();
+  PyObject* const result = prepared->result;
+  if (is_on_gpu(*prepared)) {
+    const auto gpu = std::make_shared<GpuCall>(*prepared);
+    const Ref work(new_work(group, nullptr, gpu, result));
+    if (!work || !gpu->begin(group, *prepared)) return nullptr;
+    work_of(work.get()).heard = false;
+    return Py_NewRef(work.get());
+  }
+  const auto call = std::make_shared<BackgroundCall>(group, std::move(prepared));
+  const Ref work(new_work(group, call, nullptr, result));  // first: once the call has begun, nothing may fail
+  if (!work || !BackgroundCall::begin(group, call)) return nullptr;
+  work_of(work.get()).heard = false;
+  return Py_NewRef(work.get());
+}
+
+}  // namespace pc

@@ -1,0 +1,60 @@
+#include "bindings/module/bind_debug.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "bindings/state/group_object.h"
+#include "bindings/python/end_signal.h"
+#include "engine/flight_text.h"
+#include "bindings/python/exit_code.h"
+
+namespace py = pybind11;
+
+namespace pc {
+namespace {
+
+// Of the current world. Without one nothing is recorded.
+std::string flight_record(const State& state) {
+  const GroupObject* const world = state.world;
+  if (world == nullptr || world->session->runtime == nullptr) return "[]";
+  return json_of(world->session->runtime->last_calls(), now_ns());
+}
+
+// Asks as a thread without the GIL does, and waits for the answer. None: it has not come in time.
+py::object program_position(const State& state, double timeout_s) {
+  const auto answer = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> position = answer->get_future();
+  state.position->find([answer](std::string text) { answer->set_value(std::move(text)); });
+  if (timeout_s > 0) {
+    PyThreadState* thread = PyEval_SaveThread();
+    position.wait_for(std::chrono::duration<double>(timeout_s));
+    PyEval_RestoreThread(thread);
+  }
+  if (position.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return py::none();
+  return py::str(position.get());
+}
+
+}  // namespace
+
+void bind_debug(py::module_& module, State* state) {
+  module.def("_seconds_since_end_signal", seconds_since_end_signal,
+             "Since the last signal that asks for the end; None: none has come since the first world.");
+  module.def("_fail_at_exit", fail_at_exit,
+             "This process will exit with 1, also where its program ends well.");
+  module.def(
+      "_flight_record", [state] { return flight_record(*state); },
+      "The last calls of this rank as JSON: what pycollective.debug.dump() reads.");
+  module.def(
+      "_program_position", [state](double timeout_s) { return program_position(*state, timeout_s); },
+      py::arg("timeout_s"), "Private, for tests: where the main thread stands, found out without the GIL.");
+  // While the interpreter still lends the GIL to other threads.
+  py::module_::import("atexit").attr("register")(py::cpp_function([state] { state->position->close(); }));
+}
+
+}  // namespace pc

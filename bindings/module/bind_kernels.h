@@ -1,0 +1,11 @@
+// The kernels on arrays of this process, for pycollective/reproducible.py.
+#pragma once
+
+#include "bindings/python/pybind11_forward.h"
+#include "bindings/state/state.h"
+
+namespace pc {
+
+void bind_kernels(pybind11::module_& m, State* state);
+
+}  // namespace pc
