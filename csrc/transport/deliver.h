@@ -9,8 +9,8 @@
 namespace pc {
 
 // What went wrong on either side. OK if nothing did.
-inline Status deliver(const Link::OutFrame& frame, Link& to) {
-  const Result<Link::Destination> destination = to.header_arrived(frame.header, frame.description);
+inline Status deliver(const OutFrame& frame, Link& to) {
+  const Result<PayloadDestination> destination = to.header_arrived(frame.header, frame.description);
   if (!destination.is_ok()) return destination.status();
   if (const std::optional<std::span<const std::byte>> together = frame.payload.together())
     return to.payload_arrived_at(*together);

@@ -89,7 +89,7 @@ class LoopbackTransport final : public Transport {
   }
   // Whether a frame has moved.
   bool move(Link& from, Link& to) {
-    const std::optional<Link::OutFrame> frame = from.next_frame();
+    const std::optional<OutFrame> frame = from.next_frame();
     if (!frame) return false;
     const Status status = deliver(*frame, to);
     if (status.is_ok()) {

@@ -126,7 +126,7 @@ void LinkState::post_send(const SendOp& op) {
     send->cleared = true;
     active.push_back(send);
   } else if (nbytes <= limits.eager_bytes && send->cost() <= credit &&
-             op.payload.within(kMaxPieces, nbytes) == nbytes) {
+             op.payload.within(OutFrame::kMaxPieces, nbytes) == nbytes) {
     credit -= send->cost();
     send->eager = true;
     active.push_back(send);
@@ -147,7 +147,7 @@ void LinkState::announce_waiting() {
   }
 }
 
-std::optional<Link::OutFrame> LinkState::next_frame(std::size_t room) {
+std::optional<OutFrame> LinkState::next_frame(std::size_t room) {
   if (!failed.is_ok()) return std::nullopt;
   std::optional<OutFrame> out(std::in_place);
   FrameHeader& header = out->header;
@@ -190,9 +190,9 @@ std::size_t LinkState::next_segment(const Send& send, std::size_t room) const {
   const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, limits.segment_bytes);
   if (send.eager) return most;
-  if (room < std::min(most, kLeastCut)) return 0;
+  if (room < std::min(most, OutFrame::kLeastCut)) return 0;
   const Gather payload = send.op.payload.subgather(send.given, std::min(most, room));
-  const std::size_t count = payload.within(kMaxPieces, payload.size());
+  const std::size_t count = payload.within(OutFrame::kMaxPieces, payload.size());
   return count < rest ? count / 64 * 64 : count;
 }
 
@@ -411,7 +411,7 @@ void Link::post_probe(const ProbeOp& op) { state_->post_probe(op); }
 bool Link::cancel(const CompletionSink* sink, const Status& why) { return state_->cancel(sink, why); }
 void Link::discard(uint32_t group, uint64_t sequence) { state_->discard(group, sequence); }
 void Link::close_group(uint32_t group) { state_->close_group(group); }
-std::optional<Link::OutFrame> Link::next_frame(std::size_t room) { return state_->next_frame(room); }
+std::optional<OutFrame> Link::next_frame(std::size_t room) { return state_->next_frame(room); }
 bool Link::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes) {
   return state_->send_at_once(id, nbytes, kHeaderBytes + description_nbytes + nbytes);
 }
@@ -433,7 +433,7 @@ bool Link::has_output() const {
   return s.failed.is_ok() && (!s.frames_out.empty() || !s.control.empty() || !s.answers.empty() ||
                               !s.active.empty() || s.goodbye_is_next());
 }
-Result<Link::Destination> Link::header_arrived(const FrameHeader& header,
+Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
                                                std::span<const std::byte> description) {
   return state_->header_arrived(header, description);
 }

@@ -53,15 +53,7 @@ class Link {
   void received_at_once(const FrameHeader& header);
 
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
-  static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
-  static constexpr std::size_t kLeastCut = 8192;
-  struct OutFrame {
-    FrameHeader header;
-    Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
-    std::span<const std::byte>
-        description;  // valid until the next call; goes between the two, with its trailer
-  };
-  // One with at most `room` bytes of description and payload. Messages above the eager limit are cut, not below kLeastCut;
+  // One with at most `room` bytes of description and payload. Messages above the eager limit are cut, not below OutFrame::kLeastCut;
   // nothing to write, or what is next does not fit: nullopt. Several may be out at a time.
   std::optional<OutFrame> next_frame(std::size_t room = ~std::size_t{0});
   void written();           // the oldest frame that is out has been written entirely
@@ -69,13 +61,9 @@ class Link {
   bool has_output() const;  // next_frame() has one to give if there is room, or one is out
 
   // ---- incoming, frame by frame.
-  struct Destination {
-    std::span<std::byte> where;  // segment_nbytes bytes to put the payload; staging if it is consumed later
-    bool is_final = false;       // it is not looked at there by the link: the receiver's own memory
-  };
   // What the peer did wrong (then call fail()), or where this header's payload goes. `description`: the bytes that it
   // announced, whose checksum was right; not needed afterwards.
-  Result<Destination> header_arrived(const FrameHeader& header, std::span<const std::byte> description = {});
+  Result<PayloadDestination> header_arrived(const FrameHeader& header, std::span<const std::byte> description = {});
   // The payload of the last header is in its destination and its checksum was right. A frame without payload is done
   // when header_arrived() returns; calling this all the same does no harm.
   Status payload_arrived();

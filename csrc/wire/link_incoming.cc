@@ -33,7 +33,7 @@ Status LinkState::violation(const FrameHeader& header, const std::string& what) 
                                        name_of(header.type) + " for " + describe(header.id) + ": " + what);
 }
 
-Result<Link::Destination> LinkState::header_arrived(const FrameHeader& header,
+Result<PayloadDestination> LinkState::header_arrived(const FrameHeader& header,
                                                       std::span<const std::byte> description) {
   if (!failed.is_ok()) return failed;
   if (incoming.kind != Incoming::Kind::kNothing) {
@@ -70,7 +70,7 @@ Result<Link::Destination> LinkState::header_arrived(const FrameHeader& header,
       return status;
     }
   }
-  const Destination destination{incoming.where,
+  const PayloadDestination destination{incoming.where,
                                 incoming.recv != nullptr && incoming.recv->op.consumer == nullptr};
   if (header.segment_nbytes == 0) PC_TRY(payload_arrived({}));
   return destination;

@@ -1,10 +1,28 @@
-// Moves the bytes of frames for a Link.
+// What a Link and the mover of its bytes hand each other.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
+#include "wire/frame.h"
+#include "wire/message.h"
+
 namespace pc {
+
+// A frame to write.
+struct OutFrame {
+  static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
+  static constexpr std::size_t kLeastCut = 8192;
+  FrameHeader header;
+  Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
+  std::span<const std::byte> description;  // valid until the next call; goes between the two, with its trailer
+};
+
+// Where the payload of a frame that arrives goes.
+struct PayloadDestination {
+  std::span<std::byte> where;  // segment_nbytes bytes to put the payload; staging if it is consumed later
+  bool is_final = false;       // it is not looked at there by the link: the receiver's own memory
+};
 
 // What a Link needs of a mover that is asked to stop in the middle of a frame. Called from inside the Link's methods.
 class Mover {

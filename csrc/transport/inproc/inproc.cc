@@ -119,7 +119,7 @@ std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
   for (bool moved = true; moved && !pair.ended;) {
     moved = false;
     for (const std::size_t from : {0U, 1U}) {
-      const std::optional<Link::OutFrame> frame = pair.links[from].next_frame();
+      const std::optional<OutFrame> frame = pair.links[from].next_frame();
       if (!frame) continue;
       const Status status = deliver(*frame, pair.links[1 - from]);
       if (!status.is_ok()) {

@@ -64,7 +64,7 @@ std::size_t ShmConnection::write() {
     const Result<std::size_t> room = room_for_frame();
     if (!room.is_ok()) return broken(room.status()), frames + 1;
     if (room.value() == kFull) break;
-    const std::optional<Link::OutFrame> frame = link_.next_frame(room.value());
+    const std::optional<OutFrame> frame = link_.next_frame(room.value());
     if (!frame) break;
     put(frame->header, frame->payload, frame->description);
     link_.written();
@@ -179,7 +179,7 @@ Result<std::size_t> ShmConnection::take() {
   PC_ASSIGN_OR_RETURN(const Arrived frame, look(words));
   const auto& [header, at, end] = frame;
   if (!is_whole(frame)) return std::size_t{0};
-  PC_ASSIGN_OR_RETURN(const Link::Destination to,
+  PC_ASSIGN_OR_RETURN(const PayloadDestination to,
                       link_.header_arrived(header, {at + header.segment_nbytes, header.description_nbytes}));
   if (to.is_final && is_large_message(header)) {
     copy_past_caches(to.where.data(), at, header.segment_nbytes);

@@ -120,7 +120,7 @@ Status FrameReader::begin_frame(Link& link) {
                    expected = get<uint32_t>(description.data() + description.size());
     if (crc != expected) return damaged("description", crc, expected);
   }
-  PC_ASSIGN_OR_RETURN(const Link::Destination destination, link.header_arrived(header_, description));
+  PC_ASSIGN_OR_RETURN(const PayloadDestination destination, link.header_arrived(header_, description));
   begin_ += followed_by_trailer(description.size());
   at_ = At::kHeader;
   if (header_.segment_nbytes == 0) return link.payload_arrived();

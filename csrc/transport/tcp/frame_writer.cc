@@ -46,7 +46,7 @@ Result<std::size_t> FrameWriter::write(ByteStream& stream, Link& link, std::size
 void FrameWriter::gather(Link& link) {
   if (gathered_ - sent_ >= kRefillBelow) return;
   while (has_room()) {
-    const std::optional<Link::OutFrame> frame = link.next_frame();
+    const std::optional<OutFrame> frame = link.next_frame();
     if (!frame) return;
     add(*frame);
   }
@@ -55,12 +55,12 @@ void FrameWriter::gather(Link& link) {
 bool FrameWriter::has_room() const {
   constexpr std::size_t kMostCopied =
       kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
-  constexpr std::size_t kMostParts = 2 + Link::kMaxPieces;
+  constexpr std::size_t kMostParts = 2 + OutFrame::kMaxPieces;
   return gathered_ - sent_ < kBatch && kWriteBufferBytes - buffered_ >= kMostCopied &&
          kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
 }
 
-void FrameWriter::add(const Link::OutFrame& frame) {
+void FrameWriter::add(const OutFrame& frame) {
   HeaderBytes header;
   encode(frame.header, header);
   std::memcpy(reserve(header.size()).data(), header.data(), header.size());

@@ -31,7 +31,7 @@ class FrameWriter {
  private:
   void gather(Link& link);
   bool has_room() const;
-  void add(const Link::OutFrame& frame);
+  void add(const OutFrame& frame);
   void add_trailer(uint32_t crc);
   void add_part(std::span<const std::byte> bytes);
   std::span<std::byte> reserve(std::size_t nbytes);

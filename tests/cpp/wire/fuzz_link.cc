@@ -139,7 +139,7 @@ bool arrive(World& world, Input& input) {
   Status status = header.status();
   if (header.is_ok()) {
     const std::vector<std::byte> description(header.value().description_nbytes, std::byte{'d'});
-    const Result<Link::Destination> to = world.link.header_arrived(header.value(), description);
+    const Result<PayloadDestination> to = world.link.header_arrived(header.value(), description);
     status = to.status();
     if (status.is_ok() && header.value().segment_nbytes > 0) {
       world.arriving = to.value().where;
@@ -192,7 +192,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
       } else {
         world.link.post_recv({id, at, at.size(), nullptr, &world.once, world.once.begin()});
       }
-    } else if (std::optional<Link::OutFrame> out = world.link.next_frame(); out) {
+    } else if (std::optional<OutFrame> out = world.link.next_frame(); out) {
       require(check(out->header).is_ok());
       world.unwritten.push_back(out->payload);
       while (world.unwritten.size() > input.next() % 4) world.written();

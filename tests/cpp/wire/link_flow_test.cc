@@ -27,17 +27,17 @@ TEST(LinkFlow, AFrameFitsIntoTheRoomThatThereIsOrWaitsForMore) {
   pair.settle();
   pair.a.send(p2p(1), large, 1);
   pair.a.send(p2p(2), small, 2);
-  EXPECT_FALSE(pair.a.link.next_frame(Link::kLeastCut - 1).has_value()) << "no crumbs";
-  const std::optional<Link::OutFrame> cut = pair.a.link.next_frame(10'000);
+  EXPECT_FALSE(pair.a.link.next_frame(OutFrame::kLeastCut - 1).has_value()) << "no crumbs";
+  const std::optional<OutFrame> cut = pair.a.link.next_frame(10'000);
   ASSERT_TRUE(cut.has_value());
   EXPECT_EQ(cut->header.segment_nbytes, 9984u) << "a multiple of 64";
   EXPECT_FALSE(pair.a.link.next_frame(1013).has_value())
       << "an eager message and its description are not cut";
   EXPECT_TRUE(pair.a.link.has_output());
-  const std::optional<Link::OutFrame> whole = pair.a.link.next_frame(1014);
+  const std::optional<OutFrame> whole = pair.a.link.next_frame(1014);
   ASSERT_TRUE(whole.has_value());
   EXPECT_EQ(whole->header.id.stream.tag, 2u);
-  const std::optional<Link::OutFrame> rest = pair.a.link.next_frame(200'000);
+  const std::optional<OutFrame> rest = pair.a.link.next_frame(200'000);
   ASSERT_TRUE(rest.has_value());
   EXPECT_EQ(rest->header.offset, 9984u);
   EXPECT_EQ(rest->header.segment_nbytes, 200'000u - 9984u);

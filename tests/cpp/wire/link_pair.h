@@ -121,7 +121,7 @@ class LinkPair {
       while (from.unwritten.size() > left) from.written();
     };
     write_until(from.most_out - 1);
-    std::optional<Link::OutFrame> out = from.link.next_frame();
+    std::optional<OutFrame> out = from.link.next_frame();
     if (!out) {
       write_until(0);
       return false;
@@ -160,7 +160,7 @@ class LinkPair {
     if (to.half || from.wire.empty() || from.wire.front().payload.empty()) return deliver(from, to);
     to.half = std::move(from.wire.front());
     from.wire.pop_front();
-    const Result<Link::Destination> destination =
+    const Result<PayloadDestination> destination =
         to.link.header_arrived(to.half->header, to.half->description);
     EXPECT_TRUE(destination.is_ok()) << destination.status().to_string();
     to.arriving = destination.value().where;
@@ -168,7 +168,7 @@ class LinkPair {
     return true;
   }
   static Status arrive(Link& link, const Frame& frame, bool by_view = false) {
-    PC_ASSIGN_OR_RETURN(const Link::Destination to, link.header_arrived(frame.header, frame.description));
+    PC_ASSIGN_OR_RETURN(const PayloadDestination to, link.header_arrived(frame.header, frame.description));
     EXPECT_EQ(to.where.size(), frame.payload.size());
     if (frame.payload.empty()) return Status::ok();
     if (by_view) return link.payload_arrived_at(frame.payload);

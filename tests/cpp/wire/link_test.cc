@@ -223,7 +223,7 @@ TEST(Link, AReceivePostedBetweenHeaderAndPayloadGetsTheMessage) {
     std::vector<std::byte> got(wanted);
     pair.a.send(p2p(1, i), data, i);
     LinkPair::take(pair.a);
-    const Result<Link::Destination> to = pair.b.link.header_arrived(pair.a.wire.front().header);
+    const Result<PayloadDestination> to = pair.b.link.header_arrived(pair.a.wire.front().header);
     ASSERT_TRUE(to.is_ok());
     pair.b.recv(p2p(1, i), got, i);
     std::memcpy(to.value().where.data(), data.data(), data.size());
