@@ -1,6 +1,6 @@
 """Arrays on GPUs, as users pass them: on fakes of the driver and NCCL, in processes of their own (gpu_checking.py).
 
-What only a GPU can prove is in tests/cpp/gpu and `scripts/test gpu`.
+What only a GPU can prove is in tests/cpp/gpu/card and `scripts/test gpu`.
 """
 
 from __future__ import annotations

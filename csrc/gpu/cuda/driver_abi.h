@@ -1,5 +1,5 @@
 // What we use of the CUDA driver's interface, declared by ourselves: NVIDIA's headers are not needed to compile this project,
-// nor its library to link it. Names and numbers are those of cuda.h; tests/cpp/cuda/driver_abi_test compares them with it
+// nor its library to link it. Names and numbers are those of cuda.h; tests/cpp/gpu/cuda/driver_abi_test compares them with it
 // where there is one.
 #pragma once
 

@@ -1,6 +1,6 @@
 // NCCL's C ABI in our own words, as far as we use it: the shapes and numbers of nccl.h from 2.18 on. Its own header needs
 // CUDA's, and a library found at run time may be of another version than any header.
-// tests/cpp/nccl/abi_against_header.cc compares this with a real one.
+// tests/cpp/gpu/nccl/abi_against_header.cc compares this with a real one.
 #pragma once
 
 #include <climits>

@@ -15,7 +15,7 @@
 #include "bench/gpu_arrays.h"
 #include "fakes/cuda/fake_cuda.h"
 #include "gpu/device_calls.h"
-#include "nccl/fake_library.h"
+#include "gpu/nccl/fake_library.h"
 #include "world.h"
 
 namespace pc::bench {

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "device_world.h"
-#include "fake_kernels.h"
+#include "gpu/device_world.h"
+#include "gpu/fake_kernels.h"
 #include "gpu/ipc/peer_memory.h"
-#include "gpu_cells.h"
+#include "gpu/gpu_cells.h"
 
 namespace pc::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "gpu/cuda/kernels.h"
-#include "gpu/gpu.h"
+#include "gpu/card/gpu.h"
 #include "kernels/device/embedded.h"
 #include "kernels/device/kernel_choice.h"
 #include "kernels/reduce.h"

@@ -7,7 +7,7 @@
 #include "fakes/cuda/fake_cuda.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/nccl/collectives.h"
-#include "nccl/fake_library.h"
+#include "gpu/nccl/fake_library.h"
 
 namespace pc::nccl::testing {
 namespace {

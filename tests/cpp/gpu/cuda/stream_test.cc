@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/memory.h"

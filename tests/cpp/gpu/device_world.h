@@ -14,7 +14,7 @@
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/device_calls.h"
-#include "nccl/fake_library.h"
+#include "gpu/nccl/fake_library.h"
 #include "operation/async_call.h"
 #include "world.h"
 

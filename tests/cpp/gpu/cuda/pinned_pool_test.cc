@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/stream.h"
 
 namespace pc::cuda {

@@ -1,7 +1,7 @@
 // What is known of a GPU without touching it, and making its context current.
 #include "gpu/cuda/device.h"
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/context.h"
 
 namespace pc::cuda {

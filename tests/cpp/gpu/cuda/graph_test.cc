@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"

@@ -12,7 +12,7 @@
 
 #include "fakes/cuda/fake_cuda.h"
 #include "gpu/cuda/copy.h"
-#include "nccl/fake_library.h"
+#include "gpu/nccl/fake_library.h"
 
 namespace pc::nccl::testing {
 namespace {

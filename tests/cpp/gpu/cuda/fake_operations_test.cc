@@ -3,7 +3,7 @@
 #include <optional>
 #include <thread>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 
 namespace pc::cuda {
 namespace {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "device_world.h"
-#include "gpu_cells.h"
+#include "gpu/device_world.h"
+#include "gpu/gpu_cells.h"
 
 namespace pc::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/pointer.h"
 
 namespace pc::cuda {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/stream.h"
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "cuda/fake_gpu.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/shareable_memory.h"
