@@ -3,9 +3,9 @@
 #include <cmath>
 #include <string>
 
-#include "bindings/state/errors.h"
 #include "bindings/calls/bind_ops.h"
 #include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {
@@ -65,6 +65,9 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                signature.positional, signature.positional == 1 ? "" : "s", given, keywords.c_str());
 }
 
+// Left out, it is 0.
+bool is_number(Name name) { return name == kRoot || name == kTag || name == kAxis; }
+
 // What "SUM", "PRODUCT" or "Average" means, as other systems have it.
 std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
   std::string lower(name);
@@ -104,6 +107,32 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
     return false;
   }
   return true;
+}
+
+bool parse(const State& state, const Signature& signature, const Arguments& arguments, Given& given) {
+  PyObject* slots[kNameCount];
+  if (!parse(state, signature, arguments.args, arguments.nargs, arguments.kwnames, slots)) return false;
+  for (int i = 0; i < signature.count; ++i) given[signature.names[static_cast<std::size_t>(i)]] = slots[i];
+  return true;
+}
+
+std::string signature_text(const Signature& signature) {
+  std::string text = std::string(signature.function) + "(";
+  for (int i = 0; i < signature.count; ++i) {
+    if (i > 0) text += ", ";
+    if (i == signature.positional) text += "*, ";
+    const Name name = signature.names[static_cast<std::size_t>(i)];
+    text += text_of(name);
+    if (i < signature.required) continue;
+    text += name == kOp ? "='sum'" : is_number(name) ? "=0" : name == kWithSource ? "=False" : "=None";
+  }
+  return text + ")";
+}
+
+PyObject* default_of(const State& state, Name name) {
+  if (name == kOp) return Py_NewRef(state.ops[static_cast<std::size_t>(ReduceOp::kSum)]);
+  if (is_number(name)) return PyLong_FromLong(0);
+  return Py_NewRef(name == kWithSource ? Py_False : Py_None);
 }
 
 bool to_op(const State& state, const char* function, PyObject* value, Reduction* out) {

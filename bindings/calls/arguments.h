@@ -13,9 +13,32 @@ struct Signature {
   std::array<Name, 7> names;
 };
 
+// As METH_FASTCALL | METH_KEYWORDS hands them over.
+struct Arguments {
+  PyObject* const* args;
+  Py_ssize_t nargs;
+  PyObject* kwnames;
+};
+
+// What a call was given for each parameter, borrowed. Null: it was left out, or the call has no such parameter.
+class Given {
+ public:
+  PyObject*& operator[](Name name) { return values_[name]; }
+  PyObject* operator[](Name name) const { return values_[name]; }
+
+ private:
+  std::array<PyObject*, kNameCount> values_{};
+};
+
 // Fills slots[0..count) with borrowed references, nullptr where an argument was left out. False: TypeError is set.
 bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
            PyObject* kwnames, PyObject** slots);
+bool parse(const State& state, const Signature& signature, const Arguments& arguments, Given& given);
+
+// "allreduce(x, op='sum', *, out=None)", as inspect.signature() reads it.
+std::string signature_text(const Signature& signature);
+// What a parameter is if it is left out. A new reference, or nullptr with a Python error set.
+PyObject* default_of(const State& state, Name name);
 
 // Neither left out nor None.
 inline bool is_given(PyObject* value) { return value != nullptr && value != Py_None; }

@@ -3,12 +3,9 @@
 #include <chrono>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
 #include "bindings/calls/gpu_call.h"
-#include "bindings/calls/planned_call.h"
-#include "bindings/calls/forms.h"
-#include "bindings/calls/prepared_call.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {
@@ -16,47 +13,34 @@ namespace {
 // Other code may run before the call is over, or while it looks at its arguments.
 bool holds(const GroupObject& group, Form form) { return waits(group) || form != Form::kBlocking; }
 
-// allreduce, scan and exscan: every rank has an array, and gets one of the same shape.
-constexpr const char* name_of_elementwise(Collective collective, Form form) {
-  switch (collective) {
-    case Collective::kScan: return function_name(form, "scan", "scan_async");
-    case Collective::kExscan: return function_name(form, "exscan", "exscan_async");
-    default:
-      return form == Form::kPlanned ? "plan_allreduce" : function_name(form, "allreduce", "allreduce_async");
-  }
-}
+}  // namespace
 
-template <Form form, Collective collective>
-bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                         PreparedCall& call) {
-  static constexpr Signature kSignature = {
-      name_of_elementwise(collective, form), 1, 2, 5, {kX, kOp, kOut, kTimeout, kReproducible}};
-  const char* const function = call.function = kSignature.function;
+template <Collective collective>
+bool prepare_elementwise(GroupObject& group, const Given& given, Form form, PreparedCall& call) {
   State& state = *group.state;
-  PyObject* given[5];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);  // before the views: it may run Python code
   Request& request = call.request;
   request.collective = collective;
-  if (!to_op(state, function, given[1], &request.op) ||
-      !to_timeout(state, function, given[3], &call.timeout_s) ||
-      !to_reproducible(state, function, given[4], &request.fixed_order, &call.is_staged) || call.is_staged) {
+  if (!to_op(state, call.function, given[kOp], &request.op) ||
+      !to_timeout(state, call.function, given[kTimeout], &call.timeout_s) ||
+      !to_reproducible(state, call.function, given[kReproducible], &request.fixed_order, &call.is_staged) ||
+      call.is_staged) {
     return false;
   }
-  PyObject* out = is_given(given[2]) ? given[2] : given[0];
+  PyObject* const x = given[kX];
+  PyObject* const out = is_given(given[kOut]) ? given[kOut] : x;
   // Asking another kind of array for its memory may run code that moves x.
-  const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(given[0]);
+  const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(x);
   const bool on_gpu = form != Form::kPlanned;
-  const Use in_use = {function, "x", out == given[0], held, on_gpu},
-            out_use = {function, "out", true, held, on_gpu};
+  const Use in_use = {call.function, "x", out == x, held, on_gpu},
+            out_use = {call.function, "out", true, held, on_gpu};
   call.written = &call.in_view;
-  if (out == given[0]) {
+  if (out == x) {
     if (!call.in_view.take(state, out, in_use)) return false;
   } else {
     // A NumPy array comes last: looking at it runs no code, and nothing keeps its memory in place while other code runs.
-    const bool out_first = PyObject_TypeCheck(given[0], reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
+    const bool out_first = PyObject_TypeCheck(x, reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
     if (out_first && !call.out_view.take(state, out, out_use)) return false;
-    if (!call.in_view.take(state, given[0], in_use)) return false;
+    if (!call.in_view.take(state, x, in_use)) return false;
     if (!out_first && !call.out_view.take(state, out, out_use)) return false;
     if (!call.out_view.matches(state, call.in_view, out_use)) return false;
     call.written = &call.out_view;
@@ -64,149 +48,64 @@ bool prepare_elementwise(GroupObject& group, PyObject* const* args, Py_ssize_t n
   if (!call.in_view.fits(state, request.op, in_use)) return false;
   request.in = call.in_view.buffer();
   request.out = call.written->buffer();
-  request.site = site;
   note_shape(group, call.in_view, request);
-  call.arrays[0] = given[0];
+  call.arrays[0] = x;
   call.arrays[1] = call.result = out;
   return true;
 }
+template bool prepare_elementwise<Collective::kAllreduce>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_elementwise<Collective::kScan>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_elementwise<Collective::kExscan>(GroupObject&, const Given&, Form, PreparedCall&);
 
-template <Form form>
-bool prepare_broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                       PreparedCall& call) {
-  static constexpr Signature kSignature = {
-      function_name(form, "broadcast", "broadcast_async"), 1, 2, 3, {kX, kRoot, kTimeout}};
-  const char* const function = call.function = kSignature.function;
+bool prepare_broadcast(GroupObject& group, const Given& given, Form form, PreparedCall& call) {
   State& state = *group.state;
-  PyObject* given[3];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
   int64_t root = 0;
-  if (!to_integer(state, function, "root", given[1], group.size - 1, &root) ||
-      !to_timeout(state, function, given[2], &call.timeout_s)) {
+  if (!to_integer(state, call.function, "root", given[kRoot], group.size - 1, &root) ||
+      !to_timeout(state, call.function, given[kTimeout], &call.timeout_s)) {
     return false;
   }
   const bool writes = root != group.rank;
-  if (!call.in_view.take(state, given[0], {function, "x", writes, holds(group, form), true})) return false;
+  if (!call.in_view.take(state, given[kX], {call.function, "x", writes, holds(group, form), true}))
+    return false;
   call.request.collective = Collective::kBroadcast;
   call.request.root = static_cast<Rank>(root);
   call.request.out = call.in_view.buffer();
   if (!writes) call.request.in = call.in_view.buffer();
-  call.request.site = site;
   note_shape(group, call.in_view, call.request);
   call.written = writes ? &call.in_view : nullptr;
-  call.arrays[0] = call.result = given[0];
+  call.arrays[0] = call.result = given[kX];
   return true;
 }
 
-template <Form form>
-bool prepare_reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                    PreparedCall& call) {
-  static constexpr Signature kSignature = {
-      function_name(form, "reduce", "reduce_async"), 1, 2, 5, {kX, kOp, kRoot, kTimeout, kReproducible}};
-  const char* const function = call.function = kSignature.function;
+bool prepare_reduce(GroupObject& group, const Given& given, Form form, PreparedCall& call) {
   State& state = *group.state;
-  PyObject* given[5];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = site_of(group);
   Request& request = call.request;
   request.collective = Collective::kReduce;
   int64_t root = 0;
-  if (!to_op(state, function, given[1], &request.op) ||
-      !to_integer(state, function, "root", given[2], group.size - 1, &root) ||
-      !to_timeout(state, function, given[3], &call.timeout_s) ||
-      !to_reproducible(state, function, given[4], &request.fixed_order, &call.is_staged) || call.is_staged) {
+  if (!to_op(state, call.function, given[kOp], &request.op) ||
+      !to_integer(state, call.function, "root", given[kRoot], group.size - 1, &root) ||
+      !to_timeout(state, call.function, given[kTimeout], &call.timeout_s) ||
+      !to_reproducible(state, call.function, given[kReproducible], &request.fixed_order, &call.is_staged) ||
+      call.is_staged) {
     return false;
   }
   const bool writes = root == group.rank;
-  const Use use = {function, "x", writes, holds(group, form), true};
-  if (!call.in_view.take(state, given[0], use) || !call.in_view.fits(state, request.op, use)) return false;
+  const Use use = {call.function, "x", writes, holds(group, form), true};
+  if (!call.in_view.take(state, given[kX], use) || !call.in_view.fits(state, request.op, use)) return false;
   request.root = static_cast<Rank>(root);
   request.in = call.in_view.buffer();
   if (writes) request.out = call.in_view.buffer();
-  request.site = site;
   note_shape(group, call.in_view, request);
   call.written = writes ? &call.in_view : nullptr;
-  call.arrays[0] = call.result = given[0];
+  call.arrays[0] = call.result = given[kX];
   return true;
 }
 
-template <Form form>
-bool prepare_barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                     PreparedCall& call) {
-  static constexpr Signature kSignature = {
-      function_name(form, "barrier", "barrier_async"), 0, 0, 1, {kTimeout}};
-  State& state = *group.state;
-  PyObject* given[1];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  call.request.site = site_of(group);
-  if (!to_timeout(state, kSignature.function, given[0], &call.timeout_s)) return false;
+bool prepare_barrier(GroupObject& group, const Given& given, Form, PreparedCall& call) {
+  if (!to_timeout(*group.state, call.function, given[kTimeout], &call.timeout_s)) return false;
   call.request.collective = Collective::kBarrier;
-  call.function = kSignature.function;
   call.result = Py_None;
   return true;
-}
-
-}  // namespace
-
-PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_elementwise<Form::kBlocking, Collective::kAllreduce>>(group, args, nargs, kwnames);
-}
-
-PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kAllreduce>, true>(group, args, nargs,
-                                                                                        kwnames);
-}
-
-PyObject* plan_allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  auto call = std::make_unique<PreparedCall>();
-  const bool prepared =
-      prepare_elementwise<Form::kPlanned, Collective::kAllreduce>(group, args, nargs, kwnames, *call);
-  if (prepared) return usable(group) == nullptr ? nullptr : plan_prepared(group, std::move(call));
-  const bool stageable = call->is_staged || call->in_view.stageable() || call->out_view.stageable();
-  return stageable ? staged(call->function, group, args, nargs, kwnames) : nullptr;
-}
-
-PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_elementwise<Form::kBlocking, Collective::kScan>>(group, args, nargs, kwnames);
-}
-
-PyObject* scan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kScan>, true>(group, args, nargs,
-                                                                                   kwnames);
-}
-
-PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_elementwise<Form::kBlocking, Collective::kExscan>>(group, args, nargs, kwnames);
-}
-
-PyObject* exscan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_elementwise<Form::kAsync, Collective::kExscan>, true>(group, args, nargs,
-                                                                                     kwnames);
-}
-
-PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_broadcast<Form::kBlocking>>(group, args, nargs, kwnames);
-}
-
-PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_broadcast<Form::kAsync>, true>(group, args, nargs, kwnames);
-}
-
-PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_reduce<Form::kBlocking>>(group, args, nargs, kwnames);
-}
-
-PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_reduce<Form::kAsync>, true>(group, args, nargs, kwnames);
-}
-
-PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_barrier<Form::kBlocking>>(group, args, nargs, kwnames);
-}
-
-PyObject* barrier_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_barrier<Form::kAsync>>(group, args, nargs, kwnames);
 }
 
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -1,29 +1,22 @@
-// The calls on a group: arguments -> views -> Communicator -> result. They may throw; who binds them catches.
+// Collectives in which every rank has a whole array, or none, and what else is asked of a group. They may throw: their
+// callers catch.
 #pragma once
 
-#include "bindings/state/group_object.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/prepared_call.h"
 
 namespace pc {
 
+// Each is a Prepare (call_row.h).
+template <
+    Collective
+        collective>  // kAllreduce, kScan, kExscan: every rank has an array, and gets one of the same shape
+bool prepare_elementwise(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+bool prepare_broadcast(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+bool prepare_reduce(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+bool prepare_barrier(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+
 // As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
-PyObject* allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* scan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* exscan(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* scan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* exscan_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* broadcast(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* reduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* barrier(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-
-// The same, without waiting: they return a Work (bind_work.h).
-PyObject* allreduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* broadcast_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* reduce_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* barrier_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-
-// The same as allreduce, for later: it returns a PlannedCall (planned_call.h).
-PyObject* plan_allreduce(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs);  // METH_VARARGS | METH_KEYWORDS

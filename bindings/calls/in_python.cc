@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "bindings/state/errors.h"
 #include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 
@@ -18,10 +18,20 @@ PyObject* in_python(const char* module, const char* function, GroupObject& group
   return PyObject_Vectorcall(callable.get(), all.data(), static_cast<std::size_t>(nargs) + 1, kwnames);
 }
 
-PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-                 PyObject* kwnames) {
+PyObject* staged(GroupObject& group, const Signature& signature, const Given& given) {
   if (!clear_python_error()) return nullptr;
-  return in_python("pycollective.staged", function, group, args, nargs, kwnames);
+  const State& state = *group.state;
+  const Ref module(PyImport_ImportModule("pycollective.staged"));
+  const Ref function(module ? PyObject_GetAttrString(module.get(), signature.function) : nullptr);
+  const Ref keywords(function ? PyDict_New() : nullptr);
+  const Ref position(keywords ? PyTuple_Pack(1, reinterpret_cast<PyObject*>(&group)) : nullptr);
+  if (!position) return nullptr;
+  for (int i = 0; i < signature.count; ++i) {
+    const Name name = signature.names[static_cast<std::size_t>(i)];
+    const Ref value(given[name] != nullptr ? Py_NewRef(given[name]) : default_of(state, name));
+    if (!value || PyDict_SetItem(keywords.get(), state.names[name], value.get()) != 0) return nullptr;
+  }
+  return PyObject_Call(function.get(), position.get(), keywords.get());
 }
 
 }  // namespace pc

@@ -3,15 +3,15 @@
 #include <memory>
 #include <optional>
 
-#include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
-#include "bindings/calls/blocks.h"
-#include "failure/array_description.h"
 #include "bindings/arrays/new_array.h"
-#include "bindings/calls/forms.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/blocks.h"
 #include "bindings/calls/prepared_call.h"
-#include "bindings/python/ref.h"
+#include "bindings/calls/run_prepared.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "failure/array_description.h"
 
 namespace pc {
 namespace {
@@ -49,106 +49,6 @@ std::span<const int64_t> shape_of(const View& view) {
 bool refuse_any_rank(const State& state, const char* function) {
   return refuse(state, std::string(function) +
                            ": ANY_SOURCE is for recv(), which waits until somebody sends: name one rank");
-}
-
-template <Form form>
-bool prepare_send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                  PreparedCall& call) {
-  static constexpr Signature kSignature = {
-      function_name(form, "send", "send_async"), 2, 2, 4, {kX, kPeer, kTag, kTimeout}};
-  const char* const function = call.function = kSignature.function;
-  State& state = *group.state;
-  PyObject* given[4];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = group.state->sites.here();
-  Address to;
-  if (!to.read(group, function, given[1], given[2], given[3])) return false;
-  if (to.peer == kAnyRank) return refuse_any_rank(state, function);
-  if (!call.in_view.take(state, given[0], {function, "x", false, true, true})) return false;
-  call.kind = PreparedCall::Kind::kSend;
-  call.shape = shape_of(call.in_view);
-  call.request.in = call.in_view.buffer();
-  call.request.root = static_cast<Rank>(to.peer);
-  call.request.site = site;
-  call.tag = static_cast<uint32_t>(to.tag);
-  call.timeout_s = to.timeout_s;
-  call.arrays[0] = call.result = given[0];
-  return true;
-}
-
-template <Form form>
-bool prepare_recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                  PreparedCall& call) {
-  constexpr bool kWaits = form == Form::kBlocking;
-  static constexpr Signature kSignature = {function_name(form, "recv", "recv_async"),
-                                           2,
-                                           2,
-                                           kWaits ? 5 : 4,
-                                           {kX, kPeer, kTag, kTimeout, kWithSource}};
-  const char* const function = call.function = kSignature.function;
-  State& state = *group.state;
-  PyObject* given[5] = {};
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = group.state->sites.here();
-  Address from;
-  if (!from.read(group, function, given[1], given[2], given[3])) return false;
-  if (!kWaits && from.peer == kAnyRank) return refuse_any_rank(state, function);
-  if (!kWaits && given[0] == Py_None) {
-    return refuse(state, std::string(function) +
-                             ": x is None: only recv(), which waits, can make an array of what comes");
-  }
-  call.is_staged = from.peer == kAnyRank || given[0] == Py_None || is_given(given[4]);
-  if (call.is_staged) return false;
-  if (!call.in_view.take(state, given[0], {function, "x", true, true, true})) return false;
-  call.kind = PreparedCall::Kind::kRecv;
-  call.request.out = call.in_view.buffer();
-  call.request.root = static_cast<Rank>(from.peer);
-  call.request.site = site;
-  call.tag = static_cast<uint32_t>(from.tag);
-  call.timeout_s = from.timeout_s;
-  call.written = &call.in_view;
-  call.arrays[0] = call.result = given[0];
-  return true;
-}
-
-bool prepare_sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                      PreparedCall& call) {
-  static constexpr Signature kSignature = {"sendrecv", 2, 3, 6, {kX, kDest, kSource, kOut, kTag, kTimeout}};
-  const char* const function = call.function = kSignature.function;
-  State& state = *group.state;
-  PyObject* given[6];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return false;
-  const char* const site = group.state->sites.here();
-  Address to, from;
-  PyObject* const source = is_given(given[2]) ? given[2] : given[1];
-  if (!to.read(group, function, given[1], given[4], given[5], "dest") ||
-      !from.read(group, function, source, given[4], given[5], "source")) {
-    return false;
-  }
-  if (to.peer == kAnyRank || from.peer == kAnyRank) return refuse_any_rank(state, function);
-  if (!call.in_view.take(state, given[0], {function, "x", false, true, true})) return false;
-  PyObject* out = given[3];
-  if (!is_given(out)) {
-    call.made = std::make_unique<Ref>(
-        new_array(state, given[0], {call.in_view.shape(), call.in_view.shape() + call.in_view.ndim()}));
-    out = call.made->get();
-    call.is_staged = out == nullptr && PyErr_Occurred() == nullptr;
-    if (out == nullptr) return false;
-  }
-  if (!call.out_view.take(state, out, {function, "out", true, true, true})) return false;
-  call.kind = PreparedCall::Kind::kSendrecv;
-  call.shape = shape_of(call.in_view);
-  call.request.in = call.in_view.buffer();
-  call.request.out = call.out_view.buffer();
-  call.request.root = static_cast<Rank>(to.peer);
-  call.source = static_cast<Rank>(from.peer);
-  call.request.site = site;
-  call.tag = static_cast<uint32_t>(to.tag);
-  call.timeout_s = to.timeout_s;
-  call.written = &call.out_view;
-  call.arrays[0] = given[0];
-  call.arrays[1] = call.result = out;
-  return true;
 }
 
 // What a token stands for.
@@ -206,24 +106,77 @@ PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, 
 
 }  // namespace
 
-PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_send<Form::kBlocking>>(group, args, nargs, kwnames);
+bool prepare_send(GroupObject& group, const Given& given, Form, PreparedCall& call) {
+  State& state = *group.state;
+  Address to;
+  if (!to.read(group, call.function, given[kPeer], given[kTag], given[kTimeout])) return false;
+  if (to.peer == kAnyRank) return refuse_any_rank(state, call.function);
+  if (!call.in_view.take(state, given[kX], {call.function, "x", false, true, true})) return false;
+  call.kind = PreparedCall::Kind::kSend;
+  call.shape = shape_of(call.in_view);
+  call.request.in = call.in_view.buffer();
+  call.request.root = static_cast<Rank>(to.peer);
+  call.tag = static_cast<uint32_t>(to.tag);
+  call.timeout_s = to.timeout_s;
+  call.arrays[0] = call.result = given[kX];
+  return true;
 }
 
-PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_send<Form::kAsync>>(group, args, nargs, kwnames);
+bool prepare_recv(GroupObject& group, const Given& given, Form form, PreparedCall& call) {
+  const bool waits = form == Form::kBlocking;
+  State& state = *group.state;
+  Address from;
+  if (!from.read(group, call.function, given[kPeer], given[kTag], given[kTimeout])) return false;
+  if (!waits && from.peer == kAnyRank) return refuse_any_rank(state, call.function);
+  if (!waits && given[kX] == Py_None) {
+    return refuse(state, std::string(call.function) +
+                             ": x is None: only recv(), which waits, can make an array of what comes");
+  }
+  call.is_staged = from.peer == kAnyRank || given[kX] == Py_None || is_given(given[kWithSource]);
+  if (call.is_staged) return false;
+  if (!call.in_view.take(state, given[kX], {call.function, "x", true, true, true})) return false;
+  call.kind = PreparedCall::Kind::kRecv;
+  call.request.out = call.in_view.buffer();
+  call.request.root = static_cast<Rank>(from.peer);
+  call.tag = static_cast<uint32_t>(from.tag);
+  call.timeout_s = from.timeout_s;
+  call.written = &call.in_view;
+  call.arrays[0] = call.result = given[kX];
+  return true;
 }
 
-PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_recv<Form::kBlocking>>(group, args, nargs, kwnames);
-}
-
-PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_background<prepare_recv<Form::kAsync>>(group, args, nargs, kwnames);
-}
-
-PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking<prepare_sendrecv>(group, args, nargs, kwnames);
+bool prepare_sendrecv(GroupObject& group, const Given& given, Form, PreparedCall& call) {
+  State& state = *group.state;
+  Address to, from;
+  PyObject* const x = given[kX];
+  PyObject* const source = is_given(given[kSource]) ? given[kSource] : given[kDest];
+  if (!to.read(group, call.function, given[kDest], given[kTag], given[kTimeout], "dest") ||
+      !from.read(group, call.function, source, given[kTag], given[kTimeout], "source")) {
+    return false;
+  }
+  if (to.peer == kAnyRank || from.peer == kAnyRank) return refuse_any_rank(state, call.function);
+  if (!call.in_view.take(state, x, {call.function, "x", false, true, true})) return false;
+  PyObject* out = given[kOut];
+  if (!is_given(out)) {
+    call.made = std::make_unique<Ref>(
+        new_array(state, x, {call.in_view.shape(), call.in_view.shape() + call.in_view.ndim()}));
+    out = call.made->get();
+    call.is_staged = out == nullptr && PyErr_Occurred() == nullptr;
+    if (out == nullptr) return false;
+  }
+  if (!call.out_view.take(state, out, {call.function, "out", true, true, true})) return false;
+  call.kind = PreparedCall::Kind::kSendrecv;
+  call.shape = shape_of(call.in_view);
+  call.request.in = call.in_view.buffer();
+  call.request.out = call.out_view.buffer();
+  call.request.root = static_cast<Rank>(to.peer);
+  call.source = static_cast<Rank>(from.peer);
+  call.tag = static_cast<uint32_t>(to.tag);
+  call.timeout_s = to.timeout_s;
+  call.written = &call.out_view;
+  call.arrays[0] = x;
+  call.arrays[1] = call.result = out;
+  return true;
 }
 
 PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

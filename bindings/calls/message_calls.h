@@ -2,18 +2,17 @@
 // find_message() and receive_found().
 #pragma once
 
-#include "bindings/state/group_object.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/prepared_call.h"
 
 namespace pc {
 
-// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
-PyObject* send(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* send_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* recv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* recv_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* sendrecv(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// Each is a Prepare (call_row.h).
+bool prepare_send(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+bool prepare_recv(GroupObject& group, const Given& given, Form form, PreparedCall& call);
+bool prepare_sendrecv(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
-// The same on arrays that lie in one block, with what lists that travel as one must agree about, or 0:
+// Messages of arrays that lie in one block, with what lists that travel as one must agree about, or 0:
 // Group._send(x, peer, tag, timeout, bundle), Group._recv(x, peer, tag, timeout, bundle).
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* recv_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

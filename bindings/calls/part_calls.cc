@@ -3,28 +3,17 @@
 #include <algorithm>
 #include <vector>
 
-#include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
-#include "bindings/calls/in_python.h"
 #include "bindings/arrays/new_array.h"
-#include "bindings/calls/forms.h"
-#include "bindings/calls/prepared_call.h"
-#include "bindings/python/ref.h"
-#include "bindings/calls/running_call.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/run_prepared.h"
+#include "bindings/calls/running_call.h"
+#include "bindings/calls/work.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {
-
-struct Given {  // borrowed; null: left out
-  PyObject *x = nullptr, *op = nullptr, *root = nullptr, *out = nullptr, *counts = nullptr,
-           *recv_counts = nullptr, *axis = nullptr, *timeout = nullptr, *reproducible = nullptr;
-};
-struct Arguments {  // of METH_FASTCALL | METH_KEYWORDS
-  PyObject* const* args;
-  Py_ssize_t nargs;
-  PyObject* kwnames;
-};
 
 // Like x's but for the length of the first axis. Good as long as the view of x.
 struct ResultShape {
@@ -76,29 +65,24 @@ enum class Prepared : uint8_t {
 
 class PartCall {
  public:
-  PartCall(GroupObject& group, PreparedCall& call) : group_(group), state_(*group.state), call_(call) {}
+  PartCall(GroupObject& group, const Given& given, PreparedCall& call)
+      : group_(group),
+        state_(*group.state),
+        given_(given),
+        call_(call) {}
 
-  // `order`: where each parameter of the signature goes.
-  template <std::size_t n>
-  Prepared prepare(const Signature& signature, PyObject* Given::*const (&order)[n],
-                   const Arguments& arguments) {
-    PyObject* slots[n];
-    if (!parse(state_, signature, arguments.args, arguments.nargs, arguments.kwnames, slots))
-      return Prepared::kNo;
-    for (std::size_t i = 0; i < n; ++i) given_.*order[i] = slots[i];
+  Prepared prepare() {
     Request& request = call_.request;
-    call_.function = signature.function;
-    request.site = site_of(group_);
     int64_t root = 0;
     bool by_world = false;
-    if (!to_op(state_, call_.function, given_.op, &request.op) ||
-        !to_timeout(state_, call_.function, given_.timeout, &call_.timeout_s) ||
-        !to_integer(state_, call_.function, "root", given_.root, group_.size - 1, &root) ||
-        !to_reproducible(state_, call_.function, given_.reproducible, &request.fixed_order, &by_world)) {
+    if (!to_op(state_, call_.function, given_[kOp], &request.op) ||
+        !to_timeout(state_, call_.function, given_[kTimeout], &call_.timeout_s) ||
+        !to_integer(state_, call_.function, "root", given_[kRoot], group_.size - 1, &root) ||
+        !to_reproducible(state_, call_.function, given_[kReproducible], &request.fixed_order, &by_world)) {
       return Prepared::kNo;
     }
     request.root = static_cast<Rank>(root);
-    if (is_given(given_.counts) || is_given(given_.recv_counts) || !is_zero(given_.axis) || by_world)
+    if (is_given(given_[kCounts]) || is_given(given_[kRecvCounts]) || !is_zero(given_[kAxis]) || by_world)
       return Prepared::kStaged;
     return at_root() ? with_whole() : without_whole();
   }
@@ -110,19 +94,19 @@ class PartCall {
   // This rank has the array of all parts, or gets it.
   Prepared with_whole() {
     const Collective collective = call_.request.collective;
-    if (!is_given(given_.out)) {
+    if (!is_given(given_[kOut])) {
       const Prepared made = make_result();
       if (made != Prepared::kYes) return made;
     }
-    PyObject* const result = call_.made != nullptr ? call_.made->get() : given_.out;
+    PyObject* const result = call_.made != nullptr ? call_.made->get() : given_[kOut];
     const Use in_use = {call_.function, "x", false, true, true},
               out_use = {call_.function, "out", true, true, true};
     View &in = call_.in_view, &out = call_.out_view;
     // A NumPy array last (see prepare_elementwise in calls.cc).
     const bool x_is_numpy =
-        PyObject_TypeCheck(given_.x, reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
+        PyObject_TypeCheck(given_[kX], reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
     if (x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
-    if (!in.take(state_, given_.x, in_use)) return refused(in);
+    if (!in.take(state_, given_[kX], in_use)) return refused(in);
     if (!x_is_numpy && !out.take(state_, result, out_use)) return refused(out);
     ResultShape shape;
     if (!result_shape(group_, collective, in, shape)) return Prepared::kNo;
@@ -131,7 +115,7 @@ class PartCall {
     call_.request.in = in.buffer();
     call_.request.out = out.buffer();
     call_.written = &out;
-    call_.arrays[0] = given_.x;
+    call_.arrays[0] = given_[kX];
     call_.arrays[1] = call_.result = result;
     return Prepared::kYes;
   }
@@ -140,10 +124,10 @@ class PartCall {
     const Collective collective = call_.request.collective;
     if (collective == Collective::kScatter) return Prepared::kStaged;
     View x;  // looked at once more afterwards: making an array may run code
-    if (!x.take(state_, given_.x, {call_.function, "x", false, true, true})) return refused(x);
+    if (!x.take(state_, given_[kX], {call_.function, "x", false, true, true})) return refused(x);
     ResultShape shape;
     if (!result_shape(group_, collective, x, shape)) return Prepared::kNo;
-    PyObject* const result = new_array(state_, given_.x, shape.lengths());
+    PyObject* const result = new_array(state_, given_[kX], shape.lengths());
     if (result == nullptr) return PyErr_Occurred() == nullptr ? Prepared::kStaged : Prepared::kNo;
     call_.made = std::make_unique<Ref>(result);
     return Prepared::kYes;
@@ -160,8 +144,8 @@ class PartCall {
   // This rank gives a part to the root, or gets one from it.
   Prepared without_whole() {
     const bool gathers = call_.request.collective == Collective::kGather;
-    if (!gathers && !is_given(given_.out)) return Prepared::kStaged;  // its shape must come from the root
-    PyObject* const array = gathers ? given_.x : given_.out;
+    if (!gathers && !is_given(given_[kOut])) return Prepared::kStaged;  // its shape must come from the root
+    PyObject* const array = gathers ? given_[kX] : given_[kOut];
     View& view = call_.in_view;
     if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true, true}))
       return refused(view);
@@ -177,76 +161,9 @@ class PartCall {
 
   GroupObject& group_;
   State& state_;
+  const Given& given_;
   PreparedCall& call_;
-  Given given_;
 };
-
-template <Collective collective>
-Prepared prepare(Form form, GroupObject& group, const Arguments& arguments, PreparedCall& call) {
-  call.request.collective = collective;
-  PartCall part(group, call);
-  const bool blocks = form == Form::kBlocking;
-  using G = Given;
-  if constexpr (collective == Collective::kAllgather) {
-    const Signature signature = {
-        blocks ? "allgather" : "allgather_async", 1, 1, 5, {kX, kOut, kCounts, kAxis, kTimeout}};
-    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
-  } else if constexpr (collective == Collective::kReduceScatter) {
-    const Signature signature = {blocks ? "reduce_scatter" : "reduce_scatter_async",
-                                 1,
-                                 2,
-                                 7,
-                                 {kX, kOp, kOut, kCounts, kAxis, kTimeout, kReproducible}};
-    return part.prepare(
-        signature, {&G::x, &G::op, &G::out, &G::counts, &G::axis, &G::timeout, &G::reproducible}, arguments);
-  } else if constexpr (collective == Collective::kAlltoall) {
-    const Signature signature = {
-        blocks ? "alltoall" : "alltoall_async", 1, 1, 6, {kX, kOut, kCounts, kRecvCounts, kAxis, kTimeout}};
-    return part.prepare(signature, {&G::x, &G::out, &G::counts, &G::recv_counts, &G::axis, &G::timeout},
-                        arguments);
-  } else {
-    constexpr bool kGathers = collective == Collective::kGather;
-    const Signature signature = {
-        kGathers ? (blocks ? "gather" : "gather_async") : (blocks ? "scatter" : "scatter_async"),
-        1,
-        2,
-        6,
-        {kX, kRoot, kOut, kCounts, kAxis, kTimeout}};
-    return part.prepare(signature, {&G::x, &G::root, &G::out, &G::counts, &G::axis, &G::timeout}, arguments);
-  }
-}
-
-template <Collective collective>
-PyObject* blocking_parts(GroupObject& group, const Arguments& arguments) {
-  PreparedCall call;
-  switch (prepare<collective>(Form::kBlocking, group, arguments, call)) {
-    case Prepared::kYes: return run_prepared(group, call);
-    case Prepared::kStaged:
-      return staged(call.function, group, arguments.args, arguments.nargs, arguments.kwnames);
-    case Prepared::kNo: break;
-  }
-  return nullptr;
-}
-
-template <Collective collective>
-PyObject* background_parts(GroupObject& group, const Arguments& arguments) {
-  auto call = std::make_unique<PreparedCall>();
-  const std::string name(name_of(collective));
-  switch (prepare<collective>(Form::kAsync, group, arguments, *call)) {
-    case Prepared::kYes: return launch_prepared(group, std::move(call));
-    case Prepared::kStaged:
-      if (clear_python_error()) {
-        refuse(*group.state, Code::kUnsupported,
-               name +
-                   "_async takes equal parts along axis 0, arrays that lie in one block, and for scatter "
-                   "out=: call " +
-                   name + "() for others");
-      }
-      break;
-    case Prepared::kNo: break;
-  }
-  return nullptr;
-}
 
 // Sizes from a Python sequence of integers. False: the error is set.
 bool to_counts(const State& state, const char* function, const char* name, PyObject* value,
@@ -310,41 +227,18 @@ bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& c
 
 }  // namespace
 
-PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
+template <Collective collective>
+bool prepare_parts(GroupObject& group, const Given& given, Form, PreparedCall& call) {
+  call.request.collective = collective;
+  const Prepared prepared = PartCall(group, given, call).prepare();
+  call.is_staged = prepared == Prepared::kStaged;
+  return prepared == Prepared::kYes;
 }
-PyObject* allgather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return background_parts<Collective::kAllgather>(group, {args, nargs, kwnames});
-}
-
-PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
-}
-PyObject* reduce_scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-                               PyObject* kwnames) {
-  return background_parts<Collective::kReduceScatter>(group, {args, nargs, kwnames});
-}
-
-PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
-}
-PyObject* alltoall_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return background_parts<Collective::kAlltoall>(group, {args, nargs, kwnames});
-}
-
-PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking_parts<Collective::kGather>(group, {args, nargs, kwnames});
-}
-PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return background_parts<Collective::kGather>(group, {args, nargs, kwnames});
-}
-
-PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return blocking_parts<Collective::kScatter>(group, {args, nargs, kwnames});
-}
-PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return background_parts<Collective::kScatter>(group, {args, nargs, kwnames});
-}
+template bool prepare_parts<Collective::kAllgather>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_parts<Collective::kReduceScatter>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_parts<Collective::kAlltoall>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_parts<Collective::kGather>(GroupObject&, const Given&, Form, PreparedCall&);
+template bool prepare_parts<Collective::kScatter>(GroupObject&, const Given&, Form, PreparedCall&);
 
 PyObject* run_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs != 9 || kwnames != nullptr)

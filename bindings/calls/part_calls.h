@@ -2,22 +2,14 @@
 // lie as the core wants them - and in pycollective/staged.py where they are not.
 #pragma once
 
-#include "bindings/state/group_object.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/prepared_call.h"
 
 namespace pc {
 
-// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
-PyObject* allgather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* allgather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* reduce_scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* reduce_scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
-                               PyObject* kwnames);
-PyObject* alltoall(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* alltoall_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* gather(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* gather_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* scatter(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-PyObject* scatter_async(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// kAllgather, kReduceScatter, kAlltoall, kGather or kScatter: a Prepare (call_row.h).
+template <Collective collective>
+bool prepare_parts(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
 // Group._run(collective, x, out, op, root, counts, recv_counts, timeout, fixed_order): one call of the core, as it is. `x` and `out` are
 // arrays that lie in one block, or None where this rank has none; counts are in elements. _begin() is the same in the background.

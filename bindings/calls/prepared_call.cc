@@ -24,6 +24,4 @@ void note_shape(const GroupObject& group, const View& array, Request& request) {
   request.shape = group.state->shapes.insert(shape_text(array.shape(), array.ndim())).first->c_str();
 }
 
-bool is_collection(PyObject* x) { return PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x); }
-
 }  // namespace pc

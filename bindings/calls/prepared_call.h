@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/state/group_object.h"
-#include "bindings/calls/blocks.h"
-#include "gpu/staging/user_call.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view.h"
+#include "bindings/calls/blocks.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/group_object.h"
+#include "gpu/staging/user_call.h"
 
 namespace pc {
 
@@ -39,13 +39,8 @@ struct PreparedCall : UserCall {
 
 // How a function makes its call: it waits, returns a Work, or makes the call for later.
 enum class Form : uint8_t { kBlocking, kAsync, kPlanned };
-constexpr const char* function_name(Form form, const char* blocking, const char* async) {
-  return form == Form::kAsync ? async : blocking;
-}
 
 // Where the ranks compare shapes: that of a call in which every rank has an array of one shape.
 void note_shape(const GroupObject& group, const View& array, Request& request);
-
-bool is_collection(PyObject* x);  // a list, tuple or dict
 
 }  // namespace pc

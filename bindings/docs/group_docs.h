@@ -1,5 +1,5 @@
 // Docstrings of the calls, shared by the functions of the module and the methods of Group. The first line is the signature
-// that inspect.signature() reads. Every example runs in a world of one; a test runs them all.
+// that inspect.signature() reads; that of calls on arrays and of messages is made from the table of calls. Every example runs in a world of one; a test runs them all.
 #pragma once
 
 namespace pc::docs {
@@ -19,10 +19,7 @@ Example:
 )";
 
 inline constexpr const char* kAllreduce =
-    R"(allreduce(x, op="sum", *, out=None, timeout=None, reproducible=None)
---
-
-Combine `x` of all ranks element by element; every rank gets the result.
+    R"(Combine `x` of all ranks element by element; every rank gets the result.
 
 Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
 this returns,
@@ -72,10 +69,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kBroadcast = R"(broadcast(x, root=0, *, timeout=None)
---
-
-Copy `x` of rank `root` to all ranks, in place.
+inline constexpr const char* kBroadcast = R"(Copy `x` of rank `root` to all ranks, in place.
 
 Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
 this returns,
@@ -103,10 +97,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kReduce = R"(reduce(x, op="sum", *, root=0, timeout=None, reproducible=None)
---
-
-Combine `x` of all ranks element by element; rank `root` gets the result, in place.
+inline constexpr const char* kReduce =
+    R"(Combine `x` of all ranks element by element; rank `root` gets the result, in place.
 
 Numbers, lists and dicts of numbers, and JAX arrays cannot be written: they stay as they are, and the result is what
 this returns,
@@ -135,10 +127,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kBarrier = R"(barrier(*, timeout=None)
---
-
-Wait until every rank has called barrier().
+inline constexpr const char* kBarrier = R"(Wait until every rank has called barrier().
 
 Parameters:
     timeout: seconds, default that of init().

@@ -3,10 +3,7 @@
 
 namespace pc::docs {
 
-inline constexpr const char* kSend = R"(send(x, peer, *, tag=0, timeout=None)
---
-
-Send `x` to rank `peer`, which calls recv().
+inline constexpr const char* kSend = R"(Send `x` to rank `peer`, which calls recv().
 
 Returns when `x` may be written again. Messages of one (peer, tag) arrive in the order they were sent; other tags do not
 wait for them. dtype and shape travel with them, so the receiver need not know them.
@@ -33,10 +30,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kRecv = R"(recv(x, peer, *, tag=0, timeout=None, with_source=False)
---
-
-Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
+inline constexpr const char* kRecv =
+    R"(Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
 
 A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
 so write `loss = pc.recv(loss, 0)`. Other arrays are written in place.
@@ -66,10 +61,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kSendrecv = R"(sendrecv(x, dest, source=None, *, out=None, tag=0, timeout=None)
---
-
-Send `x` to `dest` and receive from `source` at the same time, so that ranks may pass arrays round in a ring.
+inline constexpr const char* kSendrecv =
+    R"(Send `x` to `dest` and receive from `source` at the same time, so that ranks may pass arrays round in a ring.
 
 Parameters:
     x: array, in CPU memory or on a GPU. Only read.

@@ -3,10 +3,8 @@
 
 namespace pc::docs {
 
-inline constexpr const char* kAllgather = R"(allgather(x, *, out=None, counts=None, axis=0, timeout=None)
---
-
-Join the arrays of all ranks, in rank order; every rank gets the result.
+inline constexpr const char* kAllgather =
+    R"(Join the arrays of all ranks, in rank order; every rank gets the result.
 
 Parameters:
     x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
@@ -35,10 +33,7 @@ Example:
 )";
 
 inline constexpr const char* kReduceScatter =
-    R"(reduce_scatter(x, op="sum", *, out=None, counts=None, axis=0, timeout=None, reproducible=None)
---
-
-Combine `x` of all ranks element by element; every rank gets its own part of the result.
+    R"(Combine `x` of all ranks element by element; every rank gets its own part of the result.
 
 Parameters:
     x: array of the same shape and dtype on every rank. Only read.
@@ -69,10 +64,7 @@ Example:
 )";
 
 inline constexpr const char* kAlltoall =
-    R"(alltoall(x, *, out=None, counts=None, recv_counts=None, axis=0, timeout=None)
---
-
-Send the j-th part of `x` to rank j, and join what comes from all ranks, in rank order.
+    R"(Send the j-th part of `x` to rank j, and join what comes from all ranks, in rank order.
 
 Parameters:
     x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
@@ -101,10 +93,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kGather = R"(gather(x, root=0, *, out=None, counts=None, axis=0, timeout=None)
---
-
-Join the arrays of all ranks, in rank order, on rank `root`.
+inline constexpr const char* kGather = R"(Join the arrays of all ranks, in rank order, on rank `root`.
 
 Parameters:
     x: array of the same shape and dtype on every rank; with `counts` the length along `axis` may differ. Only read.
@@ -132,10 +121,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kScatter = R"(scatter(x, root=0, *, out=None, counts=None, axis=0, timeout=None)
---
-
-Cut `x` of rank `root` into parts; every rank gets its own.
+inline constexpr const char* kScatter = R"(Cut `x` of rank `root` into parts; every rank gets its own.
 
 Parameters:
     x: array, on the root; the other ranks may pass None, and whatever they pass is not looked at. Only read.
@@ -165,10 +151,8 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kScan = R"(scan(x, op="sum", *, out=None, timeout=None, reproducible=None)
---
-
-Combine `x` of the ranks up to this one, itself included, element by element.
+inline constexpr const char* kScan =
+    R"(Combine `x` of the ranks up to this one, itself included, element by element.
 
 A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
 so write `count = pc.scan(count)`. Other arrays are written in place.
@@ -197,10 +181,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kExscan = R"(exscan(x, op="sum", *, out=None, timeout=None, reproducible=None)
---
-
-Combine `x` of the ranks before this one, element by element.
+inline constexpr const char* kExscan = R"(Combine `x` of the ranks before this one, element by element.
 
 A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
 so write `start = pc.exscan(count)`. Other arrays are written in place.

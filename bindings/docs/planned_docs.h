@@ -4,10 +4,7 @@
 namespace pc::docs {
 
 inline constexpr const char* kPlanAllreduce =
-    R"(plan_allreduce(x, op="sum", *, out=None, timeout=None, reproducible=None)
---
-
-Prepare an allreduce() that is made again and again: all that can be found out about its arguments is found out now.
+    R"(Prepare an allreduce() that is made again and again: all that can be found out about its arguments is found out now.
 
 Makes no call and tells the other ranks nothing. `call = plan_allreduce(x)`, then `call()` wherever allreduce(x) would stand.
 To the other ranks it is that call: they may plan theirs or not, and what allreduce() raises is raised by call(). It is

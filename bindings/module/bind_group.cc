@@ -1,39 +1,35 @@
 #include "bindings/module/bind_group.h"
 
+#include <iterator>
 #include <new>
+#include <vector>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/docs/async_docs.h"
-#include "bindings/state/errors.h"
 #include "bindings/calls/calls.h"
 #include "bindings/calls/gpu_call.h"
-#include "bindings/docs/group_docs.h"
 #include "bindings/calls/group_hold.h"
-#include "bindings/state/group_object.h"
-#include "bindings/state/guarded.h"
 #include "bindings/calls/list_calls.h"
 #include "bindings/calls/message_calls.h"
-#include "bindings/docs/message_docs.h"
 #include "bindings/calls/object_calls.h"
-#include "bindings/docs/object_docs.h"
 #include "bindings/calls/part_calls.h"
-#include "bindings/docs/part_docs.h"
 #include "bindings/calls/planned_call.h"
-#include "bindings/docs/planned_docs.h"
-#include "bindings/python/ref.h"
 #include "bindings/calls/running_call.h"
 #include "bindings/calls/subgroups.h"
+#include "bindings/docs/group_docs.h"
+#include "bindings/docs/message_docs.h"
+#include "bindings/docs/object_docs.h"
+#include "bindings/docs/planned_docs.h"
+#include "bindings/docs/work_docs.h"
+#include "bindings/module/call_methods.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "bindings/state/group_object.h"
+#include "bindings/state/guarded.h"
 
 namespace pc {
 namespace {
 
 using Call = PyObject* (*)(GroupObject&, PyObject* const*, Py_ssize_t, PyObject*);
-
-// Layout of the object that the module's functions are bound to.
-struct WorldObject {
-  PyObject ob_base;
-  State* state;
-};
 
 template <Call call>
 PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -54,115 +50,71 @@ PyObject* explain_group(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] { return explain(*reinterpret_cast<GroupObject*>(self), args, kwargs); });
 }
 
-// The same calls, on a group and on the world. Static: CPython keeps pointers into these tables.
+// The same calls, on a group and on the world. They are never destroyed: CPython keeps pointers into these tables.
 PyMethodDef* group_methods() {
-  static PyMethodDef methods[] = {
-      {"allreduce", fast(on_group<allreduce>), kFast, docs::kAllreduce},
-      {"broadcast", fast(on_group<broadcast>), kFast, docs::kBroadcast},
-      {"reduce", fast(on_group<reduce>), kFast, docs::kReduce},
-      {"allgather", fast(on_group<allgather>), kFast, docs::kAllgather},
-      {"reduce_scatter", fast(on_group<reduce_scatter>), kFast, docs::kReduceScatter},
-      {"alltoall", fast(on_group<alltoall>), kFast, docs::kAlltoall},
-      {"gather", fast(on_group<gather>), kFast, docs::kGather},
-      {"scatter", fast(on_group<scatter>), kFast, docs::kScatter},
-      {"scan", fast(on_group<scan>), kFast, docs::kScan},
-      {"exscan", fast(on_group<exscan>), kFast, docs::kExscan},
-      {"send", fast(on_group<send>), kFast, docs::kSend},
-      {"recv", fast(on_group<recv>), kFast, docs::kRecv},
-      {"sendrecv", fast(on_group<sendrecv>), kFast, docs::kSendrecv},
-      {"barrier", fast(on_group<barrier>), kFast, docs::kBarrier},
-      {"allreduce_async", fast(on_group<allreduce_async>), kFast, docs::kAllreduceAsync},
-      {"broadcast_async", fast(on_group<broadcast_async>), kFast, docs::kBroadcastAsync},
-      {"reduce_async", fast(on_group<reduce_async>), kFast, docs::kReduceAsync},
-      {"allgather_async", fast(on_group<allgather_async>), kFast, docs::kAllgatherAsync},
-      {"reduce_scatter_async", fast(on_group<reduce_scatter_async>), kFast, docs::kReduceScatterAsync},
-      {"alltoall_async", fast(on_group<alltoall_async>), kFast, docs::kAlltoallAsync},
-      {"gather_async", fast(on_group<gather_async>), kFast, docs::kGatherAsync},
-      {"scatter_async", fast(on_group<scatter_async>), kFast, docs::kScatterAsync},
-      {"scan_async", fast(on_group<scan_async>), kFast, docs::kScanAsync},
-      {"exscan_async", fast(on_group<exscan_async>), kFast, docs::kExscanAsync},
-      {"send_async", fast(on_group<send_async>), kFast, docs::kSendAsync},
-      {"recv_async", fast(on_group<recv_async>), kFast, docs::kRecvAsync},
-      {"barrier_async", fast(on_group<barrier_async>), kFast, docs::kBarrierAsync},
-      {"plan_allreduce", fast(on_group<plan_allreduce>), kFast, docs::kPlanAllreduce},
-      {"resync", fast(on_group<resync>), kFast, docs::kResync},
-      {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
-      {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
-      {"gather_object", fast(on_group<gather_object>), kFast, docs::kGatherObject},
-      {"scatter_object", fast(on_group<scatter_object>), kFast, docs::kScatterObject},
-      {"send_object", fast(on_group<send_object>), kFast, docs::kSendObject},
-      {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
-      {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
-      {"split", fast(on_group<split>), kFast, docs::kSplit},
-      {"close", fast(on_group<close_group>), kFast, docs::kClose},
-      {"_join_gpus", fast(on_group<join_gpus>), kFast, docs::kJoinGpus},
-      {"_can_split_gpus", fast(on_group<can_split_gpus>), kFast, docs::kCanSplitGpus},
-      {"_split_gpus", fast(on_group<split_gpus>), kFast, docs::kSplitGpus},
-      {"_make", fast(on_group<make_group>), kFast, docs::kMake},
-      {"_reserve_group_ids", fast(on_group<reserve_group_ids>), kFast, docs::kReserveGroupIds},
-      {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},
-      {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
-      {"_begin", fast(on_group<begin_as_it_is>), kFast, docs::kBegin},
-      {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
-      {"_begin_list", fast(on_group<begin_list>), kFast, docs::kBeginList},
-      {"_plan_lists", fast(on_group<plan_lists>), kFast, docs::kPlanLists},
-      {"_plan_staged", fast(on_group<plan_staged>), kFast, docs::kPlanStaged},
-      {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
-      {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
-      {"_find", fast(on_group<find_message>), kFast, docs::kFind},
-      {"_receive", fast(on_group<receive_found>), kFast, docs::kReceive},
-      {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
-       METH_VARARGS | METH_KEYWORDS, docs::kExplain},
-      {},
-  };
-  return methods;
+  static std::vector<PyMethodDef>& methods = *[] {
+    auto* const all = new std::vector<PyMethodDef>;
+    add_group_calls(*all);
+    const PyMethodDef others[] = {
+        {"resync", fast(on_group<resync>), kFast, docs::kResync},
+        {"broadcast_object", fast(on_group<broadcast_object>), kFast, docs::kBroadcastObject},
+        {"allgather_object", fast(on_group<allgather_object>), kFast, docs::kAllgatherObject},
+        {"gather_object", fast(on_group<gather_object>), kFast, docs::kGatherObject},
+        {"scatter_object", fast(on_group<scatter_object>), kFast, docs::kScatterObject},
+        {"send_object", fast(on_group<send_object>), kFast, docs::kSendObject},
+        {"recv_object", fast(on_group<recv_object>), kFast, docs::kRecvObject},
+        {"group", fast(on_group<subgroup>), kFast, docs::kGroupOf},
+        {"split", fast(on_group<split>), kFast, docs::kSplit},
+        {"close", fast(on_group<close_group>), kFast, docs::kClose},
+        {"_join_gpus", fast(on_group<join_gpus>), kFast, docs::kJoinGpus},
+        {"_can_split_gpus", fast(on_group<can_split_gpus>), kFast, docs::kCanSplitGpus},
+        {"_split_gpus", fast(on_group<split_gpus>), kFast, docs::kSplitGpus},
+        {"_make", fast(on_group<make_group>), kFast, docs::kMake},
+        {"_reserve_group_ids", fast(on_group<reserve_group_ids>), kFast, docs::kReserveGroupIds},
+        {"_quit", fast(on_group<quit_group>), kFast, docs::kQuit},
+        {"_run", fast(on_group<run_as_it_is>), kFast, docs::kRun},
+        {"_begin", fast(on_group<begin_as_it_is>), kFast, docs::kBegin},
+        {"_run_list", fast(on_group<run_list>), kFast, docs::kRunList},
+        {"_begin_list", fast(on_group<begin_list>), kFast, docs::kBeginList},
+        {"_plan_lists", fast(on_group<plan_lists>), kFast, docs::kPlanLists},
+        {"_plan_staged", fast(on_group<plan_staged>), kFast, docs::kPlanStaged},
+        {"_send", fast(on_group<send_as_it_is>), kFast, docs::kSendAsItIs},
+        {"_recv", fast(on_group<recv_as_it_is>), kFast, docs::kRecvAsItIs},
+        {"_find", fast(on_group<find_message>), kFast, docs::kFind},
+        {"_receive", fast(on_group<receive_found>), kFast, docs::kReceive},
+        {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain_group)),
+         METH_VARARGS | METH_KEYWORDS, docs::kExplain},
+        {},
+    };
+    all->insert(all->end(), std::begin(others), std::end(others));
+    return all;
+  }();
+  return methods.data();
 }
 PyObject* world_reduce(PyObject*, PyObject*) {
   return PyUnicode_FromString("_world");
 }  // pickle finds it by this name
 
 PyMethodDef* world_methods() {
-  static PyMethodDef methods[] = {
-      {"allreduce", fast(on_world<allreduce>), kFast, docs::kAllreduce},
-      {"broadcast", fast(on_world<broadcast>), kFast, docs::kBroadcast},
-      {"reduce", fast(on_world<reduce>), kFast, docs::kReduce},
-      {"allgather", fast(on_world<allgather>), kFast, docs::kAllgather},
-      {"reduce_scatter", fast(on_world<reduce_scatter>), kFast, docs::kReduceScatter},
-      {"alltoall", fast(on_world<alltoall>), kFast, docs::kAlltoall},
-      {"gather", fast(on_world<gather>), kFast, docs::kGather},
-      {"scatter", fast(on_world<scatter>), kFast, docs::kScatter},
-      {"scan", fast(on_world<scan>), kFast, docs::kScan},
-      {"exscan", fast(on_world<exscan>), kFast, docs::kExscan},
-      {"send", fast(on_world<send>), kFast, docs::kSend},
-      {"recv", fast(on_world<recv>), kFast, docs::kRecv},
-      {"sendrecv", fast(on_world<sendrecv>), kFast, docs::kSendrecv},
-      {"barrier", fast(on_world<barrier>), kFast, docs::kBarrier},
-      {"allreduce_async", fast(on_world<allreduce_async>), kFast, docs::kAllreduceAsync},
-      {"broadcast_async", fast(on_world<broadcast_async>), kFast, docs::kBroadcastAsync},
-      {"reduce_async", fast(on_world<reduce_async>), kFast, docs::kReduceAsync},
-      {"allgather_async", fast(on_world<allgather_async>), kFast, docs::kAllgatherAsync},
-      {"reduce_scatter_async", fast(on_world<reduce_scatter_async>), kFast, docs::kReduceScatterAsync},
-      {"alltoall_async", fast(on_world<alltoall_async>), kFast, docs::kAlltoallAsync},
-      {"gather_async", fast(on_world<gather_async>), kFast, docs::kGatherAsync},
-      {"scatter_async", fast(on_world<scatter_async>), kFast, docs::kScatterAsync},
-      {"scan_async", fast(on_world<scan_async>), kFast, docs::kScanAsync},
-      {"exscan_async", fast(on_world<exscan_async>), kFast, docs::kExscanAsync},
-      {"send_async", fast(on_world<send_async>), kFast, docs::kSendAsync},
-      {"recv_async", fast(on_world<recv_async>), kFast, docs::kRecvAsync},
-      {"barrier_async", fast(on_world<barrier_async>), kFast, docs::kBarrierAsync},
-      {"plan_allreduce", fast(on_world<plan_allreduce>), kFast, docs::kPlanAllreduce},
-      {"resync", fast(on_world<resync>), kFast, docs::kResync},
-      {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
-      {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},
-      {"gather_object", fast(on_world<gather_object>), kFast, docs::kGatherObject},
-      {"scatter_object", fast(on_world<scatter_object>), kFast, docs::kScatterObject},
-      {"send_object", fast(on_world<send_object>), kFast, docs::kSendObject},
-      {"recv_object", fast(on_world<recv_object>), kFast, docs::kRecvObject},
-      {"group", fast(on_world<subgroup>), kFast, docs::kGroupOf},
-      {"__reduce__", world_reduce, METH_NOARGS, nullptr},
-      {},
-  };
-  return methods;
+  static std::vector<PyMethodDef>& methods = *[] {
+    auto* const all = new std::vector<PyMethodDef>;
+    add_world_calls(*all);
+    const PyMethodDef others[] = {
+        {"resync", fast(on_world<resync>), kFast, docs::kResync},
+        {"broadcast_object", fast(on_world<broadcast_object>), kFast, docs::kBroadcastObject},
+        {"allgather_object", fast(on_world<allgather_object>), kFast, docs::kAllgatherObject},
+        {"gather_object", fast(on_world<gather_object>), kFast, docs::kGatherObject},
+        {"scatter_object", fast(on_world<scatter_object>), kFast, docs::kScatterObject},
+        {"send_object", fast(on_world<send_object>), kFast, docs::kSendObject},
+        {"recv_object", fast(on_world<recv_object>), kFast, docs::kRecvObject},
+        {"group", fast(on_world<subgroup>), kFast, docs::kGroupOf},
+        {"__reduce__", world_reduce, METH_NOARGS, nullptr},
+        {},
+    };
+    all->insert(all->end(), std::begin(others), std::end(others));
+    return all;
+  }();
+  return methods.data();
 }
 
 void group_dealloc(PyObject* self) {

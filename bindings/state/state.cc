@@ -37,6 +37,8 @@ PyObject* intern(std::string_view text) {
 
 }  // namespace
 
+std::string_view text_of(Name name) { return kNames[name]; }
+
 bool State::load() {
   try {
     for (std::size_t i = 0; i < names.size(); ++i) names[i] = intern(kNames[i]);

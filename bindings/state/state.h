@@ -7,17 +7,18 @@
 #include <climits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
-#include "bindings/tracing/call_site.h"
 #include "bindings/python/dlpack.h"
+#include "bindings/tracing/call_site.h"
+#include "bindings/tracing/program_position.h"
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/timeline_semaphore.h"
-#include "bindings/tracing/program_position.h"
 
 namespace pc {
 
@@ -45,6 +46,8 @@ enum Name : uint8_t {
   kHost,
   kNameCount
 };
+
+std::string_view text_of(Name name);  // "x"
 
 // How the memory of an array type is reached.
 enum class Access : uint8_t {

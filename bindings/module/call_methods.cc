@@ -1,0 +1,128 @@
+#include "bindings/module/call_methods.h"
+
+#include <string>
+#include <utility>
+
+#include "bindings/calls/call_table.h"
+#include "bindings/calls/forms.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/group_object.h"
+#include "bindings/state/guarded.h"
+
+namespace pc {
+namespace {
+
+PyObject* make(GroupObject& group, const CallRow& row, Form form, const Arguments& arguments) {
+  switch (form) {
+    case Form::kBlocking: return make_blocking(group, row, arguments);
+    case Form::kAsync: return make_async(group, row, arguments);
+    case Form::kPlanned: return make_planned(group, row, arguments);
+  }
+  return nullptr;
+}
+
+template <std::size_t row, Form form>
+PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    return make(*reinterpret_cast<GroupObject*>(self), kCallTable[row], form, {args, nargs, kwnames});
+  });
+}
+
+template <std::size_t row, Form form>
+PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    // Held: shutdown() in another thread lets go of the world while this call waits.
+    const Ref world(current_world(*reinterpret_cast<WorldObject*>(self)->state));
+    if (!world) return nullptr;
+    return make(*reinterpret_cast<GroupObject*>(world.get()), kCallTable[row], form, {args, nargs, kwnames});
+  });
+}
+
+std::string async_text(const CallRow& row) {
+  const std::string name = row.signature.function;
+  std::string text = "Begin " + name + "() and return its Work at once.\n\n";
+  if (row.is_message)
+    text +=
+        "Messages are ordered only among those with the same peer, tag and direction: a message that has "
+        "begun keeps\n"
+        "nothing else waiting, so `send_async(x, next); recv(y, previous)` on every rank of a ring is "
+        "right.\n\n";
+  text += "Parameters:\n    As " + name +
+          "(). The timeout counts from here. Arrays are held, and must not be touched, until the call has "
+          "ended.\n";
+  if (row.background == Background::kParts)
+    text +=
+        std::string("    Equal parts along axis 0 of arrays that lie in one block; Unsupported for others.") +
+        row.async_note + "\n";
+  return text + "\nReturns:\n    The Work, whose wait() returns what " + name +
+         "() does.\n\nRaises:\n    InvalidArgument, Unsupported, NotInitialized, ForkedProcess: as " + name +
+         "(), at once. All else is raised by wait().\n"
+         "    CollectiveMismatch and others: an earlier call has failed, and its error has not been raised "
+         "yet.\n"
+         "\nSource: " +
+         name + "().\n\nExample:\n    >>> import numpy as np, pycollective as pc\n    >>> _ = pc.init()\n" +
+         row.async_example + "\n    >>> pc.shutdown()\n";
+}
+
+struct Texts {  // of one row
+  std::string blocking, async, planned;
+};
+
+std::string with_signature(const CallRow& row, Form form, const std::string& text) {
+  return signature_text(row.signature_of(form)) + "\n--\n\n" + text;
+}
+
+// CPython keeps pointers into them: they are never destroyed.
+const std::array<Texts, kCallTable.size()>& texts() {
+  static const auto* const all = [] {
+    auto* const made = new std::array<Texts, kCallTable.size()>;
+    for (std::size_t i = 0; i < kCallTable.size(); ++i) {
+      const CallRow& row = kCallTable[i];
+      (*made)[i].blocking = with_signature(row, Form::kBlocking, row.doc);
+      if (row.async_name != nullptr) (*made)[i].async = with_signature(row, Form::kAsync, async_text(row));
+      if (row.planned_name != nullptr)
+        (*made)[i].planned = with_signature(row, Form::kPlanned, row.planned_doc);
+    }
+    return made;
+  }();
+  return *all;
+}
+
+using Entry = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
+
+struct Entries {  // of one row: how each form of it is called
+  Entry blocking, async, planned;
+};
+
+void add(std::vector<PyMethodDef>& methods, const CallRow& row, const Texts& text, const Entries& entries) {
+  methods.push_back({row.signature.function, fast(entries.blocking), kFast, text.blocking.c_str()});
+  if (row.async_name != nullptr)
+    methods.push_back({row.async_name, fast(entries.async), kFast, text.async.c_str()});
+  if (row.planned_name != nullptr)
+    methods.push_back({row.planned_name, fast(entries.planned), kFast, text.planned.c_str()});
+}
+
+template <std::size_t... rows>
+void add_to_group(std::vector<PyMethodDef>& methods, std::index_sequence<rows...>) {
+  (add(methods, kCallTable[rows], texts()[rows],
+       {on_group<rows, Form::kBlocking>, on_group<rows, Form::kAsync>, on_group<rows, Form::kPlanned>}),
+   ...);
+}
+template <std::size_t... rows>
+void add_to_world(std::vector<PyMethodDef>& methods, std::index_sequence<rows...>) {
+  (add(methods, kCallTable[rows], texts()[rows],
+       {on_world<rows, Form::kBlocking>, on_world<rows, Form::kAsync>, on_world<rows, Form::kPlanned>}),
+   ...);
+}
+
+}  // namespace
+
+void add_group_calls(std::vector<PyMethodDef>& methods) {
+  add_to_group(methods, std::make_index_sequence<kCallTable.size()>());
+}
+
+void add_world_calls(std::vector<PyMethodDef>& methods) {
+  add_to_world(methods, std::make_index_sequence<kCallTable.size()>());
+}
+
+}  // namespace pc
