@@ -3,9 +3,9 @@
 #include <cmath>
 #include <string>
 
-#include "bindings/state/errors.h"
 #include "bindings/calls/bind_ops.h"
 #include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
+#include "bindings/calls/forms.h"
 #include "bindings/calls/gpu_call.h"
 #include "bindings/calls/planned_call.h"
-#include "bindings/calls/forms.h"
 #include "bindings/calls/prepared_call.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "bindings/state/errors.h"
-#include "bindings/calls/work.h"
 #include "bindings/calls/in_python.h"
 #include "bindings/calls/prepared_call.h"
+#include "bindings/calls/work.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 

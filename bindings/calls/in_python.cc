@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "bindings/state/errors.h"
 #include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
 #include "bindings/calls/blocks.h"
 #include "bindings/calls/forms.h"
 #include "bindings/calls/prepared_call.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 

@@ -3,15 +3,15 @@
 #include <memory>
 #include <optional>
 
-#include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
-#include "bindings/calls/blocks.h"
-#include "failure/array_description.h"
 #include "bindings/arrays/new_array.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/blocks.h"
 #include "bindings/calls/forms.h"
 #include "bindings/calls/prepared_call.h"
-#include "bindings/python/ref.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "failure/array_description.h"
 
 namespace pc {
 namespace {

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
-#include "bindings/calls/in_python.h"
 #include "bindings/arrays/new_array.h"
-#include "bindings/calls/forms.h"
-#include "bindings/calls/prepared_call.h"
-#include "bindings/python/ref.h"
-#include "bindings/calls/running_call.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/forms.h"
+#include "bindings/calls/in_python.h"
+#include "bindings/calls/prepared_call.h"
+#include "bindings/calls/running_call.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/state/group_object.h"
-#include "bindings/calls/blocks.h"
-#include "gpu/staging/user_call.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view.h"
+#include "bindings/calls/blocks.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/group_object.h"
+#include "gpu/staging/user_call.h"
 
 namespace pc {
 

@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/docs/async_docs.h"
 #include "bindings/calls/background_call.h"
-#include "bindings/state/errors.h"
 #include "bindings/calls/gpu_call.h"
-#include "bindings/state/guarded.h"
-#include "bindings/python/ref.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/docs/async_docs.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "bindings/state/guarded.h"
 
 namespace pc {
 namespace {

@@ -13,11 +13,11 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "bindings/tracing/call_site.h"
 #include "bindings/python/dlpack.h"
+#include "bindings/tracing/call_site.h"
+#include "bindings/tracing/program_position.h"
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/timeline_semaphore.h"
-#include "bindings/tracing/program_position.h"
 
 namespace pc {
 
