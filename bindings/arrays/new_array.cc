@@ -1,7 +1,7 @@
 #include "bindings/arrays/new_array.h"
 
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/python/ref.h"
 
 namespace pc {
 

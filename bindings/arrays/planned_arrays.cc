@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "bindings/state/errors.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

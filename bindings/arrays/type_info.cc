@@ -1,8 +1,8 @@
 // Which way leads into the memory of a type; decided once per type.
 #include <pybind11/pybind11.h>
 
-#include "bindings/state/errors.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/state/errors.h"
 
 namespace py = pybind11;
 

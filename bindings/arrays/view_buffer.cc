@@ -1,7 +1,7 @@
 // Everything with the buffer protocol: bytearray, memoryview, array.array, ctypes arrays, mmap.
-#include "bindings/state/errors.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

@@ -14,7 +14,6 @@ const TypeInfo* type_info(State& state, PyObject* array);
 // Whether it has __dlpack__. Throws py::error_already_set if asking is interrupted.
 bool has_dlpack(PyObject* array);
 
-
 class ViewBuilder {
  public:
   ViewBuilder(State& state, PyObject* array, const Use& use, View& view)

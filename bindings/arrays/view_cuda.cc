@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "bindings/state/errors.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace py = pybind11;
 

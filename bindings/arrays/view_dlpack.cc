@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "bindings/state/errors.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace py = pybind11;
 

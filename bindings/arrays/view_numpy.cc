@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "bindings/state/errors.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/state/errors.h"
 
 namespace py = pybind11;
 

@@ -1,6 +1,6 @@
 // Paddle tensors. Paddle is never imported here: a tensor can only come from a process that has done so.
-#include "bindings/state/errors.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 

@@ -1,7 +1,7 @@
 // torch tensors. Torch is never imported here: a tensor can only come from a process that has done so.
-#include "bindings/state/errors.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view_builder.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "bindings/state/errors.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/state/errors.h"
 
 namespace pc {
 

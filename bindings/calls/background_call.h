@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 
+#include "bindings/calls/prepared_call.h"
 #include "bindings/python/end_bell.h"
 #include "bindings/python/ended_calls.h"
 #include "operation/async_call.h"
-#include "bindings/calls/prepared_call.h"
 
 namespace pc {
 

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "base/scattered.h"
-#include "bindings/state/group_object.h"
-#include "bindings/python/ref.h"
 #include "bindings/arrays/view.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/group_object.h"
 
 namespace pc {
 

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/calls/arguments.h"
 #include "base/env.h"
-#include "bindings/state/errors.h"
+#include "bindings/calls/arguments.h"
+#include "bindings/calls/running_call.h"
 #include "bindings/python/ctrl_c.h"
 #include "bindings/python/end_signal.h"
 #include "bindings/python/ended_calls.h"
+#include "bindings/state/errors.h"
 #include "gpu/nccl/search.h"
 #include "kernels/device/embedded.h"
-#include "bindings/calls/running_call.h"
 
 namespace pc {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "bindings/calls/prepared_call.h"
 #include "bindings/python/end_bell.h"
 #include "gpu/device_groups.h"
-#include "bindings/calls/prepared_call.h"
 
 namespace pc {
 

@@ -1,8 +1,8 @@
 #include "bindings/calls/group_hold.h"
 
-#include "gpu/device_groups.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/without_gil.h"
+#include "gpu/device_groups.h"
 
 namespace pc {
 

@@ -4,16 +4,16 @@
 #include <chrono>
 #include <vector>
 
-#include "bindings/state/errors.h"
+#include "bindings/arrays/planned_arrays.h"
 #include "bindings/calls/containers.h"
 #include "bindings/calls/gpu_call.h"
-#include "bindings/state/guarded.h"
 #include "bindings/calls/list_calls.h"
-#include "bindings/arrays/planned_arrays.h"
-#include "bindings/docs/planned_docs.h"
 #include "bindings/calls/prepared_call.h"
-#include "bindings/python/ref.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/docs/planned_docs.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "bindings/state/guarded.h"
 
 namespace pc {
 namespace {

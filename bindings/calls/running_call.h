@@ -1,9 +1,9 @@
 // Between a call's arguments and its result: without the GIL, with the runtime kept alive.
 #pragma once
 
-#include "bindings/state/group_object.h"
-#include "bindings/calls/group_hold.h"
 #include "bindings/arrays/view.h"
+#include "bindings/calls/group_hold.h"
+#include "bindings/state/group_object.h"
 #include "bindings/state/without_gil.h"
 
 namespace pc {

@@ -3,12 +3,12 @@
 #include <vector>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/state/errors.h"
-#include "gpu/device_groups.h"
 #include "bindings/calls/group_hold.h"
 #include "bindings/calls/in_python.h"
-#include "bindings/python/ref.h"
 #include "bindings/calls/running_call.h"
+#include "bindings/python/ref.h"
+#include "bindings/state/errors.h"
+#include "gpu/device_groups.h"
 
 namespace pc {
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "bindings/state/group_object.h"
 #include "bindings/calls/prepared_call.h"
+#include "bindings/state/group_object.h"
 
 namespace pc {
 

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "base/clock.h"
-#include "bindings/state/group_object.h"
 #include "bindings/python/end_signal.h"
-#include "engine/flight_text.h"
 #include "bindings/python/exit_code.h"
+#include "bindings/state/group_object.h"
+#include "engine/flight_text.h"
 
 namespace py = pybind11;
 

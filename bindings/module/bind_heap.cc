@@ -5,11 +5,11 @@
 #include <memory>
 #include <utility>
 
+#include "bindings/module/kept_runtime.h"
+#include "bindings/module/numpy_memory.h"
 #include "bindings/state/errors.h"
 #include "bindings/state/group_object.h"
 #include "comm/runtime.h"
-#include "bindings/module/kept_runtime.h"
-#include "bindings/module/numpy_memory.h"
 #include "shm/heap.h"
 
 namespace py = pybind11;

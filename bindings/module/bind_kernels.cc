@@ -2,11 +2,11 @@
 
 #include <pybind11/pybind11.h>
 
+#include "bindings/arrays/view.h"
 #include "bindings/calls/arguments.h"
 #include "bindings/state/errors.h"
 #include "comm/arguments.h"
 #include "kernels/reduce.h"
-#include "bindings/arrays/view.h"
 
 namespace py = pybind11;
 

@@ -15,16 +15,16 @@
 #include <string_view>
 
 #include "base/env.h"
+#include "bindings/module/print_request.h"
+#include "bindings/python/end_signal.h"
 #include "bindings/state/errors.h"
 #include "bindings/state/group_object.h"
 #include "bootstrap/bootstrap.h"
 #include "comm/runtime.h"
-#include "bindings/python/end_signal.h"
 #include "failure/ended_ranks.h"
 #include "gpu/cuda/device_nodes.h"
 #include "gpu/device_groups.h"
 #include "net/interfaces.h"
-#include "bindings/module/print_request.h"
 #include "store/memory.h"
 #include "store/prefix.h"
 #include "store/tcp_client.h"

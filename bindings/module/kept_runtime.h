@@ -6,9 +6,9 @@
 #include <memory>
 #include <utility>
 
+#include "bindings/state/without_gil.h"
 #include "comm/runtime.h"
 #include "shm/heap.h"
-#include "bindings/state/without_gil.h"
 
 namespace pc {
 

@@ -5,24 +5,24 @@
 #include <iterator>
 #include <utility>
 
-#include "bindings/calls/background_call.h"
 #include "base/env.h"
+#include "bindings/calls/background_call.h"
+#include "bindings/calls/bind_ops.h"
+#include "bindings/calls/calls.h"
+#include "bindings/calls/planned_call.h"
+#include "bindings/calls/work.h"
 #include "bindings/module/bind_debug.h"
-#include "bindings/state/errors.h"
 #include "bindings/module/bind_gpu.h"
 #include "bindings/module/bind_group.h"
 #include "bindings/module/bind_heap.h"
 #include "bindings/module/bind_info.h"
 #include "bindings/module/bind_kernels.h"
-#include "bindings/calls/bind_ops.h"
 #include "bindings/module/bind_plan.h"
 #include "bindings/module/bind_runtime.h"
 #include "bindings/module/bind_tune.h"
-#include "bindings/calls/work.h"
-#include "bindings/calls/calls.h"
+#include "bindings/state/errors.h"
 #include "kernels/dtypes_page.h"
 #include "kernels/reduce.h"
-#include "bindings/calls/planned_call.h"
 
 namespace py = pybind11;
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "comm/runtime.h"
 #include "bindings/python/pybind11_forward.h"
+#include "comm/runtime.h"
 
 namespace pc {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "comm/runtime.h"
 #include "bindings/state/state.h"
+#include "comm/runtime.h"
 
 namespace pc {
 

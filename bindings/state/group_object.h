@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "comm/runtime.h"
 #include "bindings/state/state.h"
+#include "comm/runtime.h"
 #include "store/tcp_server.h"
 
 namespace pc {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu_rank.h"
 #include "bench/command_line.h"
+#include "bench/gpu_rank.h"
 #include "bench/output.h"
 #include "bench/place.h"
 #include "bench/rank.h"

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <memory>
 
-#include "comm/communicator.h"
 #include "bootstrap/world.h"
+#include "comm/communicator.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/plan/plan_executor.h"
 #include "operation/group_work.h"

@@ -79,8 +79,9 @@ class DirectMessageCall final : public StartedDeviceCall,
                                 public std::enable_shared_from_this<DirectMessageCall> {
  public:
   // `stopping`, and the group, are those of an owner that outlives the thread that makes it.
-  DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures, const std::atomic<bool>& stopping,
-                    const CallOnGpu& what, Deadline deadline, std::function<void()> on_end)
+  DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures,
+                    const std::atomic<bool>& stopping, const CallOnGpu& what, Deadline deadline,
+                    std::function<void()> on_end)
       : group_(group),
         rank_(group.rank()),
         failures_(std::move(failures)),

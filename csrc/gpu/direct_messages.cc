@@ -62,7 +62,8 @@ Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_str
 Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool has_stream) {
   const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) -> Status {
     if (!has_stream || !way.is_in_stream_order(made.call)) return way.run(made, left_s, has_stream);
-    const auto queued = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, call, deadline, nullptr);
+    const auto queued =
+        std::make_shared<DirectMessageCall>(group_, failures_, stopping_, call, deadline, nullptr);
     PC_TRY(queued->begin(way, made, left_s, true));
     queued->set_queued(Status::ok());
     return Status::ok();
@@ -368,14 +369,16 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
     PC_TRY(cuda::record(context_.driver(), made.get(), static_cast<cuda::CUstream>(request.stream)));
   }
   request.stream = stream_.get();
-  const auto started = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, checked, Deadline::after(seconds), std::move(on_end));
+  const auto started = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, checked,
+                                                           Deadline::after(seconds), std::move(on_end));
   PC_TRY(group_.may_call());
   PC_TRY(start(started, std::move(made)));
   return std::shared_ptr<StartedDeviceCall>(started);
 }
 
 // Its number is taken here, so that messages come in the order of their calls.
-Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made) {
+Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
+                             cuda::EventPool::Lent array_made) {
   const UserCall& what = call->what().call;
   const bool sends = what.kind == UserCall::Kind::kSend;
   const std::lock_guard lock(mutex_);

@@ -27,9 +27,9 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   // Whose thread makes progress on calls for which no thread waits. Outlives them while they run.
   class Owner {
    public:
-    virtual CompletionSink* bell() = 0;     // completed with a call's number: go_on()
-    virtual void forget(uint64_t id) = 0;   // that call has ended
-    virtual bool stopping() const = 0;      // true: calls end now
+    virtual CompletionSink* bell() = 0;    // completed with a call's number: go_on()
+    virtual void forget(uint64_t id) = 0;  // that call has ended
+    virtual bool stopping() const = 0;     // true: calls end now
 
    protected:
     ~Owner() = default;

@@ -52,7 +52,7 @@ Status LinkState::about(Code code, std::string message) const {
 }
 
 Status LinkState::mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
-                             uint64_t their_nbytes) const {
+                           uint64_t their_nbytes) const {
   return about(Code::kMismatch, "rank " + std::to_string(me) + " and rank " + std::to_string(peer) +
                                     " disagree about " + describe(ours) + ": here " +
                                     extent(ours, our_nbytes) + ", there " + extent(theirs, their_nbytes));
@@ -70,7 +70,7 @@ Status LinkState::why_ended(const MessageId& id) const {
 }
 
 void LinkState::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id,
-                       uint64_t nbytes, uint64_t offset) {
+                     uint64_t nbytes, uint64_t offset) {
   if (goodbye_sent || !failed.is_ok()) return;  // nothing follows a goodbye
   FrameHeader header;
   header.type = type;
@@ -83,7 +83,7 @@ void LinkState::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, co
 }
 
 void LinkState::finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found,
-                         uint64_t nbytes) {
+                       uint64_t nbytes) {
   const SendOp op = send->op;
   from.remove(send);
   send_pool.give_back(send);
@@ -434,7 +434,7 @@ bool Link::has_output() const {
                               !s.active.empty() || s.goodbye_is_next());
 }
 Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
-                                               std::span<const std::byte> description) {
+                                                std::span<const std::byte> description) {
   return state_->header_arrived(header, description);
 }
 Status Link::payload_arrived() { return state_->payload_arrived(state_->incoming.where); }

@@ -63,7 +63,8 @@ class Link {
   // ---- incoming, frame by frame.
   // What the peer did wrong (then call fail()), or where this header's payload goes. `description`: the bytes that it
   // announced, whose checksum was right; not needed afterwards.
-  Result<PayloadDestination> header_arrived(const FrameHeader& header, std::span<const std::byte> description = {});
+  Result<PayloadDestination> header_arrived(const FrameHeader& header,
+                                            std::span<const std::byte> description = {});
   // The payload of the last header is in its destination and its checksum was right. A frame without payload is done
   // when header_arrived() returns; calling this all the same does no harm.
   Status payload_arrived();

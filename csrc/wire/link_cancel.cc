@@ -262,7 +262,7 @@ Status LinkState::answer(const FrameHeader& header, FrameType type, uint8_t flag
 // ---- What is remembered.
 
 LinkState::Announcement* LinkState::remember(NodeList<Announcement>& list, const MessageId& id,
-                                                 uint64_t nbytes) {
+                                             uint64_t nbytes) {
   Announcement* const item = announcement_pool.take();
   item->id = id;
   item->nbytes = nbytes;

@@ -34,7 +34,7 @@ Status LinkState::violation(const FrameHeader& header, const std::string& what) 
 }
 
 Result<PayloadDestination> LinkState::header_arrived(const FrameHeader& header,
-                                                      std::span<const std::byte> description) {
+                                                     std::span<const std::byte> description) {
   if (!failed.is_ok()) return failed;
   if (incoming.kind != Incoming::Kind::kNothing) {
     return about(Code::kInternal, "a header was handed over before the last frame's payload");
@@ -71,7 +71,7 @@ Result<PayloadDestination> LinkState::header_arrived(const FrameHeader& header,
     }
   }
   const PayloadDestination destination{incoming.where,
-                                incoming.recv != nullptr && incoming.recv->op.consumer == nullptr};
+                                       incoming.recv != nullptr && incoming.recv->op.consumer == nullptr};
   if (header.segment_nbytes == 0) PC_TRY(payload_arrived({}));
   return destination;
 }

@@ -158,7 +158,8 @@ struct LinkState {
   void complete_probes(const Status& why);
 
   // link_incoming.cc
-  Result<PayloadDestination> header_arrived(const FrameHeader& header, std::span<const std::byte> description);
+  Result<PayloadDestination> header_arrived(const FrameHeader& header,
+                                            std::span<const std::byte> description);
   Status request_arrived(const FrameHeader& header, std::span<const std::byte> description);
   void keep_request(const MessageId& id, uint64_t nbytes, std::string description);
   Status clear_arrived(const FrameHeader& header);

@@ -15,7 +15,8 @@ struct OutFrame {
   static constexpr std::size_t kLeastCut = 8192;
   FrameHeader header;
   Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
-  std::span<const std::byte> description;  // valid until the next call; goes between the two, with its trailer
+  std::span<const std::byte>
+      description;  // valid until the next call; goes between the two, with its trailer
 };
 
 // Where the payload of a frame that arrives goes.

@@ -93,7 +93,7 @@ Status CommunicatorCore::ended(std::string_view call, WaitEnd end) {
 // gone: up to 2.25 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
 // call is not made any more, or that thread is left in it, and `late` gets its answer; what it writes to lives as long as this.
 Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
-                                 const WaitContext& context) {
+                               const WaitContext& context) {
   enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
   struct Aside {
     std::atomic<Stage> stage{Stage::kWaits};

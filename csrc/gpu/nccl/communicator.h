@@ -133,8 +133,9 @@ class Communicator {
                                                     const Options& options, const WaitContext& context);
   Status give_up(const Status& why);
   static std::function<void(ReturnCode)> abort_late(const std::shared_ptr<CommunicatorCore>& child);
-  Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<CommunicatorCore>& child, std::string_view call,
-                                              const Status& settled, const WaitContext& context);
+  Result<std::unique_ptr<Communicator>> adopt(const std::shared_ptr<CommunicatorCore>& child,
+                                              std::string_view call, const Status& settled,
+                                              const WaitContext& context);
 
   std::shared_ptr<CommunicatorCore> core_;
 };

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <random>
 
-#include "gpu/cuda/kernels.h"
 #include "gpu/card/gpu.h"
+#include "gpu/cuda/kernels.h"
 #include "kernels/device/embedded.h"
 #include "kernels/device/kernel_choice.h"
 #include "kernels/reduce.h"

@@ -1,6 +1,6 @@
 // The real NCCL on a real GPU, as one rank: what it takes, in whose order, and how it ends.
-#include "gpu/cuda/stream_values.h"
 #include "gpu/card/gpu.h"
+#include "gpu/cuda/stream_values.h"
 #include "gpu/nccl/executor.h"
 #include "gpu/nccl/library.h"
 #include "gpu/nccl/types.h"

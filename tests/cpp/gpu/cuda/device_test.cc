@@ -1,8 +1,8 @@
 // What is known of a GPU without touching it, and making its context current.
 #include "gpu/cuda/device.h"
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/context.h"
+#include "gpu/cuda/fake_gpu.h"
 
 namespace pc::cuda {
 namespace {

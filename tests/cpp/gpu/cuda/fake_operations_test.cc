@@ -3,8 +3,8 @@
 #include <optional>
 #include <thread>
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream.h"
 

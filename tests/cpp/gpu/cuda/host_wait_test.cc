@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/event.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/stream.h"
 
 namespace pc::cuda {

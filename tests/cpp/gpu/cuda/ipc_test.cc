@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/shareable_memory.h"
 #include "gpu/cuda/stream.h"

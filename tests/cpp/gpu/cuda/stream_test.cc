@@ -5,9 +5,9 @@
 #include <cstring>
 #include <thread>
 
-#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/event.h"
+#include "gpu/cuda/fake_gpu.h"
 #include "gpu/cuda/memory.h"
 #include "gpu/cuda/stream_values.h"
 

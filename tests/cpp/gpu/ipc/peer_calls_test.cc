@@ -13,8 +13,8 @@
 
 #include "gpu/device_world.h"
 #include "gpu/fake_kernels.h"
-#include "gpu/ipc/peer_memory.h"
 #include "gpu/gpu_cells.h"
+#include "gpu/ipc/peer_memory.h"
 
 namespace pc::testing {
 namespace {
