@@ -15,7 +15,8 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import foreign_words, testing
+from pycollective import testing
+from pycollective.base import foreign_words
 from pycollective.cli import main, make_parser
 
 ROOT = Path(__file__).resolve().parents[2]

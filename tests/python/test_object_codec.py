@@ -17,9 +17,9 @@ import pytest
 from arrays import torch
 from test_store import same
 
-from pycollective import object_codec
 from pycollective.errors import InvalidArgument
-from pycollective.object_codec import Malformed
+from pycollective.objects import object_codec
+from pycollective.objects.object_codec import Malformed
 
 MOST = 1 << 30
 UTC = datetime.timezone.utc

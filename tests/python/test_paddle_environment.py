@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pycollective as pc
-from pycollective import lifetime, paddle_environment
+from pycollective.runtime import lifetime, paddle_environment
 
 NAMES = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE")
 

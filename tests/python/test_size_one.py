@@ -13,7 +13,7 @@ import pytest
 from arrays import DTYPES, LIBRARIES, Dlpack, OldDlpack
 
 import pycollective as pc
-from pycollective import lifetime
+from pycollective.runtime import lifetime
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
