@@ -21,7 +21,6 @@ if importlib.util.find_spec("pycollective._core") is None:  # this is the source
     __path__[:] = [installed_folder(__path__[0])]  # all modules below come from there
     __file__ = f"{__path__[0]}/__init__.py"
 
-from pycollective import debug as debug
 from pycollective._core import (
     ANY_SOURCE,
     Group,
@@ -69,7 +68,6 @@ from pycollective._core import (
 from pycollective._version import __version__
 from pycollective.base.advice import answers_for_attributes as _answers_for_attributes
 from pycollective.calls.coalesce import coalesce
-from pycollective.calls.plan import explain
 from pycollective.errors import (
     Aborted,
     CollectiveError,
@@ -97,20 +95,22 @@ from pycollective.runtime.lifetime import (
     shutdown,
     size,
 )
-from pycollective.runtime.store import Store, store
 
 if typing.TYPE_CHECKING:
     from pycollective import checkpoint as checkpoint
     from pycollective import data as data
+    from pycollective import debug as debug
     from pycollective import jax as jax
     from pycollective import metrics as metrics
     from pycollective import paddle as paddle
     from pycollective import torch as torch
+    from pycollective.calls.plan import explain
     from pycollective.launching.from_python import launch, run
     from pycollective.runtime.availability import Availability, available
     from pycollective.runtime.devices import device
     from pycollective.runtime.facts import Info, info
     from pycollective.runtime.heap import empty, empty_like, heap_arrays, zeros
+    from pycollective.runtime.store import Store, store
     from pycollective.training.gradients.reducer import GradientReducer
     from pycollective.training.one_rank import main_first, single_process
     from pycollective.training.remote_calls import call, call_async, serving
@@ -218,12 +218,14 @@ _LATER = {
     "Availability": "runtime.availability",
     "GradientReducer": "training.gradients.reducer",
     "Info": "runtime.facts",
+    "Store": "runtime.store",
     "available": "runtime.availability",
     "call": "training.remote_calls",
     "call_async": "training.remote_calls",
     "device": "runtime.devices",
     "empty": "runtime.heap",
     "empty_like": "runtime.heap",
+    "explain": "calls.plan",
     "heap_arrays": "runtime.heap",
     "info": "runtime.facts",
     "launch": "launching.from_python",
@@ -234,9 +236,10 @@ _LATER = {
     "seed": "training.seeding",
     "serving": "training.remote_calls",
     "single_process": "training.one_rank",
+    "store": "runtime.store",
     "zeros": "runtime.heap",
 }
-_MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "paddle", "torch")
+_MODULES_LATER = ("checkpoint", "data", "debug", "jax", "metrics", "paddle", "torch")
 _FRAMEWORKS = ("jax", "paddle", "torch")  # whose modules are of use only where the framework is installed
 
 

@@ -12,15 +12,12 @@ import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
 
-from pycollective.base.advice import advised
-
 __all__ = [
     "ARGUMENTS",
     "ATTRIBUTES",
     "NAMES",
     "OPTIONS",
     "advise",
-    "advised",
     "markdown",
     "missing",
     "missing_in",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from pycollective._core import StoreServer
-from pycollective.base.foreign_words import advised
+from pycollective.base.advice import advised
 from pycollective.base.whole_numbers import whole_number
 from pycollective.bootstrap.addresses import split
 from pycollective.bootstrap.key import new_key

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pycollective.runtime import lifetime
+from pycollective import _core
 
 __all__ = ["device", "make_default"]
 
@@ -34,7 +34,7 @@ def device() -> str:
         True
         >>> pc.shutdown()
     """
-    number = _gpu_of(lifetime.local_rank())
+    number = _gpu_of(_core.world().local_rank)
     return "cpu" if number is None else f"cuda:{number}"
 
 
@@ -47,7 +47,7 @@ def make_default() -> None:
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:
         return
-    local_rank = lifetime.local_rank()
+    local_rank = _core.world().local_rank
     number = _gpu_of(local_rank)
     if number is None:
         return

@@ -8,10 +8,9 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 
-from pycollective.runtime.lifetime import PREFIX
-
 __all__ = ["PREFIX", "known", "nearest", "unknown", "warn_of_unknown"]
 
+PREFIX = "PYCOLLECTIVE_"
 # From the launcher, for the program alone or for pc.progress(); and between the scripts and tests of the library.
 UNLISTED = re.compile(
     r"PYCOLLECTIVE_(RESTART_COUNT|TERMINAL|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|CASES_LEFT_OUT"

@@ -133,7 +133,7 @@ def init(
     from pycollective.runtime.paddle_environment import set_variables
 
     make_default()
-    set_variables(world)
+    set_variables(world, at_end)
     return world
 
 

@@ -13,22 +13,27 @@ import sys
 from typing import TYPE_CHECKING
 
 from pycollective.bootstrap.detect.paddle import RANK, SIZE, are_ours, variables_of
-from pycollective.runtime import lifetime, world_variables
+from pycollective.runtime import world_variables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pycollective._core import Group
 
 __all__ = ["set_variables"]
 
 
-def set_variables(world: Group) -> None:
-    """Gives Paddle, if it is there, the rank and size of this world until its end. What its launcher has set stays."""
+def set_variables(world: Group, at_end: Callable[[Callable[[], None]], None]) -> None:
+    """Gives Paddle, if it is there, the rank and size of this world until its end. What its launcher has set stays.
+
+    `at_end`: lifetime.at_end.
+    """
     ours = are_ours(os.environ)
     if not ours and (world.size == 1 or os.environ.get(RANK) or os.environ.get(SIZE) or not _is_there()):
         return
-    world_variables.set_until_end(variables_of(world.rank, world.size, world.local_rank))
+    world_variables.set_until_end(variables_of(world.rank, world.size, world.local_rank), at_end)
     _forget_others(world.rank, world.size)
-    lifetime.at_end(_forget_others)
+    at_end(_forget_others)
 
 
 def _forget_others(*place: int) -> None:

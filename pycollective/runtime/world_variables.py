@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-
-from pycollective.runtime import lifetime
+from collections.abc import Callable, Mapping
 
 __all__ = ["set_until_end"]
 
@@ -14,15 +12,18 @@ _set: dict[
 ] = {}  # by name: what was there before the world, and what is there since
 
 
-def set_until_end(values: Mapping[str, str]) -> None:
-    """Sets them. With the world they go, or become what they were, but for those that somebody has changed since."""
+def set_until_end(values: Mapping[str, str], at_end: Callable[[Callable[[], None]], None]) -> None:
+    """Sets them. With the world they go, or become what they were, but for those that somebody has changed since.
+
+    `at_end`: lifetime.at_end.
+    """
     for name, value in values.items():
         there = os.environ.get(name)
         before, ours = _set.get(name, (there, None))
         if there != value:
             _set[name] = (before if there == ours else there), value
             os.environ[name] = value
-    lifetime.at_end(_take_back)
+    at_end(_take_back)
 
 
 def _take_back() -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import torch.distributed as dist
 
-from pycollective.base.foreign_words import advised
+from pycollective.base.advice import advised
 from pycollective.base.whole_numbers import whole_number
 from pycollective.errors import InvalidArgument
 from pycollective.runtime import lifetime

@@ -31,7 +31,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def variables_after(rank: int, size: int, local_rank: int) -> list[str | None]:
     world: Any = SimpleNamespace(rank=rank, size=size, local_rank=local_rank)
-    paddle_environment.set_variables(world)
+    paddle_environment.set_variables(world, lifetime.at_end)
     return [os.environ.get(name) for name in NAMES]
 
 

@@ -46,7 +46,8 @@ def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
         BY_HAND,
     ):  # where init() would take them for a part of a place
         local = {"LOCAL_RANK": str(world.local_rank), "LOCAL_WORLD_SIZE": str(world.local_size)}
-        set_until_end({name: value for name, value in local.items() if name not in os.environ})
+        missing = {name: value for name, value in local.items() if name not in os.environ}
+        set_until_end(missing, lifetime.at_end)
     number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"

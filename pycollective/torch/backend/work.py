@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.distributed import Work as TorchWork
@@ -16,9 +16,6 @@ from pycollective import _core
 from pycollective.errors import InvalidArgument
 from pycollective.torch.backend.devices import device_of
 from pycollective.torch.backend.futures import again, future_of, future_when
-
-if TYPE_CHECKING:
-    from pycollective.torch.backend.profiling import Span
 
 __all__ = ["NO_TIMEOUT", "CallWork", "DoneWork", "ManyWork", "seconds_of"]
 
@@ -30,10 +27,17 @@ def seconds_of(timeout: timedelta | None) -> float | None:
     return None if timeout is None or timeout <= NO_TIMEOUT else timeout.total_seconds()
 
 
+class TraceSpan(Protocol):
+    """A call in a profiler's trace, as profiling.Span makes it."""
+
+    def end(self) -> None:
+        """Ends it; another time does nothing."""
+
+
 class DoneWork(TorchWork):
     """Of an operation that has ended. Those of the others differ from it in what has not ended yet."""
 
-    _span: Span | None = None  # that ends with it, in a profiler's trace
+    _span: TraceSpan | None = None  # that ends with it, in a profiler's trace
 
     def __init__(self, result: Sequence[torch.Tensor] = (), source: int = -1) -> None:
         super().__init__()
