@@ -39,7 +39,7 @@ def usage() -> HeapUsage:
     """How much memory the heap of the current world has; zeros where there is none.
 
     Example:
-        >>> from pycollective import heap
+        >>> from pycollective.runtime import heap
         >>> heap.usage().used_nbytes
         0
     """
